@@ -1,0 +1,145 @@
+# tc: plain make. `make help` lists the targets.
+#
+#   CC=clang       another compiler        TC=src     build tests from the rooms, not the shipped headers
+#   PARTS="unit"   only these test parts   TEST_ARGS="--filter exp"   given to every test program
+#   OPT=-O0        optimisation of tests and examples
+
+CC = cc
+OPT = -O1
+TC = .
+SAN =
+PARTS = unit ops golden errors oom fuzz include cpu
+TEST_ARGS =
+
+WARN = -Wall -Wextra -Wpedantic -Wshadow
+CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN)
+LIBS = -lm -ldl -lpthread
+
+# One build folder for each combination of compiler, form and sanitizer: they never meet.
+SPACE :=
+SPACE +=
+B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))))
+
+ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
+ROOM_C := $(wildcard src/*/*.c)
+SHIPPED = tc.h tc_cpu.h
+AMALGAMATE = build/amalgamate
+ifeq ($(TC),src)
+USED = $(ROOMS) build/headers.stamp
+else
+USED = $(SHIPPED)
+endif
+
+TEST_SOURCES := $(wildcard $(PARTS:%=tests/%/*.c))
+TEST_HEADERS := $(wildcard tests/*.h tests/*/*.h)
+# Programs that bring their own implementation; the others share $(B)/tc.o.
+STANDALONE := $(if $(TEST_SOURCES),$(shell grep -lE '^ *\# *define +TC_IMPLEMENTATION' $(TEST_SOURCES)))
+TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
+TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
+EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
+BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
+
+.PHONY: headers check-headers rooms test soak asan ubsan tsan examples demo bench oracle lint golden size
+.PHONY: clean help FORCE
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+headers: $(SHIPPED) ## the shipped headers from the rooms under src/ (default)
+
+# ---- headers ----
+
+$(AMALGAMATE): tools/amalgamate.c src/ops/table.h
+	@mkdir -p build
+	$(CC) -std=gnu11 -O1 $(WARN) $< -o $@
+
+build/headers.stamp: $(AMALGAMATE) $(ROOMS)
+	@$(AMALGAMATE)
+	@touch $@
+
+$(SHIPPED): build/headers.stamp
+	@test -f $@ || $(AMALGAMATE)
+
+check-headers: $(AMALGAMATE) ## fails when a shipped header is not what the rooms give
+	@$(AMALGAMATE) --check
+
+rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning
+
+%.c.room: FORCE build/headers.stamp
+	@$(CC) -std=gnu11 -DTCI_SEPARATE -fsyntax-only -Wall -Wextra -Wpedantic -Werror $*.c
+
+# ---- tests ----
+
+test: $(TEST_OUTS) ## every part; the last line is the totals. make test-unit: one part
+	@tests/run.sh sum $(TEST_OUTS) >$(B)/totals.tmp; code=$$?; mv $(B)/totals.tmp $(B)/totals; \
+	    cat $(B)/totals; exit $$code
+
+test-%:
+	@$(MAKE) --no-print-directory test PARTS=$*
+
+# The compiler that tests start by hand is the one that builds them.
+%.out: % FORCE
+	@TC_TEST_CC="$(CC)" TC_TEST_INCLUDE="$(TC)" TEST_ARGS="$(TEST_ARGS)" tests/run.sh one $<
+
+$(B)/tc.o: tests/tc_impl.c $(USED)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -I$(TC) -c $< -o $@
+
+$(filter-out $(STANDALONE:tests/%.c=$(B)/%),$(TEST_PROGRAMS)): $(B)/tc.o
+
+$(TEST_PROGRAMS): $(B)/%: tests/%.c $(TEST_HEADERS) $(USED)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -I$(TC) -Itests $< $(filter %.o,$^) -o $@ $(LIBS)
+
+soak: ## the long form of the tests (full cross products, more random graphs)
+	@TC_TEST_SOAK=1 TEST_LIMIT_S=7200 $(MAKE) --no-print-directory test
+
+asan: ## the tests under AddressSanitizer; ubsan and tsan likewise
+	@$(MAKE) --no-print-directory test SAN="-fsanitize=address -fno-omit-frame-pointer"
+
+ubsan:
+	@$(MAKE) --no-print-directory test SAN="-fsanitize=undefined -fno-sanitize-recover=undefined"
+
+tsan:
+	@$(MAKE) --no-print-directory test SAN="-fsanitize=thread"
+
+golden: ## rewrites the expected texts of tests/golden from what comes out now
+	@TC_TEST_GOLDEN=update $(MAKE) --no-print-directory test PARTS=golden
+
+oracle: build/oracle ## build/oracle MANIFEST.json DATA.safetensors [--backend NAME] [--op REGEX] [--grad]
+
+$(B)/oracle: tests/oracle.c $(B)/tc.o $(TEST_HEADERS)
+	$(CC) $(CFLAGS) -I$(TC) -Itests $< $(B)/tc.o -o $@ $(LIBS)
+
+build/oracle: $(B)/oracle FORCE
+	@cmp -s $< $@ || cp $< $@
+
+# ---- examples, benchmarks ----
+
+# As a user builds: the implementation is in the example itself.
+$(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(USED)
+	@mkdir -p $(@D)
+	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) -I$(TC) $< -o $@ $(LIBS)
+
+examples: $(EXAMPLE_PROGRAMS) ## builds the examples
+
+demo: $(EXAMPLE_PROGRAMS) ## runs the examples: what was fused, time against the unfused run, result checked
+	@for program in $^; do echo "== $$program"; $$program || exit 1; done
+
+bench: $(BENCH_PROGRAMS) ## runs the benchmarks; the figures are also in build/bench.txt
+	@for program in $^; do $$program || exit 1; done | tee build/bench.txt
+
+# ---- upkeep ----
+
+lint: ## line width, forbidden calls, prefixes, order of the rooms
+	@CC="$(CC)" tools/lint.sh
+
+size: $(SHIPPED) ## of the headers and of a small stripped program
+	@wc -lc $(SHIPPED)
+	@mkdir -p $(B)
+	@$(CC) -O2 -s -I. tests/include/cases/alone.c -o $(B)/alone $(LIBS) && wc -c $(B)/alone
+
+clean: ## removes build/
+	rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | awk -F': ' '{printf "  %-14s %s\n", $$1, $$2}'

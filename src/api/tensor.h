@@ -1,0 +1,310 @@
+/* api/tensor.h - contexts, scopes, leaves, and the macros that turn C values into operands and lists. */
+#ifndef TC_API_TENSOR_H
+#define TC_API_TENSOR_H
+
+#include "types.h"
+
+#ifdef __cplusplus
+#include <initializer_list>
+extern "C" {
+#endif
+
+#define TC_HERE (tci_here(__FILE__, __LINE__))
+static inline tc_site tci_here(const char *file, int line)
+{
+    tc_site site;
+    site.file = file;
+    site.line = line;
+    return site;
+}
+
+/* ---- operands: TC_ARG(v) makes a tc_arg of a tensor or of any C number ---- */
+static inline tc_arg tci_arg_tensor(tc_tensor t)
+{
+    tc_arg a = {t, 0, 0, 0.0};
+    return a;
+}
+static inline tc_arg tci_arg_bool(bool v)
+{
+    tc_arg a = {{0, 0, 0}, 1, 0, 0.0};
+    a.i = v;
+    return a;
+}
+static inline tc_arg tci_arg_int(long long v)
+{
+    tc_arg a = {{0, 0, 0}, 2, 0, 0.0};
+    a.i = v;
+    a.f = (double)v;
+    return a;
+}
+static inline tc_arg tci_arg_uint(unsigned long long v)
+{
+    tc_arg a = {{0, 0, 0}, 2, 0, 0.0};
+    a.i = (int64_t)v;
+    a.f = (double)v;
+    return a;
+}
+static inline tc_arg tci_arg_float(double v)
+{
+    tc_arg a = {{0, 0, 0}, 3, 0, 0.0};
+    a.f = v;
+    return a;
+}
+
+/* ---- context ---- */
+/* Makes a context. options NULL: defaults. On failure *ctx is NULL and a status says why. */
+TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
+/* Ends it and every tensor of it; programs made from it stay usable. NULL is fine. */
+TC_API void tc_ctx_free(tc_ctx *ctx);
+/* Joins the workers and unloads cached code that no program uses. For plugins, after the last use. */
+TC_API void tc_shutdown(void);
+TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats);
+#define tc_stats(ctx, stats) tc_stats_get((ctx), (stats))
+/* Text of a status: "shapes do not fit". Never NULL. */
+TC_API const char *tc_status_text(tc_status status);
+
+/* Opens and closes a scope: tensors made inside die at its end. */
+TC_API tc_status tc_scope_begin(tc_ctx *ctx);
+TC_API tc_status tc_scope_end(tc_ctx *ctx);
+/* Evaluates t and moves the value to the scope outside the current one. A value kept at the same place of
+ * the program whose computation used the value kept there two keeps ago replaces it, so
+ * `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory; tc_retain(t) exempts a value. */
+TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
+#define tc_keep(t) tc_keep_at((t), TC_HERE)
+TC_API tc_tensor tc_retain(tc_tensor t);
+
+/* ---- leaves ---- */
+/* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. */
+TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes, tc_site here);
+/* Zero-copy: reads the user's memory at each run; it must outlive the use. strides in elements, NULL =
+ * dense row-major; may be 0 or negative (data then points at element 0...0). */
+TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank, const int64_t *sizes,
+                              const int64_t *strides, tc_site here);
+TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank, const int64_t *sizes,
+                               const int64_t *strides, tc_site here);
+/* tc_borrow(ctx, p, TC_F32, 10, 20), tc_copy_in alike: dtype, then sizes (none: 0-d). */
+static inline tc_tensor tci_borrow_list(tc_ctx *ctx, const void *data, int n, const int64_t *list, tc_site here)
+{
+    return tc_borrow_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
+}
+static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, const void *data, int n, const int64_t *list, tc_site here)
+{
+    return tc_copy_in_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
+}
+#define tc_borrow(ctx, data, ...)                                                                  \
+    tci_borrow_list((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+#define tc_copy_in(ctx, data, ...)                                                                 \
+    tci_copy_in_list((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+#define tc_borrow_strided(ctx, data, dtype, rank, sizes, strides)                                  \
+    tc_borrow_at((ctx), (data), (dtype), (rank), (sizes), (strides), TC_HERE)
+/* Says that the memory of a borrowed tensor changed: what was evaluated from it is stale. */
+TC_API tc_status tc_touch(tc_tensor t);
+
+/* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle ---- */
+TC_API int tc_rank(tc_tensor t);
+TC_API int64_t tc_size(tc_tensor t, int axis);
+TC_API tc_dtype tc_dtype_of(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);
+TC_API int64_t tc_nbytes(tc_tensor t);
+TC_API tc_status tc_status_of(tc_tensor t);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+/* TC_NONE stands where an optional tensor is left out. */
+static inline tc_tensor tci_none(void)
+{
+    tc_tensor t = {0, UINT32_MAX, 0};
+    return t;
+}
+#define TC_NONE (tci_none())
+#define TC_END INT64_MAX /* an open end of tc_slice */
+
+#ifdef __cplusplus
+
+static inline tc_arg tci_arg(tc_tensor v) { return tci_arg_tensor(v); }
+static inline tc_arg tci_arg(bool v) { return tci_arg_bool(v); }
+static inline tc_arg tci_arg(signed char v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(short v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(int v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(long v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(long long v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(char v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(unsigned char v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(unsigned short v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(unsigned v) { return tci_arg_int(v); }
+static inline tc_arg tci_arg(unsigned long v) { return tci_arg_uint(v); }
+static inline tc_arg tci_arg(unsigned long long v) { return tci_arg_uint(v); }
+static inline tc_arg tci_arg(float v) { return tci_arg_float(static_cast<double>(v)); }
+static inline tc_arg tci_arg(double v) { return tci_arg_float(v); }
+#define TC_ARG(v) tci_arg(v)
+
+/* Lists live until the end of the full expression they stand in, as in C. */
+static inline tc_tensors tci_tensor_list(std::initializer_list<tc_tensor> l)
+{
+    tc_tensors r = {l.begin(), static_cast<int>(l.size())};
+    return r;
+}
+static inline tc_axes tci_axis_list(std::initializer_list<int> l)
+{
+    tc_axes r = {l.begin(), static_cast<int>(l.size()), false};
+    return r;
+}
+static inline tc_bufs tci_buf_list(std::initializer_list<tc_buf> l)
+{
+    tc_bufs r = {l.begin(), static_cast<int>(l.size())};
+    return r;
+}
+/* Sizes of any integer type: a temporary array that lives as long as the full expression. */
+template <int N> struct tci_size_array {
+    int64_t items[N ? N : 1];
+    const int64_t *get() const { return items; }
+};
+template <class... T> static inline tci_size_array<static_cast<int>(sizeof...(T))> tci_size_list(T... v)
+{
+    tci_size_array<static_cast<int>(sizeof...(T))> r = {{static_cast<int64_t>(v)...}};
+    return r;
+}
+template <class... T> static inline int tci_size_count(T...) { return static_cast<int>(sizeof...(T)); }
+#define TC_TENSORS(...) (tci_tensor_list({__VA_ARGS__}))
+#define TC_AXES(...) (tci_axis_list({__VA_ARGS__}))
+#define TC_BUFS(...) (tci_buf_list({__VA_ARGS__}))
+#define TCI_SIZES(...) (tci_size_list(__VA_ARGS__).get())
+#define TCI_SIZES_N(...) (tci_size_count(__VA_ARGS__))
+static inline tc_axes tci_axes_all(void)
+{
+    tc_axes r = {0, 0, true};
+    return r;
+}
+#define TC_ALL (tci_axes_all())
+
+template <class T> struct tci_dtype_of_type { enum { value = -1 }; };
+#define TCI_CXX_DTYPE(type, id) template <> struct tci_dtype_of_type<type> { enum { value = id }; };
+TCI_CXX_DTYPE(bool, TC_BOOL) TCI_CXX_DTYPE(unsigned char, TC_U8) TCI_CXX_DTYPE(unsigned short, TC_U16)
+TCI_CXX_DTYPE(unsigned, TC_U32) TCI_CXX_DTYPE(unsigned long, TC_U64) TCI_CXX_DTYPE(unsigned long long, TC_U64)
+TCI_CXX_DTYPE(signed char, TC_I8) TCI_CXX_DTYPE(short, TC_I16) TCI_CXX_DTYPE(int, TC_I32)
+TCI_CXX_DTYPE(long, TC_I64) TCI_CXX_DTYPE(long long, TC_I64) TCI_CXX_DTYPE(tc_f16, TC_F16)
+TCI_CXX_DTYPE(tc_bf16, TC_BF16) TCI_CXX_DTYPE(float, TC_F32) TCI_CXX_DTYPE(double, TC_F64)
+#undef TCI_CXX_DTYPE
+template <class T> static inline tc_buf tci_buf(const T *p, int64_t n, bool is_const)
+{
+    tc_buf b = {const_cast<T *>(p), n, tci_dtype_of_type<T>::value, is_const};
+    return b;
+}
+static inline tc_buf tci_buf(const void *p, int64_t n, bool is_const)
+{
+    tc_buf b = {const_cast<void *>(p), n, -1, is_const};
+    return b;
+}
+template <class T> static inline tc_buf tci_buf_of(T *p, int64_t n) { return tci_buf(p, n, false); }
+template <class T> static inline tc_buf tci_buf_of(const T *p, int64_t n) { return tci_buf(p, n, true); }
+#define TC_BUF(pointer, n) (tci_buf_of((pointer), (n)))
+
+#else /* C */
+
+/* The operand is named once under GNU C: _Generic alone would double the text at each nesting level. */
+#define TCI_ARG_FN(v)                                                                              \
+    _Generic((v), tc_tensor: tci_arg_tensor, bool: tci_arg_bool, float: tci_arg_float,             \
+        double: tci_arg_float, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,      \
+        default: tci_arg_int)
+#if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+#define TC_ARG(v) TCI_ARG_1(v, __COUNTER__)
+#define TCI_ARG_1(v, n) TCI_ARG_2(v, n)
+#define TCI_ARG_2(v, n)                                                                            \
+    __extension__({                                                                                \
+        __auto_type tci_v##n = (v);                                                                \
+        TCI_ARG_FN(tci_v##n)(tci_v##n);                                                            \
+    })
+#else
+#define TC_ARG(v) TCI_ARG_FN(v)(v)
+#endif
+
+/* Lists of tensors name their items once, as a list within a list within a list ... would double its text
+ * at each level. The array has room for every item the text can hold (no item is shorter than a
+ * character); a never-used first item makes the empty list legal. The count is that of the text's
+ * top-level commas; items behind it that are not null (from a macro that stands for several) count too. */
+static inline int tci_list_count(const char *text)
+{
+    int n = 0, depth = 0;
+    bool blank = true;
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\'') {
+            char quote = *text;
+            for (text++; *text && *text != quote; text++) {
+                text += *text == '\\' && text[1];
+            }
+            if (!*text) {
+                break;
+            }
+        }
+        depth += *text == '(' || *text == '{' || *text == '[';
+        depth -= *text == ')' || *text == '}' || *text == ']';
+        n += *text == ',' && depth == 0;
+        blank = blank && *text == ' ';
+    }
+    return blank ? 0 : n + 1;
+}
+static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, const char *text)
+{
+    tc_tensors r = {items + 1, tci_list_count(text)};
+    for (size_t i = (size_t)r.n + 1; i < room; i++) {
+        if (items[i].ctx || items[i].id) {
+            r.n = (int)i;
+        }
+    }
+    return r;
+}
+#define TC_TENSORS(...)                                                                            \
+    (tci_tensor_list((const tc_tensor[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0}, __VA_ARGS__},         \
+                     sizeof(#__VA_ARGS__) + 1, #__VA_ARGS__))
+#define TC_AXES(...)                                                                               \
+    ((tc_axes){(const int[]){0, __VA_ARGS__} + 1,                                                  \
+               (int)(sizeof((const int[]){0, __VA_ARGS__}) / sizeof(int)) - 1, false})
+#define TC_ALL ((tc_axes){NULL, 0, true})
+#ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count itself */
+#define TC_BUFS(...)                                                                               \
+    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0}, __VA_ARGS__} + 1,           \
+               tci_list_count(#__VA_ARGS__)})
+#else
+#define TC_BUFS(...)                                                                               \
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                   \
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+#endif
+#define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
+#define TCI_SIZES_N(...)                                                                           \
+    ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1)
+
+#define TC_BUF(pointer, n)                                                                         \
+    (tci_buf((const void *)(pointer), (n),                                                         \
+             _Generic((pointer), bool *: TC_BOOL, const bool *: TC_BOOL, unsigned char *: TC_U8,  \
+                 const unsigned char *: TC_U8, unsigned short *: TC_U16,                           \
+                 const unsigned short *: TC_U16, unsigned *: TC_U32, const unsigned *: TC_U32,     \
+                 unsigned long *: TC_U64, const unsigned long *: TC_U64,                           \
+                 unsigned long long *: TC_U64, const unsigned long long *: TC_U64,                 \
+                 signed char *: TC_I8, const signed char *: TC_I8, short *: TC_I16,                \
+                 const short *: TC_I16, int *: TC_I32, const int *: TC_I32, long *: TC_I64,        \
+                 const long *: TC_I64, long long *: TC_I64, const long long *: TC_I64,             \
+                 tc_f16 *: TC_F16, const tc_f16 *: TC_F16, tc_bf16 *: TC_BF16,                     \
+                 const tc_bf16 *: TC_BF16, float *: TC_F32, const float *: TC_F32,                 \
+                 double *: TC_F64, const double *: TC_F64, default: -1),                           \
+             _Generic((pointer), const bool *: 1, const unsigned char *: 1,                        \
+                 const unsigned short *: 1, const unsigned *: 1, const unsigned long *: 1,         \
+                 const unsigned long long *: 1, const signed char *: 1, const short *: 1,          \
+                 const int *: 1, const long *: 1, const long long *: 1, const tc_f16 *: 1,         \
+                 const tc_bf16 *: 1, const float *: 1, const double *: 1, const void *: 1,         \
+                 default: 0)))
+static inline tc_buf tci_buf(const void *data, int64_t n, int dtype, int is_const)
+{
+    union { const void *from; void *to; } p;
+    p.from = data;
+    tc_buf b = {p.to, n, dtype, is_const != 0};
+    return b;
+}
+
+#endif /* C */
+
+#define tc_input(ctx, name, ...)                                                                   \
+    tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+
+#endif

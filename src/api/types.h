@@ -1,0 +1,163 @@
+/* api/types.h - handles, status codes, dtypes, options. */
+#ifndef TC_API_TYPES_H
+#define TC_API_TYPES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Linkage of the public functions: TC_STATIC makes everything static, TC_API decorates. */
+#ifndef TC_API
+#ifdef TC_STATIC
+#define TC_API static
+#else
+#define TC_API extern
+#endif
+#endif
+
+/* Every function that can fail returns one of these, or a poisoned tensor whose tc_error() tells it. */
+#define TCI_STATUS_ROWS(X)                                                                         \
+    X(TC_OK, "ok")                                                                                 \
+    X(TC_ERR_ARGUMENT, "bad argument")                                                             \
+    X(TC_ERR_SHAPE, "shapes do not fit")                                                           \
+    X(TC_ERR_DTYPE, "dtypes do not fit")                                                           \
+    X(TC_ERR_AXIS, "axis out of range")                                                            \
+    X(TC_ERR_HANDLE, "dead, null or foreign handle")                                               \
+    X(TC_ERR_BUFFER, "buffer does not fit")                                                        \
+    X(TC_ERR_INDEX, "index out of range")                                                          \
+    X(TC_ERR_LIMIT, "size too large")                                                              \
+    X(TC_ERR_MEMORY, "out of memory")                                                              \
+    X(TC_ERR_COMPILER, "the compiler is missing or failed")                                        \
+    X(TC_ERR_BACKEND, "no such backend, or it failed")                                             \
+    X(TC_ERR_UNSUPPORTED, "not supported here")                                                    \
+    X(TC_ERR_BUSY, "in use by another thread")                                                     \
+    X(TC_ERR_IO, "file cannot be read or written")                                                 \
+    X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
+typedef enum tc_status {
+#define X(id, text) id,
+    TCI_STATUS_ROWS(X)
+#undef X
+        TC_STATUS_COUNT
+} tc_status;
+
+/* X(ID, name, C type of the storage, bytes, kind, dtype it computes in). ORDER dtype: kinds are
+ * contiguous and tci_dtype_is_* rely on it. bool is one byte, 0 or 1. */
+#define TCI_DTYPE_ROWS(X)                                                                          \
+    X(TC_BOOL, "bool", "unsigned char", 1, BOOL, TC_BOOL)                                          \
+    X(TC_U8, "u8", "unsigned char", 1, UINT, TC_U8)                                                \
+    X(TC_U16, "u16", "unsigned short", 2, UINT, TC_U16)                                            \
+    X(TC_U32, "u32", "unsigned int", 4, UINT, TC_U32)                                              \
+    X(TC_U64, "u64", "unsigned long long", 8, UINT, TC_U64)                                        \
+    X(TC_I8, "i8", "signed char", 1, INT, TC_I8)                                                   \
+    X(TC_I16, "i16", "short", 2, INT, TC_I16)                                                      \
+    X(TC_I32, "i32", "int", 4, INT, TC_I32)                                                        \
+    X(TC_I64, "i64", "long long", 8, INT, TC_I64)                                                  \
+    X(TC_F16, "f16", "unsigned short", 2, FLOAT, TC_F32)                                           \
+    X(TC_BF16, "bf16", "unsigned short", 2, FLOAT, TC_F32)                                         \
+    X(TC_F32, "f32", "float", 4, FLOAT, TC_F32)                                                    \
+    X(TC_F64, "f64", "double", 8, FLOAT, TC_F64)
+typedef enum tc_dtype {
+#define X(id, name, ctype, bytes, kind, compute) id,
+    TCI_DTYPE_ROWS(X)
+#undef X
+        TC_DTYPE_COUNT
+} tc_dtype;
+
+/* 16-bit floats as a C program holds them. */
+typedef struct tc_f16 { uint16_t bits; } tc_f16;
+typedef struct tc_bf16 { uint16_t bits; } tc_bf16;
+
+typedef struct tc_ctx tc_ctx;         /* owns graphs; used by one thread at a time */
+typedef struct tc_program tc_program; /* compiled; used by any number of threads; outlives its context */
+typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
+
+/* A tensor handle: a small value, copied freely, never freed singly. It names a node of its context's
+ * graph and dies with the scope it was made in. A poisoned handle carries the first error. */
+typedef struct tc_tensor {
+    tc_ctx *ctx;
+    uint32_t id, generation;
+} tc_tensor;
+
+typedef struct tc_tensors { const tc_tensor *items; int n; } tc_tensors;
+typedef struct tc_axes { const int *items; int n; bool all; } tc_axes;
+
+/* Where in the user's program a call stands; every public call takes one through TC_HERE. */
+typedef struct tc_site { const char *file; int line; } tc_site;
+
+/* An operand: a tensor, or a C number. Numbers are weak as in NEP 50 (they take the tensor's dtype
+ * where its kind allows). kind: 0 tensor, 1 bool, 2 integer, 3 floating. */
+typedef struct tc_arg {
+    tc_tensor tensor;
+    int kind;
+    int64_t i;
+    double f;
+} tc_arg;
+
+/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major order. */
+typedef struct tc_buf {
+    void *data;
+    int64_t n;
+    int dtype;     /* a tc_dtype, or -1: untyped bytes (from void *), only the size is checked */
+    bool is_const; /* made from a pointer to const: refused as an output */
+} tc_buf;
+typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
+
+/* realloc-like: p NULL and old_bytes 0 to get, new_bytes 0 to free. Returns NULL when out of memory. */
+typedef struct tc_allocator {
+    void *(*resize)(void *user, void *p, size_t old_bytes, size_t new_bytes);
+    void *user;
+} tc_allocator;
+
+typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;             /* FAST may use approximations */
+typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback; /* to the interpreter */
+
+/* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
+ * A compile's options override its context's field by field. Strings are copied. */
+typedef struct tc_options {
+    const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
+    tc_math math;
+    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER instead of running interpreted */
+    int threads;              /* 0: as many as this process may use; 1: no lock, no system call in a run */
+    int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
+    int spin_us;              /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
+    const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
+    int cc_timeout_s;         /* 0: 120 */
+    const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
+    int64_t cache_bytes;      /* size cap of that directory; 0: 256 MiB */
+    bool no_disk_cache;
+    bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
+    bool verify;              /* check every IR after every stage */
+    const char *dump;         /* as TC_DUMP */
+    const char *dump_dir;
+    const char *trace;        /* as TC_TRACE */
+    int64_t memory_limit;     /* bytes a program's arena may take; 0: no limit */
+    tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
+    void (*log)(void *user, const char *topic, const char *text);
+    void *log_user;
+    /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on any
+     * threads, and return when all are done. NULL: tc's own pool. */
+    void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);
+    void *parallel_user;
+} tc_options;
+
+typedef struct tc_stats {
+    int64_t nodes, scopes;          /* alive in the context's graph */
+    int64_t graph_bytes;            /* memory of the graph and its data */
+    int64_t compiles;               /* programs made by running the pipeline (process-wide) */
+    int64_t compiler_runs;          /* processes started (process-wide) */
+    int64_t kernels_built;          /* kernels that such a process compiled */
+    int64_t memory_hits, disk_hits, misses;  /* of the program cache */
+    int64_t kernel_hits;            /* kernels found in the cache while their program was not */
+    int64_t evictions, cache_rejects;        /* entries dropped by the cap; refused as foreign or corrupt */
+    int64_t interpreted;            /* programs that fell back to the interpreter */
+} tc_stats;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,40 @@
+/* base/env.h - every environment variable tc reads is one row. The same settings exist as fields of
+ * tc_options; a field that is set wins over the variable. Values are read once a context. */
+#ifndef TCI_BASE_ENV_H
+#define TCI_BASE_ENV_H
+
+#include "platform.h"
+
+/* X(id, name, doc) */
+#define TCI_ENV_ROWS(X)                                                                            \
+    X(HELP, "TC_HELP", "1: print this list once to stderr")                                        \
+    X(BACKEND, "TC_BACKEND", "interp, cpu, cuda or a registered name")                             \
+    X(CC, "TC_CC", "the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)")      \
+    X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds before a compiler run is killed (default 120)")        \
+    X(CACHE_DIR, "TC_CACHE_DIR", "disk cache (default $XDG_CACHE_HOME/tc or ~/.cache/tc)")         \
+    X(CACHE_MB, "TC_CACHE_MB", "disk cache size cap in MiB (default 256)")                         \
+    X(NO_CACHE, "TC_NO_CACHE", "1: do not read or write the disk cache")                           \
+    X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
+    X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
+    X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
+    X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
+    X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
+    X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
+    X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
+    X(TRACE, "TC_TRACE", "file: chrome trace of compiles, runs and kernels")                       \
+    X(HOME_CACHE, "XDG_CACHE_HOME", "base of the default cache directory")                         \
+    X(HOME, "HOME", "base of the default cache directory when XDG_CACHE_HOME is unset")            \
+    X(TMPDIR, "TMPDIR", "where private build directories are made (default /tmp)")
+
+typedef enum tci_env {
+#define X(id, name, doc) TCI_ENV_##id,
+    TCI_ENV_ROWS(X)
+#undef X
+        TCI_ENV_COUNT
+} tci_env;
+
+TCI_FN const char *tci_env_get(tci_env id);                      /* NULL when unset or empty */
+TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
+TCI_FN bool tci_env_has_word(tci_env id, const char *word);      /* "a,b,c" lists; "all" has every word */
+
+#endif

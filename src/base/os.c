@@ -1,0 +1,465 @@
+/* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
+ * Processes are in base/spawn.c.
+ *
+ * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing after.
+ * The one idea of the file functions: whoever can write where we read could plant code. So a private
+ * file or directory is trusted only when its owner is this user or root, when nobody else may write it,
+ * and when it is no link; and a file appears under its name only complete (rename of a fresh file). */
+#include "os.h"
+#include "posix.h"
+
+#define TCI_OS_OTHERS_WRITE (S_IWGRP | S_IWOTH)
+
+TCI_FN int64_t tci_os_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+TCI_FN bool tci_os_is_setuid(void)
+{
+    return getuid() != geteuid() || getgid() != getegid();
+}
+
+TCI_FN const char *tci_os_getenv(const char *name)
+{
+#ifdef __linux__
+    return secure_getenv(name);
+#else
+    return tci_os_is_setuid() ? NULL : getenv(name);
+#endif
+}
+
+/* ---- files ---- */
+
+static bool tci_os_why(int *why, int code)
+{
+    if (why) {
+        *why = code;
+    }
+    return false;
+}
+
+static int64_t tci_os_mtime_ns(const struct stat *st)
+{
+#if defined(__APPLE__)
+    return (int64_t)st->st_mtimespec.tv_sec * 1000000000 + st->st_mtimespec.tv_nsec;
+#elif defined(st_mtime)
+    return (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
+#else
+    return (int64_t)st->st_mtime * 1000000000;
+#endif
+}
+
+static bool tci_os_is_ours(const struct stat *st)
+{
+    return st->st_uid == geteuid() || st->st_uid == 0;
+}
+
+/* Reads what is left of fd and closes it. */
+static bool tci_os_read_rest(int fd, tci_str *out, int *why)
+{
+    char block[16384];
+    int code = 0;
+    tci_str_add_n(out, "", 0); /* an empty file gives "" */
+    for (;;) {
+        ssize_t got = read(fd, block, sizeof(block));
+        if (got > 0) {
+            tci_str_add_n(out, block, (size_t)got);
+            code = out->failed ? ENOMEM : 0;
+        } else if (got < 0 && errno != EINTR) {
+            code = errno;
+        }
+        if (code || got == 0) {
+            break;
+        }
+    }
+    close(fd);
+    return code ? tci_os_why(why, code) : true;
+}
+
+static bool tci_os_read(const char *path, bool private_file, tci_str *out, int *why)
+{
+    struct stat st;
+    /* O_NONBLOCK: opening a planted FIFO must not wait for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (private_file ? O_NOFOLLOW : 0));
+    if (fd < 0) {
+        return tci_os_why(why, errno);
+    }
+    int code = 0;
+    if (fstat(fd, &st)) {
+        code = errno;
+    } else if (S_ISDIR(st.st_mode)) {
+        code = EISDIR;
+    } else if (private_file && !S_ISREG(st.st_mode)) {
+        code = EINVAL;
+    } else if (private_file && (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE))) {
+        code = EPERM;
+    }
+    if (code) {
+        close(fd);
+        return tci_os_why(why, code);
+    }
+    return tci_os_read_rest(fd, out, why);
+}
+
+TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why)
+{
+    return tci_os_read(path, true, out, why);
+}
+
+TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why)
+{
+    return tci_os_read(path, false, out, why);
+}
+
+/* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
+static uint64_t tci_os_random(void)
+{
+    uint64_t bits = 0;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        if (read(fd, &bits, sizeof(bits)) != (ssize_t)sizeof(bits)) {
+            bits = 0;
+        }
+        close(fd);
+    }
+    if (!bits) {
+        static _Atomic uint64_t count;
+        bits = (uint64_t)tci_os_now_ns() ^ (uint64_t)getpid() << 40 ^ ++count << 24;
+    }
+    return bits;
+}
+
+static int tci_os_write_all(int fd, const char *bytes, size_t n)
+{
+    while (n) {
+        ssize_t put = write(fd, bytes, n);
+        if (put < 0 && errno != EINTR) {
+            return errno;
+        }
+        if (put > 0) {
+            bytes += put;
+            n -= (size_t)put;
+        }
+    }
+    return fsync(fd) ? errno : 0;
+}
+
+TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why)
+{
+    tci_str temporary = {0};
+    tci_str_printf(&temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
+                   (unsigned long long)tci_os_random());
+    if (temporary.failed) {
+        tci_str_free(&temporary);
+        return tci_os_why(why, ENOMEM);
+    }
+    int code = 0;
+    int fd = open(temporary.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        code = errno;
+    } else {
+        code = tci_os_write_all(fd, bytes, n);
+        if (close(fd) && !code) {
+            code = errno;
+        }
+        if (!code && rename(temporary.text, path)) {
+            code = errno;
+        }
+        if (code) {
+            unlink(temporary.text);
+        }
+    }
+    tci_str_free(&temporary);
+    return code ? tci_os_why(why, code) : true;
+}
+
+TCI_FN bool tci_os_rename(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
+}
+
+TCI_FN bool tci_os_remove(const char *path)
+{
+    return remove(path) == 0;
+}
+
+/* A directory on the way to ours: where everybody may write without the sticky bit, everybody could
+ * swap ours for another between two looks at it. */
+static bool tci_os_parent_is_safe(const char *path)
+{
+    struct stat st;
+    (void)mkdir(path, 0700); /* what matters is what is there then */
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode)
+           && (!(st.st_mode & S_IWOTH) || (st.st_mode & S_ISVTX));
+}
+
+TCI_FN bool tci_os_private_dir(const char *path, bool *writable)
+{
+    tci_str part = {0};
+    bool good = path[0] != 0;
+    for (const char *at = path; good && *at; at++) {
+        if (*at == '/' && at != path && at[1]) {
+            part.n = 0;
+            tci_str_add_n(&part, path, (size_t)(at - path));
+            good = !part.failed && tci_os_parent_is_safe(part.text);
+        }
+    }
+    tci_str_free(&part);
+    *writable = false;
+    struct stat st;
+    if (!good) {
+        return false;
+    }
+    (void)mkdir(path, 0700);
+    if (stat(path, &st) || !S_ISDIR(st.st_mode) || !tci_os_is_ours(&st)
+        || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
+        return false;
+    }
+    struct statvfs fs;
+#if defined(ST_NOEXEC)
+    const unsigned long noexec = ST_NOEXEC;
+#else
+    const unsigned long noexec = 0; /* not known here: dlopen will tell */
+#endif
+    if (statvfs(path, &fs) || (fs.f_flag & noexec)) {
+        return false;
+    }
+    *writable = access(path, W_OK | X_OK) == 0;
+    return true;
+}
+
+TCI_FN bool tci_os_temp_dir(tci_str *out)
+{
+    const char *base = tci_os_getenv("TMPDIR");
+    for (int attempt = 0; attempt < 16; attempt++) {
+        if (!base || !*base) {
+            base = "/tmp";
+        }
+        out->n = 0;
+        tci_str_printf(out, "%s/tc-%016llx", base, (unsigned long long)tci_os_random());
+        if (out->failed) {
+            return false;
+        }
+        if (mkdir(out->text, 0700) == 0) {
+            return true;
+        }
+        if (errno != EEXIST) {
+            if (!strcmp(base, "/tmp")) {
+                return false;
+            }
+            base = NULL; /* $TMPDIR does not work: try /tmp */
+        }
+    }
+    return false;
+}
+
+TCI_FN int tci_os_list(const char *dir, tci_os_file **files)
+{
+    DIR *d = opendir(dir);
+    struct dirent *entry;
+    struct stat st;
+    int n = 0, cap = 0;
+    *files = NULL;
+    if (!d) {
+        return -1;
+    }
+    while ((entry = readdir(d)) != NULL) {
+        size_t length = strlen(entry->d_name);
+        if (length >= sizeof((*files)->name)
+            || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) {
+            continue;
+        }
+        if (n == cap) {
+            int grown = cap ? cap * 2 : 32;
+            tci_os_file *fresh = tci_heap_resize(*files, (size_t)grown * sizeof(**files));
+            if (!fresh) {
+                tci_heap_free(*files);
+                *files = NULL;
+                closedir(d);
+                return -1;
+            }
+            *files = fresh;
+            cap = grown;
+        }
+        tci_os_file *f = &(*files)[n++];
+        memcpy(f->name, entry->d_name, length + 1);
+        f->bytes = st.st_size;
+        f->mtime_ns = tci_os_mtime_ns(&st);
+    }
+    closedir(d);
+    return n;
+}
+
+TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns)
+{
+    struct stat st;
+    if (stat(path, &st)) {
+        return false;
+    }
+    if (bytes) {
+        *bytes = st.st_size;
+    }
+    if (mtime_ns) {
+        *mtime_ns = tci_os_mtime_ns(&st);
+    }
+    return true;
+}
+
+TCI_FN void tci_os_touch(const char *path)
+{
+    (void)utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+static bool tci_os_is_program(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+TCI_FN bool tci_os_find_program(const char *name, tci_str *path)
+{
+    path->n = 0;
+    if (!*name) {
+        return false;
+    }
+    if (strchr(name, '/')) {
+        tci_str_add(path, name);
+        return !path->failed && tci_os_is_program(path->text);
+    }
+    const char *at = tci_os_getenv("PATH");
+    if (!at) {
+        at = "/usr/local/bin:/usr/bin:/bin";
+    }
+    while (at) {
+        size_t length = strcspn(at, ":");
+        if (length) { /* an empty entry would mean the current directory: anybody's */
+            path->n = 0;
+            tci_str_add_n(path, at, length);
+            tci_str_printf(path, "/%s", name);
+            if (!path->failed && tci_os_is_program(path->text)) {
+                return true;
+            }
+        }
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    return false;
+}
+
+/* ---- shared objects ---- */
+
+TCI_FN void *tci_os_dlopen(const char *path, char why[256])
+{
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    why[0] = 0;
+    if (!handle) {
+        const char *text = dlerror();
+        snprintf(why, 256, "%s", text ? text : "unknown dlopen failure");
+    }
+    return handle;
+}
+
+TCI_FN void *tci_os_dlsym(void *handle, const char *name)
+{
+    return dlsym(handle, name);
+}
+
+TCI_FN void tci_os_dlclose(void *handle)
+{
+    if (handle) {
+        dlclose(handle);
+    }
+}
+
+/* ---- processors ---- */
+
+static int tci_os_affinity_count(void)
+{
+#if defined(__linux__) && defined(SYS_sched_getaffinity)
+    unsigned long mask[1024]; /* 65,536 processors */
+    long bytes = syscall(SYS_sched_getaffinity, 0, sizeof(mask), mask);
+    int n = 0;
+    for (size_t i = 0; bytes > 0 && i < (size_t)bytes / sizeof(mask[0]); i++) {
+        for (unsigned long bits = mask[i]; bits; bits &= bits - 1) {
+            n++;
+        }
+    }
+    if (n) {
+        return n;
+    }
+#endif
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    return online > 0 ? (int)online : 1;
+}
+
+static bool tci_os_read_number(const char *path, double *value)
+{
+    tci_str text = {0};
+    char *end = NULL;
+    bool good = tci_os_read_file(path, &text, NULL) && text.n;
+    if (good) {
+        *value = strtod(text.text, &end);
+        good = end != text.text;
+    }
+    tci_str_free(&text);
+    return good;
+}
+
+/* Processors' worth of time that one cgroup v2 directory grants; 0 when it sets no limit. */
+static double tci_os_quota_of(const char *dir)
+{
+    tci_str path = {0}, text = {0};
+    double quota = 0, period = 0;
+    tci_str_printf(&path, "%s/cpu.max", dir);
+    if (!path.failed && tci_os_read_file(path.text, &text, NULL) && text.n
+        && sscanf(text.text, "%lf %lf", &quota, &period) != 2) {
+        quota = 0;
+    }
+    tci_str_free(&path);
+    tci_str_free(&text);
+    return period > 0 ? quota / period : 0;
+}
+
+/* The tightest quota of this process's cgroup and its parents; 0 when there is none. */
+static double tci_os_cgroup_quota(void)
+{
+    double least = 0, quota, period;
+    tci_str groups = {0}, dir = {0};
+    if (tci_os_read_file("/proc/self/cgroup", &groups, NULL) && groups.n) {
+        const char *line = strstr(groups.text, "0::/");
+        if (line && (line == groups.text || line[-1] == '\n')) {
+            tci_str_add(&dir, "/sys/fs/cgroup");
+            size_t root = dir.n;
+            tci_str_add_n(&dir, line + 3, strcspn(line + 3, "\n"));
+            while (!dir.failed && dir.n >= root) {
+                double here = tci_os_quota_of(dir.text);
+                least = here > 0 && (least == 0 || here < least) ? here : least;
+                do {
+                    dir.text[--dir.n] = 0;
+                } while (dir.n >= root && dir.text[dir.n - 1] != '/');
+            }
+        }
+    }
+    tci_str_free(&groups);
+    tci_str_free(&dir);
+    if (least == 0 && tci_os_read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota)
+        && tci_os_read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period) && quota > 0
+        && period > 0) {
+        least = quota / period;
+    }
+    return least;
+}
+
+TCI_FN int tci_os_cpu_count(void)
+{
+    int n = tci_os_affinity_count();
+    double quota = tci_os_cgroup_quota();
+    if (quota > 0 && quota < n) {
+        n = (int)quota; /* rounded down: a thread too many is stopped by the quota in mid-run */
+    }
+    return TCI_MAX(n, 1);
+}
+
+#undef TCI_OS_OTHERS_WRITE

@@ -1,0 +1,38 @@
+/* base/platform.h - compiler and platform facts every room may use.
+ *
+ * Linkage: TCI_FN marks a function shared between rooms. Joined into one file (the shipped form and
+ * src/tc.h) it is static; with TCI_SEPARATE (make rooms: each .c compiled alone) it is extern.
+ * File-local helpers are plain `static` and carry their room's prefix, as names meet once joined. */
+#ifndef TCI_BASE_PLATFORM_H
+#define TCI_BASE_PLATFORM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef TCI_SEPARATE
+#define TCI_FN
+#else
+#define TCI_FN static
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TCI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define TCI_LIKELY(x) __builtin_expect(!!(x), 1)
+#define TCI_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define TCI_PRINTF(fmt, args)
+#define TCI_LIKELY(x) (x)
+#define TCI_UNLIKELY(x) (x)
+#endif
+
+/* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache key. */
+#ifndef TCI_BUILD
+#define TCI_BUILD "rooms"
+#endif
+
+#define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+#define TCI_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define TCI_MAX(a, b) ((a) > (b) ? (a) : (b))
+
+#endif

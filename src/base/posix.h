@@ -1,0 +1,96 @@
+/* base/posix.h - the system headers of the implementation half, and what they may hide.
+ *
+ * Under -std=c11 the libc declares no POSIX. Asking for it here widens the headers that nobody has
+ * included yet (glibc decides once, in features.h, so it is asked again). What headers that the user's
+ * file included earlier still hide is declared below: function by function, constant by constant, with
+ * the types and values of the Linux libcs. Redeclaring what is visible is legal and changes nothing. */
+#ifndef TCI_BASE_POSIX_H
+#define TCI_BASE_POSIX_H
+
+#if defined(__linux__) && !defined(_DEFAULT_SOURCE)
+#define _DEFAULT_SOURCE 1
+#if defined(__GLIBC__) && !defined(__USE_MISC)
+#undef _FEATURES_H
+#include <features.h>
+#endif
+#endif
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+#ifdef __linux__
+#include <sys/syscall.h>
+
+extern char *secure_getenv(const char *name);
+extern int clock_gettime(int clock, struct timespec *now);
+extern int dirfd(DIR *dir);
+extern int fstatat(int dir, const char *path, struct stat *st, int flags);
+extern int fsync(int fd);
+extern int kill(pid_t pid, int sig);
+extern int lstat(const char *path, struct stat *st);
+extern int madvise(void *start, size_t bytes, int advice);
+extern int nanosleep(const struct timespec *wanted, struct timespec *left);
+extern int pipe2(int ends[2], int flags);
+extern int sigdelset(sigset_t *set, int sig);
+extern int sigemptyset(sigset_t *set);
+extern int sigfillset(sigset_t *set);
+extern int utimensat(int dir, const char *path, const struct timespec times[2], int flags);
+extern long syscall(long number, ...);
+
+#ifndef AT_FDCWD
+#define AT_FDCWD (-100)
+#endif
+#ifndef AT_SYMLINK_NOFOLLOW
+#define AT_SYMLINK_NOFOLLOW 0x100
+#endif
+#ifndef CLOCK_MONOTONIC
+#define CLOCK_MONOTONIC 1
+#endif
+#ifndef F_DUPFD_CLOEXEC
+#define F_DUPFD_CLOEXEC 1030
+#endif
+#ifndef MADV_HUGEPAGE
+#define MADV_HUGEPAGE 14
+#endif
+#ifndef O_CLOEXEC
+#define O_CLOEXEC __O_CLOEXEC
+#endif
+#ifndef O_NOFOLLOW
+#define O_NOFOLLOW __O_NOFOLLOW
+#endif
+#ifndef S_ISVTX
+#define S_ISVTX 01000
+#endif
+#ifndef ST_NOEXEC /* glibc has the enum constant, behind _GNU_SOURCE, and a macro of the same name */
+#define ST_NOEXEC 8
+#endif
+#endif
+
+#endif

@@ -1,0 +1,166 @@
+/* compile/backend.c - the registry of backends, and which of them serves a set of options.
+ *
+ * In: structs of functions (api/backend.h) and options. Out: a tci_backend: name, functions and target.
+ * The one idea: what a backend says about the machine is asked once a process and vector width, so that
+ * picking one costs a lock and a comparison. "interp" is not registered: it is the absence of a struct.
+ * Nothing is ever removed, so what is handed out lives as long as the process. */
+#include <string.h>
+
+#include "../base/os.h"
+#include "backend.h"
+
+#define TCI_BACKEND_MAX 16
+#define TCI_BACKEND_WIDTHS 5
+
+typedef struct tci_backend_row {
+    const tc_backend *calls;
+    bool known[TCI_BACKEND_WIDTHS];
+    tci_backend picks[TCI_BACKEND_WIDTHS];
+} tci_backend_row;
+
+static struct {
+    tci_mutex lock;
+    int n;
+    tci_backend_row rows[TCI_BACKEND_MAX];
+    bool started;
+} tci_backends = {.lock = TCI_MUTEX_INIT};
+
+static const tci_backend tci_backend_interp = {.name = "interp", .target = {.arch = "c", .features = "interp"}};
+static const tci_backend tci_backend_interp_only = {
+    .name = "interp", .target = {.arch = "c", .features = "interp"}, .fallback = true,
+    .why = "this build has no backend that compiles (tc_cpu.h is not beside tc.h)"};
+
+/* Caller holds the lock. */
+static tci_backend_row *tci_backend_find(const char *name)
+{
+    if (!tci_backends.started) {
+        tci_backends.started = true;
+#ifdef TCI_HAS_CPU
+        tci_backends.rows[tci_backends.n++].calls = tci_cpu_backend();
+#endif
+    }
+    for (int i = 0; i < tci_backends.n; i++) {
+        if (!name || !strcmp(tci_backends.rows[i].calls->name, name)) {
+            return &tci_backends.rows[i];
+        }
+    }
+    return NULL;
+}
+
+static int tci_backend_width_index(int vector_bits)
+{
+    static const int widths[TCI_BACKEND_WIDTHS] = {0, -1, 128, 256, 512};
+    for (int i = 1; i < TCI_BACKEND_WIDTHS; i++) {
+        if (vector_bits == widths[i]) {
+            return i;
+        }
+    }
+    return vector_bits < 0 ? 1 : 0;
+}
+
+static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_bits)
+{
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    tc_status status = calls->target(calls->user, vector_bits, &target);
+    target.features[sizeof(target.features) - 1] = 0;
+    target.why[sizeof(target.why) - 1] = 0;
+    const char *why = NULL;
+    if (tci_os_is_setuid()) {
+        why = "the process runs with more rights than its user";
+    } else if (status != TC_OK || !target.usable) {
+        why = target.why[0] ? target.why : "the backend cannot work on this machine";
+    }
+    if (why) {
+        *b = tci_backend_interp;
+        b->fallback = true;
+        memcpy(b->why, why, strlen(why) + 1);
+        return;
+    }
+    b->name = calls->name;
+    b->calls = calls;
+    memcpy(b->target.arch, "c", 2);
+    b->target.vector_bytes = target.vector_bytes;
+    b->target.has_fma = true;
+    memcpy(b->target.features, target.features, sizeof(b->target.features));
+}
+
+TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
+{
+    const char *name = o->backend;
+    if (name && !strcmp(name, "interp")) {
+        return &tci_backend_interp;
+    }
+    pthread_mutex_lock(&tci_backends.lock);
+    tci_backend_row *row = tci_backend_find(name);
+    const tci_backend *picked = row || name ? NULL : &tci_backend_interp_only;
+    if (row) {
+        int i = tci_backend_width_index(o->vector_bits);
+        if (!row->known[i]) {
+            tci_backend_ask(&row->picks[i], row->calls, o->vector_bits);
+            row->known[i] = true;
+        }
+        picked = &row->picks[i];
+    }
+    pthread_mutex_unlock(&tci_backends.lock);
+    return picked;
+}
+
+TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
+{
+#ifdef TCI_HAS_CPU
+    if (!strcmp(name, "c")) {
+        return tci_dialect_c(s, vector_bytes);
+    }
+#endif
+    (void)s;
+    (void)name;
+    (void)vector_bytes;
+    return NULL;
+}
+
+static bool tci_backend_is_complete(const tc_backend *b)
+{
+    if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !b->dialect) {
+        return false;
+    }
+    if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find || !b->module_free) {
+        return false;
+    }
+    bool memory = b->alloc && b->free && b->upload && b->download;
+    bool no_memory = !b->alloc && !b->free && !b->upload && !b->download;
+    return b->launch ? b->sync && (memory || no_memory) : no_memory;
+}
+
+TC_API tc_status tc_register_backend(const tc_backend *backend)
+{
+    if (!tci_backend_is_complete(backend) || !strcmp(backend->name, "interp")) {
+        return TC_ERR_ARGUMENT;
+    }
+    tc_status status = TC_OK;
+    pthread_mutex_lock(&tci_backends.lock);
+    if (tci_backend_find(backend->name)) {
+        status = TC_ERR_ARGUMENT;
+    } else if (tci_backends.n == TCI_BACKEND_MAX) {
+        status = TC_ERR_LIMIT;
+    } else {
+        tci_backends.rows[tci_backends.n++].calls = backend;
+    }
+    pthread_mutex_unlock(&tci_backends.lock);
+    return status;
+}
+
+TC_API int tc_list_backends(const char **names, int room)
+{
+    pthread_mutex_lock(&tci_backends.lock);
+    (void)tci_backend_find("");
+    int n = tci_backends.n + 1;
+    for (int i = 0; names && i < TCI_MIN(n, room); i++) {
+        names[i] = i ? tci_backends.rows[i - 1].calls->name : "interp";
+    }
+    pthread_mutex_unlock(&tci_backends.lock);
+    return n;
+}
+
+#undef TCI_BACKEND_MAX
+#undef TCI_BACKEND_WIDTHS

@@ -1,0 +1,15 @@
+/* compile/backend.h - the registry behind api/backend.h, for the compile rooms. */
+#ifndef TCI_COMPILE_BACKEND_H
+#define TCI_COMPILE_BACKEND_H
+
+#include "code.h"
+
+/* cpu/backend.c. */
+#ifdef TCI_HAS_CPU
+TCI_FN const tc_backend *tci_cpu_backend(void);
+#endif
+
+/* The dialect of that name for vectors of this width; NULL: this build does not have it. */
+TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes);
+
+#endif

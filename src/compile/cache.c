@@ -1,0 +1,465 @@
+/* compile/cache.c - the memory cache: code by program key, kernels by kernel key, and who compiles what.
+ *
+ * In: keys. Out: counted references to code that any thread may run.
+ * The one idea: one lock guards four small tables and is held for look-ups and list surgery only. A key
+ * that is being compiled stands in the list of claims; whoever else wants it waits on the condition and
+ * looks again, so the same key is compiled once however many threads ask, and a failure leaves no trace.
+ *
+ * Invariants: the cache holds one reference of each code in its table, a code one of each of its modules.
+ * A code that left the table lives on with its programs. Module counts change under the lock only; a
+ * module that nobody holds leaves the list before it is unloaded. Full keys are compared, never hashes alone. */
+#include "cache.h"
+
+#include <string.h>
+
+#include "../base/os.h"
+
+enum {
+    TCI_CACHE_FIRST_CAP = 4096,  /* codes kept before unused ones are dropped */
+    TCI_CACHE_BUCKETS = 1024,
+    TCI_CACHE_CHUNK_BYTES = 4096
+};
+
+static struct {
+    tci_mutex lock;
+    tci_cond settled;
+    tci_code *codes[TCI_CACHE_BUCKETS];
+    int n_codes, cap_codes;
+    tci_claim *claims;
+    tci_module *modules;
+    tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
+} tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT, .cap_codes = TCI_CACHE_FIRST_CAP};
+
+TCI_FN tci_counters *tci_counters_get(void)
+{
+    static tci_counters counters;
+    return &counters;
+}
+
+#define TCI_CACHE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
+
+/* ---- code ---- */
+
+struct tci_code_chunk {
+    struct tci_code_chunk *older;
+    size_t bytes;
+};
+
+TCI_FN void *tci_code_get(tci_code *c, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 4) {
+        return NULL;
+    }
+    bytes = (bytes + 15) & ~(size_t)15;
+    if ((size_t)(c->chunk_end - c->chunk_next) < bytes) {
+        size_t size = TCI_MAX(bytes, (size_t)TCI_CACHE_CHUNK_BYTES);
+        struct tci_code_chunk *chunk = tci_heap_get(sizeof(*chunk) + size);
+        if (!chunk) {
+            return NULL;
+        }
+        chunk->older = c->chunks;
+        chunk->bytes = size;
+        c->chunks = chunk;
+        c->chunk_next = (char *)(chunk + 1);
+        c->chunk_end = c->chunk_next + size;
+    }
+    void *p = c->chunk_next;
+    c->chunk_next += bytes;
+    return p;
+}
+
+TCI_FN char *tci_code_copy_text(tci_code *c, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = tci_code_get(c, n);
+    return copy ? memcpy(copy, text, n) : NULL;
+}
+
+TCI_FN tci_code *tci_code_make(void)
+{
+    tci_code *c = tci_heap_get(sizeof(*c));
+    if (c) {
+        c->refs = 1;
+    }
+    return c;
+}
+
+TCI_FN void tci_code_retain(tci_code *c)
+{
+    __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
+}
+
+TCI_FN void tci_code_release(tci_code *c)
+{
+    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    for (int i = 0; i < c->n_kernels; i++) {
+        if (c->kernels[i].interp) {
+            tci_interp_free(c->kernels[i].interp);
+        }
+    }
+    for (int i = 0; i < c->n_modules; i++) {
+        tci_module_release(c->modules[i]);
+    }
+    tci_heap_free(c->late_source);
+    while (c->chunks) {
+        struct tci_code_chunk *older = c->chunks->older;
+        tci_heap_free(c->chunks);
+        c->chunks = older;
+    }
+    tci_heap_free(c);
+}
+
+/* Two threads may read the file at once; the first text stays, as pointers to it may be out. */
+TCI_FN const char *tci_code_source(tci_code *c)
+{
+    if (c->source) {
+        return c->source;
+    }
+    char *text = __atomic_load_n(&c->late_source, __ATOMIC_ACQUIRE);
+    tci_str file = {0};
+    if (text || !c->source_path || !tci_os_read_private(c->source_path, &file, NULL)) {
+        tci_str_free(&file);
+        return text ? text : "";
+    }
+    char *none = NULL;
+    if (__atomic_compare_exchange_n(&c->late_source, &none, file.text, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+        return file.text;
+    }
+    tci_str_free(&file);
+    return none;
+}
+
+/* ---- the table of code; the caller holds the lock ---- */
+
+static tci_code **tci_cache_slot(const tci_request *r)
+{
+    tci_code **at = &tci_cache.codes[r->hash.lo % TCI_CACHE_BUCKETS];
+    while (*at) {
+        tci_code *c = *at;
+        if (c->hash.lo == r->hash.lo && c->hash.hi == r->hash.hi && c->key_bytes == r->key_bytes
+            && !memcmp(c->key, r->key, r->key_bytes)) {
+            break;
+        }
+        at = &c->next;
+    }
+    return at;
+}
+
+static tci_code *tci_cache_look_up(const tci_request *r, bool native)
+{
+    tci_code *c = *tci_cache_slot(r);
+    if (!c || (native && c->fallback)) {
+        return NULL;
+    }
+    c->used = true;
+    tci_code_retain(c);
+    return c;
+}
+
+/* Unlinks what only the table holds, or (all false) of that what was not used since the last time. The
+ * caller releases the chain after it has let go of the lock. */
+static tci_code *tci_cache_collect(bool all)
+{
+    tci_code *dropped = NULL;
+    for (int i = 0; i < TCI_CACHE_BUCKETS; i++) {
+        tci_code **at = &tci_cache.codes[i];
+        while (*at) {
+            tci_code *c = *at;
+            bool used = c->used && !all;
+            c->used = false;
+            if (used || __atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) > 1) {
+                at = &c->next;
+                continue;
+            }
+            *at = c->next;
+            c->next = dropped;
+            dropped = c;
+            tci_cache.n_codes--;
+        }
+    }
+    return dropped;
+}
+
+static void tci_cache_release_chain(tci_code *c)
+{
+    while (c) {
+        tci_code *next = c->next;
+        tci_code_release(c);
+        c = next;
+    }
+}
+
+TCI_FN void tci_cache_trim(void)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    tci_code *dropped = tci_cache_collect(true);
+    tci_cache.cap_codes = TCI_CACHE_FIRST_CAP;
+    pthread_mutex_unlock(&tci_cache.lock);
+    tci_cache_release_chain(dropped);
+}
+
+TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    tci_code *c = tci_cache_look_up(r, native);
+    pthread_mutex_unlock(&tci_cache.lock);
+    return c;
+}
+
+/* ---- claims ---- */
+
+static bool tci_cache_is_claimed(const tci_request *r)
+{
+    for (const tci_claim *c = tci_cache.claims; c; c = c->next) {
+        const tci_request *other = c->request;
+        if (other->hash.lo == r->hash.lo && other->key_bytes == r->key_bytes
+            && !memcmp(other->key, r->key, r->key_bytes)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native, tci_code **code)
+{
+    tci_claim_result result = TCI_CLAIM_FOUND;
+    pthread_mutex_lock(&tci_cache.lock);
+    *code = tci_cache_look_up(r, native);
+    if (!*code && tci_cache_is_claimed(r)) {
+        result = TCI_CLAIM_BUSY;
+    } else if (!*code) {
+        result = TCI_CLAIM_OURS;
+        claim->request = r;
+        claim->next = tci_cache.claims;
+        tci_cache.claims = claim;
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+    return result;
+}
+
+TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
+{
+    tci_code *dropped = NULL;
+    tci_code *replaced = NULL;
+    pthread_mutex_lock(&tci_cache.lock);
+    tci_claim **at = &tci_cache.claims;
+    while (*at != claim) {
+        at = &(*at)->next;
+    }
+    *at = claim->next;
+    if (code) {
+        if (tci_cache.n_codes >= tci_cache.cap_codes) {
+            dropped = tci_cache_collect(false);
+            tci_cache.cap_codes = TCI_MAX((int)TCI_CACHE_FIRST_CAP, 2 * tci_cache.n_codes);
+        }
+        tci_code **slot = tci_cache_slot(claim->request);
+        replaced = *slot;
+        if (replaced) {
+            *slot = replaced->next;
+            replaced->next = NULL;
+            tci_cache.n_codes--;
+        }
+        tci_code_retain(code);
+        code->used = true;
+        code->next = tci_cache.codes[code->hash.lo % TCI_CACHE_BUCKETS];
+        tci_cache.codes[code->hash.lo % TCI_CACHE_BUCKETS] = code;
+        tci_cache.n_codes++;
+    }
+    pthread_cond_broadcast(&tci_cache.settled);
+    pthread_mutex_unlock(&tci_cache.lock);
+    for (const tci_code *c = dropped; c; c = c->next) {
+        TCI_CACHE_COUNT(evictions);
+    }
+    tci_cache_release_chain(dropped);
+    tci_code_release(replaced);
+}
+
+TCI_FN void tci_cache_wait(const tci_request *r)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    while (tci_cache_is_claimed(r)) {
+        pthread_cond_wait(&tci_cache.settled, &tci_cache.lock);
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+}
+
+/* ---- modules ---- */
+
+/* The caller holds the lock. */
+static tci_module *tci_module_look_up(const char *path)
+{
+    tci_module *m = tci_cache.modules;
+    while (m && strcmp(m->path, path)) {
+        m = m->next;
+    }
+    if (m) {
+        m->refs++;
+    }
+    return m;
+}
+
+TCI_FN tci_module *tci_module_find(const char *path)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    tci_module *m = tci_module_look_up(path);
+    pthread_mutex_unlock(&tci_cache.lock);
+    return m;
+}
+
+static void tci_module_free(tci_module *m)
+{
+    if (m->handle) {
+        m->calls->module_free(m->calls->user, m->handle);
+    }
+    tci_code_release(m->memory);
+}
+
+static tci_module *tci_module_open(const tc_backend *calls, const char *path, char why[256])
+{
+    tci_code *memory = tci_code_make();
+    tci_module *m = memory ? tci_code_get(memory, sizeof(*m)) : NULL;
+    char *copy = m ? tci_code_copy_text(memory, path) : NULL;
+    if (!copy) {
+        tci_code_release(memory);
+        strcpy(why, "out of memory");
+        return NULL;
+    }
+    m->refs = 1;
+    m->calls = calls;
+    m->path = copy;
+    m->memory = memory;
+    if (calls->module_load(calls->user, path, &m->handle) != TC_OK) {
+        const char *text = calls->last_error ? calls->last_error(calls->user) : "";
+        snprintf(why, 256, "%s", text[0] ? text : "the module cannot be loaded");
+        m->handle = NULL;
+        tci_module_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes, tci_hash sum,
+                                   char why[256])
+{
+    tci_module *m = tci_module_find(path);
+    if (m) {
+        return m;
+    }
+    m = tci_module_open(calls, path, why);
+    if (!m) {
+        return NULL;
+    }
+    m->bytes = bytes;
+    m->sum = sum;
+    pthread_mutex_lock(&tci_cache.lock);
+    tci_module *other = tci_module_look_up(path);
+    if (!other) {
+        m->next = tci_cache.modules;
+        tci_cache.modules = m;
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+    if (other) {
+        tci_module_free(m);
+        return other;
+    }
+    return m;
+}
+
+TCI_FN void tci_module_retain(tci_module *m)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    m->refs++;
+    pthread_mutex_unlock(&tci_cache.lock);
+}
+
+/* The caller holds the lock. */
+static void tci_module_unlink(tci_module *m)
+{
+    tci_module **at = &tci_cache.modules;
+    while (*at != m) {
+        at = &(*at)->next;
+    }
+    *at = m->next;
+    for (int i = 0; i < TCI_CACHE_BUCKETS && m->n_kernels; i++) {
+        tci_module_kernel **k = &tci_cache.kernels[i];
+        while (*k) {
+            if ((*k)->module == m) {
+                *k = (*k)->next;
+                m->n_kernels--;
+            } else {
+                k = &(*k)->next;
+            }
+        }
+    }
+}
+
+TCI_FN void tci_module_release(tci_module *m)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    bool last = --m->refs == 0;
+    if (last) {
+        tci_module_unlink(m);
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+    if (last) {
+        tci_module_free(m);
+    }
+}
+
+/* ---- kernels ---- */
+
+/* The caller holds the lock. */
+static tci_module_kernel *tci_module_look_up_kernel(const tc_backend *calls, const void *key, size_t key_bytes,
+                                                    tci_hash hash)
+{
+    tci_module_kernel *k = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];
+    while (k && (k->hash.lo != hash.lo || k->hash.hi != hash.hi || k->module->calls != calls
+                 || k->key_bytes != key_bytes || memcmp(k->key, key, key_bytes))) {
+        k = k->next;
+    }
+    return k;
+}
+
+TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, tci_hash hash,
+                             const tci_kernel_record *record, void *function)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    if (!tci_module_look_up_kernel(m->calls, key, key_bytes, hash)) {
+        tci_module_kernel *k = tci_code_get(m->memory, sizeof(*k));
+        uint8_t *key_copy = k ? tci_code_get(m->memory, key_bytes) : NULL;
+        char *symbol = key_copy ? tci_code_copy_text(m->memory, record->symbol) : NULL;
+        char *note = symbol ? tci_code_copy_text(m->memory, record->note) : NULL;
+        if (note) {
+            memcpy(key_copy, key, key_bytes);
+            k->hash = hash;
+            k->key = key_copy;
+            k->key_bytes = key_bytes;
+            k->record = *record;
+            k->record.symbol = symbol;
+            k->record.note = note;
+            k->function = function;
+            k->module = m;
+            k->next = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];
+            tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS] = k;
+            m->n_kernels++;
+        }
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+}
+
+TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes, tci_hash hash,
+                                   tci_module_kernel *found)
+{
+    pthread_mutex_lock(&tci_cache.lock);
+    tci_module_kernel *k = tci_module_look_up_kernel(calls, key, key_bytes, hash);
+    if (k) {
+        *found = *k;
+        k->module->refs++;
+    }
+    pthread_mutex_unlock(&tci_cache.lock);
+    return k != NULL;
+}
+
+#undef TCI_CACHE_COUNT

@@ -1,0 +1,392 @@
+/* compile/key.c - a compile request: what the roots need, in canonical order, and its key.
+ *
+ * In: roots in the user's graph, options, backend, target. Out: the nodes in a post-order walk from the
+ * roots, the numbering of inputs, captured leaves and literal slots, key bytes and their hash; and, only
+ * for a request that no cache knows, a copy of it in a scratch graph.
+ *
+ * The one idea: the walk depends on structure alone, so neither names, pointers, ids nor the order of
+ * creation reach the key; and the key is written straight from the user's nodes, because most requests
+ * end in the memory cache and never need the copy.
+ *
+ * A visited node's `pass` holds twice its place in nodes, or twice its place in inputs plus one. A node
+ * counts as visited only if that place really holds it, so stale values need no clearing and an escape
+ * in the middle harms nothing. Key numbers: user input i is i, nodes[j] is n_user_inputs + j. */
+#include <string.h>
+
+#include "../base/env.h"
+#include "code.h"
+
+#ifndef TCI_BUILD
+#define TCI_BUILD "rooms"
+#endif
+
+/* ---- the walk ---- */
+
+typedef struct tci_key_frame {
+    tci_node *node;
+    int32_t next; /* input to look at next */
+} tci_key_frame;
+
+typedef struct tci_key_walk {
+    tci_scratch *s;
+    tci_request *r;
+    int cap_nodes, cap_inputs, cap_literals, cap_captured;
+    tci_node **captured; int n_captured;
+    tci_key_frame *frames; int n_frames, cap_frames;
+    bool inputs_given;
+} tci_key_walk;
+
+/* The node's number in the key, or -1 when the walk has not met it. */
+static inline int tci_key_place(const tci_request *r, const tci_node *n)
+{
+    uintptr_t code = (uintptr_t)n->pass;
+    uintptr_t at = code >> 1;
+    if (code & 1) {
+        return at < (uintptr_t)r->n_user_inputs && r->inputs[at] == n ? (int)at : -1;
+    }
+    return at < (uintptr_t)r->n_nodes && r->nodes[at] == n ? r->n_user_inputs + (int)at : -1;
+}
+
+static void tci_key_add_input(tci_key_walk *w, tci_node *n)
+{
+    tci_request *r = w->r;
+    n->pass = (void *)((uintptr_t)r->n_user_inputs * 2 + 1);
+    TCI_PUSH(w->s, r->inputs, r->n_user_inputs, w->cap_inputs, n);
+}
+
+static inline bool tci_key_is_leaf(const tci_node *n)
+{
+    return n->storage || n->n_in == 0;
+}
+
+/* All inputs of n have been met. */
+static void tci_key_add_node(tci_key_walk *w, tci_node *n)
+{
+    tci_request *r = w->r;
+    if (n->storage || n->op == TCI_OP_DATA) {
+        TCI_PUSH(w->s, w->captured, w->n_captured, w->cap_captured, n);
+    } else if (n->op == TCI_OP_LITERAL) {
+        TCI_PUSH(w->s, r->literals, r->n_literals, w->cap_literals, n);
+    } else if (n->op == TCI_OP_INPUT) {
+        if (w->inputs_given) {
+            tci_scratch_fail(w->s, TC_ERR_ARGUMENT,
+                             "the outputs need input '%.60s', which is not in the list of inputs",
+                             n->name ? n->name : "");
+        }
+        tci_key_add_input(w, n);
+        return;
+    }
+    n->pass = (void *)((uintptr_t)r->n_nodes * 2);
+    TCI_PUSH(w->s, r->nodes, r->n_nodes, w->cap_nodes, n);
+}
+
+static void tci_key_visit(tci_key_walk *w, tci_node *root)
+{
+    tci_key_frame start = {root, 0};
+    if (tci_key_place(w->r, root) >= 0) {
+        return;
+    }
+    TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, start);
+    while (w->n_frames) {
+        tci_key_frame *top = &w->frames[w->n_frames - 1];
+        tci_node *n = top->node;
+        if (tci_key_is_leaf(n) || top->next == n->n_in) {
+            w->n_frames--;
+            if (tci_key_place(w->r, n) < 0) {
+                tci_key_add_node(w, n);
+            }
+            continue;
+        }
+        tci_node *in = n->in[top->next++];
+        if (tci_key_place(w->r, in) < 0) {
+            tci_key_frame frame = {in, 0};
+            TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
+        }
+    }
+}
+
+/* Heap sort: no recursion, no worst case, few inputs anyway. */
+static void tci_key_sift(tci_node **a, int i, int n)
+{
+    for (int child = 2 * i + 1; child < n; i = child, child = 2 * i + 1) {
+        if (child + 1 < n && a[child + 1]->value.u > a[child]->value.u) {
+            child++;
+        }
+        if (a[i]->value.u >= a[child]->value.u) {
+            return;
+        }
+        tci_node *t = a[i];
+        a[i] = a[child];
+        a[child] = t;
+    }
+}
+
+/* Inputs that the walk found go by creation: an INPUT's value counts up with each one made. */
+static void tci_key_sort_inputs(tci_request *r)
+{
+    tci_node **a = r->inputs;
+    int n = r->n_user_inputs;
+    for (int i = n / 2 - 1; i >= 0; i--) {
+        tci_key_sift(a, i, n);
+    }
+    for (int last = n - 1; last > 0; last--) {
+        tci_node *t = a[0];
+        a[0] = a[last];
+        a[last] = t;
+        tci_key_sift(a, 0, last);
+    }
+    for (int i = 0; i < n; i++) {
+        a[i]->pass = (void *)((uintptr_t)i * 2 + 1);
+    }
+}
+
+static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int n_inputs)
+{
+    tci_request *r = w->r;
+    w->inputs_given = user_inputs != NULL;
+    for (int i = 0; user_inputs && i < n_inputs; i++) {
+        if (tci_key_place(r, user_inputs[i]) >= 0) {
+            tci_scratch_fail(w->s, TC_ERR_ARGUMENT, "input %d is listed twice", i);
+        }
+        tci_key_add_input(w, user_inputs[i]);
+    }
+    for (int i = 0; i < r->n_roots; i++) {
+        tci_key_visit(w, r->roots[i]);
+    }
+    if (!user_inputs) {
+        tci_key_sort_inputs(r);
+    }
+    r->n_inputs = r->n_user_inputs;
+    for (int i = 0; i < w->n_captured; i++) {
+        TCI_PUSH(w->s, r->inputs, r->n_inputs, w->cap_inputs, w->captured[i]);
+    }
+    r->captured = r->inputs + r->n_user_inputs;
+    r->n_captured = w->n_captured;
+}
+
+/* ---- the key ---- */
+
+typedef struct tci_key_bytes {
+    tci_scratch *s;
+    uint8_t *at, *end, *begin;
+} tci_key_bytes;
+
+static void tci_key_reserve(tci_key_bytes *k, size_t more)
+{
+    if (TCI_LIKELY((size_t)(k->end - k->at) >= more)) {
+        return;
+    }
+    size_t n = (size_t)(k->at - k->begin);
+    size_t cap = TCI_MAX(2 * n + more, (size_t)768);
+    uint8_t *fresh = tci_scratch_get(k->s, cap);
+    if (n) {
+        memcpy(fresh, k->begin, n);
+    }
+    k->begin = fresh;
+    k->at = fresh + n;
+    k->end = fresh + cap;
+}
+
+/* Seven bits a byte, low first: small numbers, by far the most, take one byte. At most 10 bytes. */
+static inline void tci_key_number(tci_key_bytes *k, uint64_t v)
+{
+    while (v >= 128) {
+        *k->at++ = (uint8_t)(v | 128);
+        v >>= 7;
+    }
+    *k->at++ = (uint8_t)v;
+}
+
+/* Signed: 0, -1, 1, -2 ... become 0, 1, 2, 3 ... */
+static inline void tci_key_signed(tci_key_bytes *k, int64_t v)
+{
+    tci_key_number(k, ((uint64_t)v << 1) ^ (v < 0 ? UINT64_MAX : 0));
+}
+
+static void tci_key_text(tci_key_bytes *k, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    tci_key_reserve(k, n);
+    memcpy(k->at, text, n);
+    k->at += n;
+}
+
+static inline void tci_key_type(tci_key_bytes *k, const tci_node *n)
+{
+    *k->at++ = n->dtype;
+    tci_key_number(k, (uint64_t)n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        tci_key_number(k, (uint64_t)n->shape[i]);
+    }
+}
+
+static bool tci_key_is_dense(const tci_node *n)
+{
+    int64_t stride = 1;
+    for (int i = n->rank - 1; n->strides && i >= 0; i--) {
+        if (n->shape[i] != 1 && n->strides[i] != stride) {
+            return false;
+        }
+        stride *= n->shape[i];
+    }
+    return true;
+}
+
+static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
+{
+    bool dense = tci_key_is_dense(n);
+    tci_key_number(k, TCI_OP_DATA);
+    tci_key_type(k, n);
+    *k->at++ = dense;
+    for (int i = 0; !dense && i < n->rank; i++) {
+        tci_key_signed(k, n->strides[i]);
+    }
+}
+
+static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node *n)
+{
+    tci_key_reserve(k, 64 + 10 * ((size_t)n->rank * 2 + (size_t)n->n_in + (size_t)n->n_attr));
+    if (n->storage || n->op == TCI_OP_DATA) {
+        tci_key_leaf(k, n);
+        return;
+    }
+    tci_key_number(k, n->op);
+    tci_key_type(k, n);
+    if (n->op == TCI_OP_CONST) {
+        memcpy(k->at, &n->value, sizeof(n->value));
+        k->at += sizeof(n->value);
+    }
+    tci_key_number(k, (uint64_t)n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        tci_key_number(k, (uint64_t)tci_key_place(r, n->in[i]));
+    }
+    tci_key_number(k, (uint64_t)n->n_attr);
+    for (int i = 0; i < n->n_attr; i++) {
+        tci_key_signed(k, n->attr[i]);
+    }
+}
+
+/* Options that change what is generated. threads, limits and logs do not. */
+static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend, const tci_target *target)
+{
+    tci_key_text(k, TCI_BUILD);
+    tci_key_text(k, backend);
+    tci_key_text(k, target->features);
+    tci_key_text(k, o->cc ? o->cc : "");
+    tci_key_text(k, o->dump ? o->dump : "");
+    tci_key_reserve(k, 2);
+    *k->at++ = (uint8_t)o->math;
+    *k->at++ = (uint8_t)sizeof(void *);
+}
+
+static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, const char *backend,
+                          const tci_target *target)
+{
+    tci_key_bytes k = {s, NULL, NULL, NULL};
+    tci_key_options(&k, o, backend, target);
+    tci_key_reserve(&k, 30);
+    tci_key_number(&k, (uint64_t)r->n_user_inputs);
+    tci_key_number(&k, (uint64_t)r->n_nodes);
+    tci_key_number(&k, (uint64_t)r->n_roots);
+    for (int i = 0; i < r->n_user_inputs; i++) {
+        tci_key_reserve(&k, 16 + 10 * (size_t)r->inputs[i]->rank);
+        tci_key_type(&k, r->inputs[i]);
+    }
+    for (int i = 0; i < r->n_nodes; i++) {
+        tci_key_node(&k, r, r->nodes[i]);
+    }
+    tci_key_reserve(&k, 10 * (size_t)r->n_roots);
+    for (int i = 0; i < r->n_roots; i++) {
+        tci_key_number(&k, (uint64_t)tci_key_place(r, r->roots[i]));
+    }
+    r->key = k.begin;
+    r->key_bytes = (size_t)(k.at - k.begin);
+    r->hash = tci_hash_bytes(r->key, r->key_bytes);
+}
+
+TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_inputs, int n_inputs,
+                                     tci_node *const *roots, int n_roots, const tc_options *o,
+                                     const char *backend, const tci_target *target)
+{
+    if (!backend || !target) {
+        const tci_backend *b = tci_backend_pick(o);
+        if (!b) {
+            tci_scratch_fail(s, TC_ERR_BACKEND, "there is no backend '%.40s'", o->backend);
+        }
+        backend = b->name;
+        target = &b->target;
+    }
+    tci_request *r = TCI_NEW(s, tci_request);
+    r->roots = tci_scratch_copy(s, roots, sizeof(*roots) * (size_t)n_roots);
+    r->n_roots = n_roots;
+    tci_key_walk w;
+    memset(&w, 0, sizeof(w));
+    w.s = s;
+    w.r = r;
+    tci_key_walk_all(&w, user_inputs, n_inputs);
+    tci_key_write(s, r, o, backend, target);
+    return r;
+}
+
+/* ---- the copy ---- */
+
+static tci_node *tci_key_copy_leaf(tci_scratch *s, tci_graph *g, const tci_node *n)
+{
+    tci_node *leaf = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0, NULL);
+    if (!tci_key_is_dense(n) && tci_node_count(n) > 0) {
+        leaf->strides = tci_scratch_copy(s, n->strides, sizeof(tci_dim) * (size_t)n->rank);
+        for (int i = 0; i < n->rank; i++) {
+            leaf->offset -= n->strides[i] < 0 ? (n->shape[i] - 1) * n->strides[i] : 0;
+        }
+    }
+    return leaf;
+}
+
+static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_request *r, const tci_node *n,
+                                   tci_node **places)
+{
+    if (n->storage || n->op == TCI_OP_DATA) {
+        return tci_key_copy_leaf(s, g, n);
+    }
+    if (n->op == TCI_OP_CONST) {
+        return tci_graph_const(g, (tc_dtype)n->dtype, n->value);
+    }
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = places[tci_key_place(r, n->in[i])];
+    }
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
+}
+
+/* Values of literals stay behind: a stage that looked at one would make code that is wrong for the next. */
+TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r)
+{
+    tci_request_copy c;
+    c.graph = TCI_NEW(s, tci_graph);
+    tci_graph_init(c.graph, s, NULL);
+    c.inputs = TCI_NEW_ARRAY(s, tci_node *, r->n_inputs);
+    c.literals = TCI_NEW_ARRAY(s, tci_node *, r->n_literals);
+    c.roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
+    tci_node **places = TCI_NEW_ARRAY(s, tci_node *, r->n_user_inputs + r->n_nodes);
+    for (int i = 0; i < r->n_user_inputs; i++) {
+        const tci_node *n = r->inputs[i];
+        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0, NULL);
+        c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
+        places[i] = c.inputs[i];
+    }
+    int n_captured = 0, n_literals = 0;
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        tci_node *copy = tci_key_copy_node(s, c.graph, r, n, places);
+        places[r->n_user_inputs + i] = copy;
+        if (n->storage || n->op == TCI_OP_DATA) {
+            c.inputs[r->n_user_inputs + n_captured++] = copy;
+        } else if (n->op == TCI_OP_LITERAL) {
+            c.literals[n_literals++] = copy;
+        }
+    }
+    for (int i = 0; i < r->n_roots; i++) {
+        c.roots[i] = places[tci_key_place(r, r->roots[i])];
+    }
+    return c;
+}

@@ -1,0 +1,57 @@
+/* cpu/spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
+ *
+ * Letters of a template (tci_cd_define): $T the type, $E its element, $A the type unaligned, $I $U the
+ * signed and unsigned integer vector of the same shape, $V the unsigned integer of an element's size,
+ * $B the mask, $R the result type, $L lanes, $W bits of an element, $f the suffix f of f32 names, $C F32 or
+ * F64, $n the name being defined, $1..$4 pieces, which are templates too; @x the BASE prim x on the same
+ * type, @@x on its element; {v16si} a vector type as x86 builtins declare it. */
+#ifndef TCI_CPU_SPELL_H
+#define TCI_CPU_SPELL_H
+
+#include "../emit/dialect.h"
+
+typedef struct tci_cd {
+    tci_dialect d;         /* what the caller holds; d.state is this struct */
+    const char **names;    /* open-addressed set of defined names; NULL = free */
+    int n_names, cap_names;/* cap a power of two, never more than half full */
+    tci_str out;           /* complete definitions */
+} tci_cd;
+
+/* What the letters stand for. */
+typedef struct tci_cd_env {
+    tci_cd *cd;
+    tc_dtype t, to;
+    int lanes;
+    const char *name;
+    const char *piece[4];
+} tci_cd_env;
+
+/* ---- cpu/dialect.c ---- */
+/* The stable copy of a name; *is_new: it was unknown, and the caller now defines it. */
+TCI_FN const char *tci_cd_intern(tci_cd *cd, const char *name, bool *is_new);
+TCI_FN void tci_cd_define(const tci_cd_env *e, const char *text);
+/* "f, f, ..." n times, with # replaced by i * step % modulo. */
+TCI_FN const char *tci_cd_list(tci_cd *cd, int n, const char *format, int step, int modulo);
+TCI_FN tc_dtype tci_cd_sint(int bytes);
+TCI_FN tc_dtype tci_cd_uint(int bytes);
+TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
+TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
+TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN const char *tci_cd_to_register(int bytes);
+TCI_FN const char *tci_cd_from_register(int bytes);
+TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes);
+TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
+
+/* ---- cpu/memory.c ---- */
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
+/* Names: storage bits (u16, u8) -> compute value; compute value -> storage bits, rounded; any lane true. */
+TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
+TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
+TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
+
+/* ---- cpu/soft.c ---- */
+TCI_FN void tci_cd_soft(tci_cd *cd, const char *name);            /* defines one of its texts and what it needs */
+TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p);  /* scalar prims without an operator */
+
+#endif

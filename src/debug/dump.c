@@ -1,0 +1,100 @@
+/* debug/dump.c - log lines and stage dumps.
+ *
+ * In: topics and texts from the compile rooms. Out: the user's log callback, lines on stderr when TC_LOG
+ * asks for them, and files in the dump directory when TC_DUMP or options.dump does. Nothing is written
+ * that was not asked for, and no failure here reaches the compile. */
+#include "dump.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "../base/env.h"
+#include "../base/os.h"
+
+TCI_FN bool tci_log_wants(const tc_options *o, const char *topic)
+{
+    return o->log || tci_env_has_word(TCI_ENV_LOG, topic);
+}
+
+TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...)
+{
+    if (!tci_log_wants(o, topic)) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    va_list again;
+    va_copy(again, args);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *text = n >= 0 ? tci_heap_resize(NULL, (size_t)n + 1) : NULL;
+    if (text) {
+        vsnprintf(text, (size_t)n + 1, format, again);
+        if (o->log) {
+            o->log(o->log_user, topic, text);
+        }
+        if (tci_env_has_word(TCI_ENV_LOG, topic)) {
+            fprintf(stderr, "tc %s: %s\n", topic, text);
+        }
+        tci_heap_free(text);
+    }
+    va_end(again);
+}
+
+/* ---- dumps ---- */
+
+/* "graph,plan" has "plan"; "all" has everything. */
+static bool tci_dump_list_has(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    while (list) {
+        size_t length = strcspn(list, ",");
+        if ((length == n && !memcmp(list, word, n)) || (length == 3 && !memcmp(list, "all", 3))) {
+            return true;
+        }
+        list = list[length] ? list + length + 1 : NULL;
+    }
+    return false;
+}
+
+TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage)
+{
+    return d->stages && tci_dump_list_has(d->stages, stage);
+}
+
+TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
+{
+    static int count;
+    memset(d, 0, sizeof(*d));
+    d->stages = o->dump && o->dump[0] ? o->dump : NULL;
+    if (!d->stages) {
+        return;
+    }
+    const char *base = o->dump_dir && o->dump_dir[0] ? o->dump_dir : "./tc_dump";
+    int number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+    tci_str_add(&d->dir, base);
+    if (number > 1) {
+        tci_str_printf(&d->dir, "/%d", number);
+    }
+    bool writable;
+    if (d->dir.failed || !tci_os_private_dir(d->dir.text, &writable)) {
+        tci_log(o, "compile", "no dump: '%s' cannot be made a private directory", base);
+        d->stages = NULL;
+    }
+}
+
+TCI_FN void tci_dump_end(tci_dump *d)
+{
+    tci_str_free(&d->dir);
+    d->stages = NULL;
+}
+
+TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *text)
+{
+    tci_str path = {0};
+    tci_str_printf(&path, "%s/%s", tci_str_text(&d->dir), file);
+    if (!path.failed && !text->failed) {
+        tci_os_publish(path.text, tci_str_text(text), text->n, NULL);
+    }
+    tci_str_free(&path);
+}

@@ -1,0 +1,25 @@
+/* debug/dump.h - what the compile shows on request: log lines by topic, and files of each stage. */
+#ifndef TCI_DEBUG_DUMP_H
+#define TCI_DEBUG_DUMP_H
+
+#include "../api/types.h"
+#include "../base/str.h"
+
+/* Topics: compile, cache, fusion, recompiles, source. True when somebody listens (options.log or TC_LOG). */
+TCI_FN bool tci_log_wants(const tc_options *o, const char *topic);
+/* One text to the user's callback and, with TC_LOG, a line to stderr. */
+TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...) TCI_PRINTF(3, 4);
+
+/* Where the dumps of one compile go. */
+typedef struct tci_dump {
+    const char *stages; /* "graph,plan" or "all"; NULL: nothing is dumped */
+    tci_str dir;        /* heap */
+} tci_dump;
+/* The first program of a process goes to the dump directory itself, the n-th into its folder n. */
+TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o);
+TCI_FN void tci_dump_end(tci_dump *d);
+TCI_FN bool tci_dump_wants(const tci_dump *d, const char *stage);
+/* Writes the text to DIR/file. Failures are ignored: a dump never makes a compile fail. */
+TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *text);
+
+#endif

@@ -1,0 +1,71 @@
+/* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and why it is
+ * not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
+#include "explain.h"
+
+static void tci_explain_bytes(tci_str *out, int64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double x = (double)bytes;
+    int u = 0;
+    while (x >= 10240 && u + 1 < TCI_COUNT(units)) {
+        x /= 1024;
+        u++;
+    }
+    tci_str_printf(out, u ? "%.1f %s" : "%.0f %s", x, units[u]);
+}
+
+static void tci_explain_port(tci_str *out, const char *what, int index, const tci_code_port *port)
+{
+    tci_str_printf(out, "  %s %d: %s [", what, index, tci_dtype_get((tc_dtype)port->dtype)->name);
+    for (int i = 0; i < port->rank; i++) {
+        tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)port->shape[i]);
+    }
+    tci_str_add(out, "]\n");
+}
+
+static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *code, int t)
+{
+    const tci_step *step = &p->steps[t];
+    const tci_kernel *k = p->kernels[step->kernel];
+    int reads = 0, writes = 0;
+    for (int o = 0; o < k->n_operands; o++) {
+        writes += k->operands[o].is_output;
+        reads += !k->operands[o].is_output;
+    }
+    tci_str_printf(out, "  %d. %s: %d stage%s, reads %d, writes %d, ", t + 1, k->name, k->n_stages,
+                   k->n_stages == 1 ? "" : "s", reads, writes);
+    tci_explain_bytes(out, k->bytes);
+    tci_str_printf(out, ", %.3g flops", (double)k->flops);
+    if (code->kernels[step->kernel].note && code->kernels[step->kernel].note[0]) {
+        tci_str_printf(out, "; %s", code->kernels[step->kernel].note);
+    }
+    tci_str_add(out, "\n");
+}
+
+TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code)
+{
+    int64_t bytes = 0, flops = 0;
+    for (int t = 0; t < plan->n_steps; t++) {
+        bytes += plan->kernels[plan->steps[t].kernel]->bytes;
+        flops += plan->kernels[plan->steps[t].kernel]->flops;
+    }
+    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps, plan->n_steps == 1 ? "" : "es",
+                   plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
+    tci_explain_bytes(out, bytes);
+    tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
+    tci_explain_bytes(out, plan->arena_bytes);
+    tci_str_add(out, " of workspace\n");
+    for (int i = 0; i < code->n_inputs; i++) {
+        tci_explain_port(out, "input", i, &code->inputs[i]);
+    }
+    for (int i = 0; i < code->n_outputs; i++) {
+        tci_explain_port(out, "output", i, &code->outputs[i]);
+    }
+    tci_str_add(out, "launches:\n");
+    for (int t = 0; t < plan->n_steps; t++) {
+        tci_explain_step(out, plan, code, t);
+    }
+    if (plan->why.n > 0) {
+        tci_str_printf(out, "not fused, and why:\n%s", tci_str_text(&plan->why));
+    }
+}

@@ -1,0 +1,11 @@
+/* debug/explain.h - the text of tc_explain, made at compile time while the plan is still there. */
+#ifndef TCI_DEBUG_EXPLAIN_H
+#define TCI_DEBUG_EXPLAIN_H
+
+#include "../compile/code.h"
+
+/* Kernels, traffic, flops, memory, and why what was not fused was not. `code` is complete but for its
+ * explain text. */
+TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code);
+
+#endif

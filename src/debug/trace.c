@@ -1,0 +1,106 @@
+/* debug/trace.c - writes the chrome trace.
+ *
+ * In: finished spans. Out: a JSON array of complete events ("ph":"X"), one a line, times in microseconds.
+ * The one idea: after every event the closing bracket is written too, and the next event begins over it, so
+ * the file is valid JSON at any moment, also when the host never says goodbye or crashes.
+ *
+ * Threads are numbered by first appearance. One lock guards the file. */
+#include "trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/os.h"
+
+#define TCI_TRACE_THREADS 256
+
+static struct {
+    tci_mutex lock;
+    int on; /* atomic */
+    FILE *file;
+    bool any;
+    int64_t origin_ns;
+    int n_threads;
+    pthread_t threads[TCI_TRACE_THREADS];
+} tci_trace = {.lock = TCI_MUTEX_INIT};
+
+TCI_FN bool tci_trace_is_on(void)
+{
+    return __atomic_load_n(&tci_trace.on, __ATOMIC_RELAXED) != 0;
+}
+
+TCI_FN bool tci_trace_open(const char *path)
+{
+    pthread_mutex_lock(&tci_trace.lock);
+    if (!tci_trace.file) {
+        tci_trace.file = fopen(path, "w");
+        if (tci_trace.file) {
+            fputs("[\n]\n", tci_trace.file);
+            fflush(tci_trace.file);
+            tci_trace.any = false;
+            tci_trace.origin_ns = tci_os_now_ns();
+            __atomic_store_n(&tci_trace.on, 1, __ATOMIC_RELAXED);
+        }
+    }
+    bool open = tci_trace.file != NULL;
+    pthread_mutex_unlock(&tci_trace.lock);
+    return open;
+}
+
+TCI_FN void tci_trace_close(void)
+{
+    pthread_mutex_lock(&tci_trace.lock);
+    __atomic_store_n(&tci_trace.on, 0, __ATOMIC_RELAXED);
+    if (tci_trace.file) {
+        fclose(tci_trace.file);
+        tci_trace.file = NULL;
+    }
+    pthread_mutex_unlock(&tci_trace.lock);
+}
+
+/* Caller holds the lock. Threads past the table share the last number. */
+static int tci_trace_thread(void)
+{
+    pthread_t me = pthread_self();
+    for (int i = 0; i < tci_trace.n_threads; i++) {
+        if (pthread_equal(tci_trace.threads[i], me)) {
+            return i;
+        }
+    }
+    if (tci_trace.n_threads < TCI_TRACE_THREADS) {
+        tci_trace.threads[tci_trace.n_threads++] = me;
+    }
+    return tci_trace.n_threads - 1;
+}
+
+/* Names come from ops and kernels; anything that JSON would have to escape becomes a dot. */
+static void tci_trace_clean(char *out, size_t room, const char *name)
+{
+    size_t n = 0;
+    for (; name[n] && n + 1 < room; n++) {
+        char c = name[n];
+        out[n] = c < ' ' || c > '~' || c == '"' || c == '\\' ? '.' : c;
+    }
+    out[n] = 0;
+}
+
+TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin_ns, int64_t end_ns)
+{
+    if (!tci_trace_is_on()) {
+        return;
+    }
+    char clean[128];
+    tci_trace_clean(clean, sizeof(clean), name);
+    pthread_mutex_lock(&tci_trace.lock);
+    FILE *f = tci_trace.file;
+    if (f && fseek(f, -2, SEEK_END) == 0) {
+        fprintf(f, "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}\n]\n",
+                tci_trace.any ? "," : "", clean, category, tci_trace_thread(),
+                (double)(begin_ns - tci_trace.origin_ns) / 1000, (double)(end_ns - begin_ns) / 1000);
+        fflush(f);
+        tci_trace.any = true;
+    }
+    pthread_mutex_unlock(&tci_trace.lock);
+}
+
+#undef TCI_TRACE_THREADS

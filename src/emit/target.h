@@ -1,0 +1,20 @@
+/* emit/target.h - what the processor of this process can do, as the process itself sees it (under
+ * valgrind or an emulator that is less than the machine). The compiler's flags follow from it. */
+#ifndef TCI_EMIT_TARGET_H
+#define TCI_EMIT_TARGET_H
+
+#include "../base/str.h"
+
+typedef struct tci_target {
+    char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
+    int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
+    bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
+    bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
+    char features[128];   /* canonical text, part of every cache key */
+    const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
+} tci_target;
+
+/* cpu/target.c. vector_bits as in tc_options. */
+TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
+
+#endif

@@ -1,0 +1,145 @@
+/* graph/node.h - the graph: a hash-consed SSA DAG of ops.
+ *
+ * Invariants (checked by graph/verify.c):
+ *  - inputs precede users; shapes have no negative size; element counts fit int64
+ *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT and DATA
+ *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
+ *    RESHAPE + EXPAND); movement nodes keep their input's dtype
+ *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
+ *
+ * Attributes by op (int64 words, all part of every key):
+ *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
+ *                    ARGMAX, ARGMIN: one axis
+ *   IOTA             none; shape [n], i64
+ *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
+ *   PERMUTE          rank words: output axis i is input axis attr[i]
+ *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
+ *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d fill
+ *   CAT              axis          GATHER  axis; inputs x, index (any integer dtype); shape of index;
+ *                    index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index
+ *                    outside makes the run return TC_ERR_INDEX (the element is then 0)
+ *   WINDOW           4 words per windowed axis: axis, kernel, stride, dilation. Output: input axes with
+ *                    the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one axis of
+ *                    size kernel per entry, appended in order: out[.., o, .., k] = in[.., o*s + k*d, ..]
+ *   SCAN             axis          (running sum, inclusive)
+ *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are small
+ *                    ints; equal labels have equal sizes; a label missing from out is summed. Result
+ *                    dtype = operand dtype; accumulates in its compute dtype (integers wrap)
+ *   SOFTMAX, LOG_SOFTMAX   axis     MEAN  axes ascending
+ *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?, bias?
+ *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices */
+#ifndef TCI_GRAPH_NODE_H
+#define TCI_GRAPH_NODE_H
+
+#include "../base/hash.h"
+#include "../base/str.h"
+#include "../ops/dtype.h"
+#include "../ops/table.h"
+
+typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
+
+typedef enum tci_op {
+#define X(id, ...) TCI_OP_##id,
+    TCI_EW_OPS(X) TCI_OP_EW_END,
+    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
+    TCI_REDUCE_OPS(X) TCI_OP_REDUCE_END,
+    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
+    TCI_SPECIAL_OPS(X) TCI_OP_SPECIAL_END,
+    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
+    TCI_COMPOSITE_OPS(X)
+#undef X
+        TCI_OP_COUNT
+} tci_op;
+static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
+static inline bool tci_op_is_reduce(int op) { return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END; }
+static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END; }
+TCI_FN const char *tci_op_name(int op);
+
+/* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_storage {
+    int32_t refs;      /* changed only under the rules of run/buffer.c */
+    bool borrowed;
+    void *data;
+    int64_t bytes;
+    uint64_t version;  /* raised by tc_touch */
+} tci_storage;
+
+typedef struct tci_node {
+    uint16_t op;
+    uint8_t dtype;            /* tc_dtype */
+    uint8_t mark;             /* free for the pass that runs; 0 between passes */
+    int32_t rank, n_in, n_attr;
+    struct tci_node **in;
+    tci_dim *shape;
+    int64_t *attr;
+    uint32_t id;              /* slot in its graph; ascending in creation order inside a compile's graph */
+    uint32_t generation, scope;
+    uint32_t n_users;         /* nodes of this graph that have it as an input, counted per operand */
+    uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
+    struct tci_node *next;    /* hash bucket chain */
+    struct tci_node *scope_next;
+    tci_value value;          /* LITERAL, CONST: the number in `dtype`; INPUT: counts up with each one made */
+    tci_storage *storage;     /* DATA, and any node once evaluated; else NULL */
+    tci_dim *strides;         /* DATA: elements per axis, may be 0 or negative; NULL = dense */
+    int64_t offset;           /* DATA: elements from storage->data to element 0...0 */
+    const char *name;         /* INPUT */
+    tc_site site;             /* the user's line that made it */
+    void *pass;               /* free for the pass that runs */
+} tci_node;
+
+static inline int64_t tci_node_count(const tci_node *n)
+{
+    int64_t count = 1;
+    for (int i = 0; i < n->rank; i++) {
+        count *= n->shape[i];
+    }
+    return count;
+}
+
+/* A graph: nodes, their hash table, and where memory comes from. A context owns one with scopes; a
+ * compile makes one in its scratch (scratch != NULL: allocation cannot fail, scopes are unused). */
+typedef struct tci_graph {
+    tci_scratch *scratch;
+    const tc_allocator *alloc;   /* when scratch is NULL */
+    tci_node **slots;            /* by id; NULL where free */
+    uint32_t *generations;       /* by id */
+    uint32_t n_slots, cap_slots, free_slot; /* free_slot: head of the free list, UINT32_MAX: none */
+    uint32_t *free_next;
+    tci_node **buckets;
+    uint32_t n_buckets, n_nodes;
+    tci_node **scope_heads;      /* nodes of each open scope, newest first */
+    int n_scopes, cap_scopes;
+    void *pools[24];             /* free lists of node memory by size class */
+    void *slabs;                 /* memory those lists are cut from, newest first */
+    char *slab_next, *slab_end;  /* uncut part of the newest slab */
+    uint32_t first_generation;   /* of a fresh slot: tells handles of a reused context apart */
+    tc_site site;                /* stamped on new nodes: the public call that is under way */
+    uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
+    int64_t bytes;
+    tc_status error;             /* of the last builder that returned NULL */
+    char message[512];
+} tci_graph;
+
+/* Finds or makes a node. in, shape, attr are copied. NULL: out of memory (g->error set). */
+TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank, const tci_dim *shape, int n_in,
+                                tci_node *const *in, int n_attr, const int64_t *attr);
+TCI_FN tci_node *tci_graph_literal(tci_graph *g, tc_dtype dtype, tci_value v); /* folds the five values */
+TCI_FN tci_node *tci_graph_const(tci_graph *g, tc_dtype dtype, tci_value v);
+TCI_FN void tci_graph_init(tci_graph *g, tci_scratch *scratch, const tc_allocator *alloc);
+TCI_FN void tci_graph_deinit(tci_graph *g);
+TCI_FN void tci_graph_drop(tci_graph *g, tci_node *n);    /* forget one node (scope end, replaced keep) */
+TCI_FN bool tci_graph_open_scope(tci_graph *g);           /* false: out of memory. Closing: api/scope.c */
+TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes, size_t new_bytes); /* its memory */
+TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+
+/* Visits every node that `roots` need, inputs first. List in scratch. */
+typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
+TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int n_roots);
+
+/* graph/print.c: text of the nodes a set of roots needs, in a stable form; graph/verify.c. */
+TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);
+TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);
+TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank, const tci_dim *shape); /* "[3, 4]" */
+TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots, int n_roots); /* escapes on a breach */
+
+#endif

@@ -1,0 +1,173 @@
+/* kernel/ir.h - the kernel IR: what is computed, free of any target.
+ *
+ * A kernel runs over `outer` axes (independent, any order, any thread) and, for each outer point, through
+ * its stages in order. A stage iterates its own inner axes and does one of
+ *   MAP     evaluates values and stores them
+ *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later stages
+ *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
+ * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one MAP
+ * stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
+ *
+ * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what it
+ * depends on: an instruction that depends on no inner axis is evaluated once per outer point, at its
+ * first use; others in each stage that uses them. Guards make loads total.
+ *
+ * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each knows its
+ * range [lo, hi] over the domain.
+ *
+ * The order of a reduction is part of the kernel, the same for every executor:
+ *   vector == TCI_VEC_INNER: 64 virtual lanes on the LAST inner axis of each REDUCE stage: element j of that
+ *       axis goes to lane j % 64, lanes go on over the other inner axes (in order); at the end lane
+ *       i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] = combine(acc[i], acc[i + h]).
+ *       Lanes start at the identity; an element that does not exist changes nothing.
+ *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
+ *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
+ *   SCAN: in order.
+ * (INNER kernels never hold a DOT or a SCAN.)  combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum
+ * and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index):
+ * take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the lower index.
+ *
+ * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a load
+ * without guard stays inside its operand for the whole domain; stage axes are inner axes; a RED value is used
+ * only in stages after its own (SCAN: also in its own) or by outer-level values. */
+#ifndef TCI_KERNEL_IR_H
+#define TCI_KERNEL_IR_H
+
+#include "../base/str.h"
+#include "../ops/prim.h"
+
+enum { TCI_VLANES = 64 }; /* virtual lanes of an INNER reduction */
+
+/* ---- index expressions ---- */
+typedef enum tci_kx_op {
+    TCI_KX_CONST, /* c */
+    TCI_KX_AXIS,  /* axis number c */
+    TCI_KX_ADD,   /* a + b */
+    TCI_KX_MUL,   /* a * c */
+    TCI_KX_DIV,   /* floor(a / c), c > 0 */
+    TCI_KX_MOD,   /* a - c * floor(a / c), c > 0 */
+    TCI_KX_VALUE  /* the integer value of instruction c, already inside [lo, hi] */
+} tci_kx_op;
+typedef struct tci_kx {
+    uint8_t op;
+    int32_t a, b;     /* indices of kx nodes; -1 unused */
+    int64_t c;
+    int64_t lo, hi;   /* range, inclusive */
+} tci_kx;
+
+/* ---- instructions ---- */
+typedef enum tci_kop {
+    TCI_K_CONST,  /* value, in the compute dtype */
+    TCI_K_LIT,    /* literal slot imm: read from the call's literal words, converted to dtype */
+    TCI_K_LOAD,   /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
+    TCI_K_INDEX,  /* the value of index expression x, as i64 */
+    TCI_K_GUARD,  /* bool: guard set holds */
+    TCI_K_PRIM,   /* prim over args */
+    TCI_K_RED,    /* result of reduction imm (SCAN: the running value) */
+    TCI_K_FAULT   /* args[0] an index, lo..hi allowed (x = size): passes it on clamped, counts from the
+                   * end when negative, and sets the call's fault word to imm + 1 when outside */
+} tci_kop;
+typedef struct tci_kinst {
+    uint8_t op;       /* tci_kop */
+    uint8_t prim;     /* PRIM */
+    uint8_t dtype;    /* compute dtype of the value (tc_dtype; never f16 or bf16) */
+    uint8_t n_args;
+    int32_t args[3];
+    int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
+    int32_t guard;    /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
+    int32_t n_guards;
+    int64_t imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
+    tci_value value;  /* CONST; LOAD: fill where a guard fails */
+    uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
+    int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
+} tci_kinst;
+/* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
+typedef struct tci_kguard { int32_t x; int64_t lo, hi; } tci_kguard;
+
+/* ---- reductions, stores, stages ---- */
+typedef enum tci_kred_op {
+    TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
+    TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
+} tci_kred_op;
+typedef struct tci_kred {
+    uint8_t op;      /* tci_kred_op */
+    uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
+    int32_t stage;
+    int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
+    int32_t inst;    /* the RED instruction that stands for the result */
+} tci_kred;
+typedef struct tci_kstore {
+    int32_t stage;
+    int32_t operand; /* output operand */
+    int32_t x;       /* offset in elements: injective over outer and stage axes */
+    int32_t value;   /* stored after narrowing to the operand's dtype */
+} tci_kstore;
+typedef enum tci_kstage_kind { TCI_STAGE_MAP, TCI_STAGE_REDUCE, TCI_STAGE_SCAN } tci_kstage_kind;
+typedef struct tci_kstage {
+    uint8_t kind;
+    int32_t n_axes;
+    int32_t *axes;   /* inner axes in loop order, the last one fastest */
+} tci_kstage;
+
+/* ---- operands and the kernel ---- */
+typedef struct tci_koperand {
+    uint8_t dtype;      /* storage dtype */
+    bool is_output;     /* written by this kernel (never also read through another operand) */
+    int64_t n;          /* elements that may be touched: offsets lie in [0, n) */
+} tci_koperand;
+typedef struct tci_kaxis {
+    int64_t size;
+    bool inner;
+} tci_kaxis;
+typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
+
+typedef struct tci_kernel {
+    tci_scratch *s;
+    tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
+    int n_outer;
+    uint8_t vector;                          /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
+    tci_kx *kx; int n_kx, cap_kx;
+    tci_kinst *insts; int n_insts, cap_insts;
+    tci_kguard *guards; int n_guards, cap_guards;
+    tci_kred *reds; int n_reds, cap_reds;
+    tci_kstore *stores; int n_stores, cap_stores;
+    tci_kstage *stages; int n_stages, cap_stages;
+    tci_koperand *operands; int n_operands, cap_operands;
+    int n_literals;                          /* literal slots are 0 .. n_literals-1 of THIS kernel */
+    bool faults;                             /* holds a FAULT instruction */
+    int64_t flops, bytes;                    /* of one whole run, for cost and explain */
+    char name[64];                           /* tc_k_<ops>: C identifier without hash */
+    int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
+} tci_kernel;
+
+/* kernel/ir.c: hash-consing constructors (simplify on the way). */
+TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);
+TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner);
+TCI_FN int tci_kx_const(tci_kernel *k, int64_t c);
+TCI_FN int tci_kx_axis(tci_kernel *k, int axis);
+TCI_FN int tci_kx_add(tci_kernel *k, int a, int b);
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
+TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
+/* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says true. */
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
+TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);   /* axes it depends on, as tci_kinst.axes */
+TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst); /* finds or adds; derives axes and stage */
+TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
+TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
+
+/* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
+TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
+TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
+
+/* ---- the executable form, shared by every backend ----
+ * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
+ * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
+ * independent. bufs[i] is operand i. lits[i] is literal slot i as tci_value in the literal's dtype class
+ * (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when !faults. */
+typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault, int64_t task_begin,
+                              int64_t task_end);
+
+#endif

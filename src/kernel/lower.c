@@ -1,0 +1,668 @@
+/* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+ *
+ * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as chains
+ * may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a node read at
+ * two different indices is two values. */
+#include "lower.h"
+#include "../ops/math.h"
+
+typedef struct tci_lower_frame {
+    tci_node *node;
+    const int *idx;   /* node->rank index expressions */
+    int guard;
+} tci_lower_frame;
+
+typedef struct tci_lower_memo {
+    tci_lower_frame key;
+    int inst;
+} tci_lower_memo;
+
+/* ---- memo ---- */
+
+static uint64_t tci_lower_hash(const tci_lower_frame *f)
+{
+    uint64_t h = tci_hash_mix((uint64_t)(uintptr_t)f->node, (uint64_t)f->guard);
+    for (int i = 0; i < f->node->rank; i++) {
+        h = tci_hash_mix(h, (uint64_t)f->idx[i]);
+    }
+    return h;
+}
+
+static bool tci_lower_same(const tci_lower_frame *a, const tci_lower_frame *b)
+{
+    if (a->node != b->node || a->guard != b->guard) {
+        return false;
+    }
+    for (int i = 0; i < a->node->rank && a->idx != b->idx; i++) {
+        if (a->idx[i] != b->idx[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static int tci_lower_find(const tci_lower *l, const tci_lower_frame *f)
+{
+    uint64_t mask = (uint64_t)(l->n_table - 1);
+    for (uint64_t at = tci_lower_hash(f) & mask; l->table[at]; at = (at + 1) & mask) {
+        if (tci_lower_same(&l->memo[l->table[at] - 1].key, f)) {
+            return l->memo[l->table[at] - 1].inst;
+        }
+    }
+    return -1;
+}
+
+static void tci_lower_put(tci_lower *l, int memo)
+{
+    uint64_t mask = (uint64_t)(l->n_table - 1);
+    uint64_t at = tci_lower_hash(&l->memo[memo].key) & mask;
+    while (l->table[at]) {
+        at = (at + 1) & mask;
+    }
+    l->table[at] = memo + 1;
+}
+
+static void tci_lower_remember(tci_lower *l, const tci_lower_frame *f, int inst)
+{
+    tci_lower_memo m = {*f, inst};
+    TCI_PUSH(l->s, l->memo, l->n_memo, l->cap_memo, m);
+    if (l->n_memo * 2 < l->n_table) {
+        tci_lower_put(l, l->n_memo - 1);
+        return;
+    }
+    l->n_table *= 2;
+    l->table = TCI_NEW_ARRAY(l->s, int32_t, l->n_table);
+    for (int i = 0; i < l->n_memo; i++) {
+        tci_lower_put(l, i);
+    }
+}
+
+TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k)
+{
+    *l = (tci_lower){.s = s, .k = k, .n_table = 64};
+    l->table = TCI_NEW_ARRAY(s, int32_t, l->n_table);
+    struct tci_lower_set none = {0, 0};
+    TCI_PUSH(s, l->sets, l->n_sets, l->cap_sets, none);
+}
+
+/* ---- guards: set 0 is "always"; -1 stands for "never" ---- */
+
+static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
+{
+    for (int i = 0; i < l->n_sets; i++) {
+        bool same = l->sets[i].n == n;
+        for (int g = 0; same && g < n; g++) {
+            const tci_kguard *have = &l->k->guards[l->sets[i].first + g];
+            same = have->x == list[g].x && have->lo == list[g].lo && have->hi == list[g].hi;
+        }
+        if (same) {
+            return i;
+        }
+    }
+    struct tci_lower_set set = {l->k->n_guards, n};
+    for (int g = 0; g < n; g++) {
+        TCI_PUSH(l->s, l->k->guards, l->k->n_guards, l->k->cap_guards, list[g]);
+    }
+    TCI_PUSH(l->s, l->sets, l->n_sets, l->cap_sets, set);
+    return l->n_sets - 1;
+}
+
+/* guard and lo <= x <= hi. */
+static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64_t hi)
+{
+    const tci_kx *e = &l->k->kx[x];
+    if (guard < 0 || e->lo > hi || e->hi < lo || lo > hi) {
+        return -1;
+    }
+    if (e->lo >= lo && e->hi <= hi) {
+        return guard;
+    }
+    int n = l->sets[guard].n;
+    tci_kguard *list = TCI_NEW_ARRAY(l->s, tci_kguard, n + 1);
+    bool merged = false;
+    for (int i = 0; i < n; i++) {
+        list[i] = l->k->guards[l->sets[guard].first + i];
+        if (list[i].x == x) {
+            list[i].lo = TCI_MAX(list[i].lo, lo);
+            list[i].hi = TCI_MIN(list[i].hi, hi);
+            merged = true;
+            if (list[i].lo > list[i].hi) {
+                return -1;
+            }
+        }
+    }
+    if (!merged) {
+        tci_kguard g = {x, lo, hi};
+        list[n++] = g;
+    }
+    return tci_lower_set_find(l, list, n);
+}
+
+static int tci_lower_guard_value(tci_lower *l, int guard)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_GUARD;
+    i.dtype = TC_BOOL;
+    i.x = -1;
+    i.guard = l->sets[guard].first;
+    i.n_guards = l->sets[guard].n;
+    return tci_kernel_inst(l->k, i);
+}
+
+/* ---- conversions ---- */
+
+TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to)
+{
+    return k->insts[value].dtype == to ? value : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
+}
+
+TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
+{
+    value = tci_lower_convert(k, value, (tc_dtype)tci_dtype_get(to)->compute);
+    if (to == TC_BF16) {
+        return tci_kernel_prim(k, TCI_P_ROUNDB16, TC_F32, 1, value, -1, -1);
+    }
+    return to == TC_F16 ? tci_kernel_prim(k, TCI_P_ROUND16, TC_F32, 1, value, -1, -1) : value;
+}
+
+/* ---- elementwise rows: one expansion of the value column ---- */
+
+typedef struct tci_lower_ew {
+    tci_kernel *k;
+    tc_dtype t;      /* compute dtype of the operands */
+    int a, b;
+} tci_lower_ew;
+
+static int tci_lower_p1(const tci_lower_ew *e, tci_prim p, int a)
+{
+    tc_dtype t = (tc_dtype)e->k->insts[a].dtype;
+    bool rounds = p == TCI_P_FLOOR || p == TCI_P_CEIL || p == TCI_P_TRUNC || p == TCI_P_RINT;
+    if (rounds && !tci_dtype_is_float(t)) {
+        return a;
+    }
+    bool sign = p == TCI_P_ABS && !tci_dtype_is_signed(t);
+    return sign ? a : tci_kernel_prim(e->k, p, t, 1, a, -1, -1);
+}
+
+/* Arithmetic on bool is its logic: + is or, * is and. */
+static int tci_lower_p2(const tci_lower_ew *e, tci_prim p, int a, int b)
+{
+    tc_dtype t = (tc_dtype)e->k->insts[a].dtype;
+    if (t == TC_BOOL) {
+        p = p == TCI_P_ADD ? TCI_P_OR : p == TCI_P_MUL ? TCI_P_AND : p == TCI_P_SUB ? TCI_P_XOR : p;
+    }
+    return tci_kernel_prim(e->k, p, t, 2, a, b, -1);
+}
+
+static int tci_lower_select(tci_kernel *k, int mask, int a, int b)
+{
+    return tci_kernel_prim(k, TCI_P_SELECT, (tc_dtype)k->insts[a].dtype, 3, mask, a, b);
+}
+
+static int tci_lower_not(const tci_lower_ew *e, int a)
+{
+    return tci_kernel_prim(e->k, TCI_P_NOT, TC_BOOL, 1, a, -1, -1);
+}
+
+/* max(a, b) = a where a > b or a is NaN, else b; min likewise. */
+static int tci_lower_extreme(const tci_lower_ew *e, bool max, int a, int b)
+{
+    tc_dtype t = (tc_dtype)e->k->insts[a].dtype;
+    if (t == TC_BOOL) {
+        return tci_kernel_prim(e->k, max ? TCI_P_OR : TCI_P_AND, t, 2, a, b, -1);
+    }
+    int best = tci_kernel_prim(e->k, max ? TCI_P_PMAX : TCI_P_PMIN, t, 2, a, b, -1);
+    if (!tci_dtype_is_float(t) || e->k->insts[a].op == TCI_K_CONST) {
+        return best;
+    }
+    return tci_lower_select(e->k, tci_kernel_prim(e->k, TCI_P_EQ, t, 2, a, a, -1), best, a);
+}
+
+static int tci_lower_constant(const tci_lower_ew *e, double x)
+{
+    tci_value v;
+    if (tci_dtype_is_float(e->t)) {
+        v.f = x;
+    } else {
+        v.i = (int64_t)x;
+    }
+    return tci_kernel_const(e->k, e->t, v);
+}
+
+/* Python's remainder: the sign of b. */
+static int tci_lower_modulo(const tci_lower_ew *e, int a, int b)
+{
+    int r = tci_lower_p2(e, TCI_P_REM, a, b);
+    if (!tci_dtype_is_signed(e->t)) {
+        return r;
+    }
+    int zero = tci_lower_constant(e, 0);
+    int nonzero = tci_lower_not(e, tci_lower_p2(e, TCI_P_EQ, r, zero));
+    int r_negative = tci_lower_p2(e, TCI_P_LT, r, zero);
+    int b_negative = tci_lower_p2(e, TCI_P_LT, b, zero);
+    int differ = tci_kernel_prim(e->k, TCI_P_XOR, TC_BOOL, 2, r_negative, b_negative, -1);
+    int fix = tci_kernel_prim(e->k, TCI_P_AND, TC_BOOL, 2, nonzero, differ, -1);
+    return tci_lower_select(e->k, fix, tci_lower_p2(e, TCI_P_ADD, r, b), r);
+}
+
+static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
+{
+    if (tci_dtype_is_float(e->t)) {
+        return tci_lower_p2(e, TCI_P_POW, a, b);
+    }
+    tci_kinst i = {0};
+    i.op = TCI_K_PRIM;
+    i.prim = TCI_P_LANE1;
+    i.dtype = tci_dtype_is_signed(e->t) ? TC_I64 : TC_U64;
+    i.n_args = 3;
+    i.args[0] = tci_lower_convert(e->k, a, (tc_dtype)i.dtype);
+    i.args[1] = tci_lower_convert(e->k, b, (tc_dtype)i.dtype);
+    tci_value yes = {.i = 1};
+    i.args[2] = tci_kernel_const(e->k, TC_BOOL, yes);
+    i.x = -1;
+    i.guard = -1;
+    i.imm = tci_dtype_is_signed(e->t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
+    return tci_lower_convert(e->k, tci_kernel_inst(e->k, i), e->t);
+}
+
+static int tci_lower_row(const tci_lower_ew *e, int op)
+{
+#define A (e->a)
+#define B (e->b)
+#define K(x) tci_lower_constant(e, (double)(x))
+#define NEG(a) tci_lower_p1(e, TCI_P_NEG, a)
+#define ABS(a) tci_lower_p1(e, TCI_P_ABS, a)
+#define EXP(a) tci_lower_p1(e, TCI_P_EXP, a)
+#define LOG(a) tci_lower_p1(e, TCI_P_LOG, a)
+#define SQRT(a) tci_lower_p1(e, TCI_P_SQRT, a)
+#define SIN(a) tci_lower_p1(e, TCI_P_SIN, a)
+#define COS(a) tci_lower_p1(e, TCI_P_COS, a)
+#define TANH(a) tci_lower_p1(e, TCI_P_TANH, a)
+#define ERF(a) tci_lower_p1(e, TCI_P_ERF, a)
+#define SIGMOID(a) tci_lower_p1(e, TCI_P_SIGMOID, a)
+#define GELU(a) tci_lower_p1(e, TCI_P_GELU, a)
+#define FLOOR(a) tci_lower_p1(e, TCI_P_FLOOR, a)
+#define CEIL(a) tci_lower_p1(e, TCI_P_CEIL, a)
+#define TRUNC(a) tci_lower_p1(e, TCI_P_TRUNC, a)
+#define RINT(a) tci_lower_p1(e, TCI_P_RINT, a)
+#define NOT(a) tci_lower_p1(e, TCI_P_NOT, a)
+#define ADD(a, b) tci_lower_p2(e, TCI_P_ADD, a, b)
+#define SUB(a, b) tci_lower_p2(e, TCI_P_SUB, a, b)
+#define MUL(a, b) tci_lower_p2(e, TCI_P_MUL, a, b)
+#define DIV(a, b) tci_lower_p2(e, TCI_P_DIV, a, b)
+#define EQ(a, b) tci_lower_p2(e, TCI_P_EQ, a, b)
+#define NE(a, b) tci_lower_not(e, EQ(a, b))
+#define LT(a, b) tci_lower_p2(e, TCI_P_LT, a, b)
+#define LE(a, b) tci_lower_p2(e, TCI_P_LE, a, b)
+#define AND(a, b) tci_lower_p2(e, TCI_P_AND, a, b)
+#define OR(a, b) tci_lower_p2(e, TCI_P_OR, a, b)
+#define POW(a, b) tci_lower_pow(e, a, b)
+#define MAX(a, b) tci_lower_extreme(e, true, a, b)
+#define MIN(a, b) tci_lower_extreme(e, false, a, b)
+#define MODULO(a, b) tci_lower_modulo(e, a, b)
+    switch (op) {
+#define X(id, name, arity, rule, flags, value, doc)                                                \
+    case TCI_OP_##id: return value;
+        TCI_EW_OPS(X)
+#undef X
+    default: return -1;
+    }
+#undef A
+#undef B
+#undef K
+#undef NEG
+#undef ABS
+#undef EXP
+#undef LOG
+#undef SQRT
+#undef SIN
+#undef COS
+#undef TANH
+#undef ERF
+#undef SIGMOID
+#undef GELU
+#undef FLOOR
+#undef CEIL
+#undef TRUNC
+#undef RINT
+#undef NOT
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef EQ
+#undef NE
+#undef LT
+#undef LE
+#undef AND
+#undef OR
+#undef POW
+#undef MAX
+#undef MIN
+#undef MODULO
+}
+
+/* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */
+static bool tci_lower_is_exact(int op)
+{
+    return op == TCI_OP_NEG || op == TCI_OP_ABS || op == TCI_OP_RELU || op == TCI_OP_MAXIMUM ||
+           op == TCI_OP_MINIMUM || op == TCI_OP_FLOOR || op == TCI_OP_CEIL || op == TCI_OP_TRUNC ||
+           op == TCI_OP_ROUND;
+}
+
+static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
+{
+    tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
+                      n->n_in > 1 ? in[1] : -1};
+    int value = tci_lower_row(&e, n->op);
+    return tci_lower_is_exact(n->op) ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
+}
+
+/* The cost of a row is counted on a kernel of its own, with two loads for the operands. */
+TCI_FN int tci_lower_cost(int op)
+{
+    static const uint8_t heavy[] = {TCI_OP_EXP, TCI_OP_LOG, TCI_OP_SIN, TCI_OP_COS, TCI_OP_TANH, TCI_OP_SIGMOID,
+                                    TCI_OP_SILU, TCI_OP_ERF, TCI_OP_GELU, TCI_OP_POW, TCI_OP_REMAINDER};
+    for (int i = 0; i < TCI_COUNT(heavy); i++) {
+        if (heavy[i] == op) {
+            return 20;
+        }
+    }
+    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL ? 4 : 1;
+}
+
+/* ---- index maps of the movement ops ---- */
+
+TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides, const int *idx)
+{
+    int64_t dense = 1, lowest = 0;
+    int x = tci_kx_const(l->k, 0);
+    for (int i = rank - 1; i >= 0; i--) {
+        int64_t stride = strides ? strides[i] : dense;
+        x = tci_kx_add(l->k, x, tci_kx_mul(l->k, idx[i], stride));
+        lowest += stride < 0 && shape[i] > 0 ? stride * (shape[i] - 1) : 0;
+        dense *= TCI_MAX(shape[i], 1);
+    }
+    return tci_kx_add(l->k, x, tci_kx_const(l->k, -lowest));
+}
+
+static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
+{
+    int64_t stride = 1;
+    for (int i = in->rank - 1; i >= 0; i--) {
+        int64_t size = TCI_MAX(in->shape[i], 1);
+        idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
+        stride *= size;
+    }
+}
+
+static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx)
+{
+    const tci_node *in = n->in[0];
+    int *to = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
+    if (n->op == TCI_OP_RESHAPE) {
+        tci_lower_unflatten(l, in, tci_lower_offset(l, n->rank, n->shape, NULL, idx), to);
+        return to;
+    }
+    for (int i = 0; i < in->rank; i++) {
+        switch (n->op) {
+        case TCI_OP_PERMUTE: to[n->attr[i]] = idx[i]; break;
+        case TCI_OP_EXPAND: to[i] = in->shape[i] == 1 ? tci_kx_const(l->k, 0) : idx[i]; break;
+        case TCI_OP_SLICE:
+            to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
+                               tci_kx_const(l->k, n->attr[2 * i]));
+            break;
+        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, -n->attr[i])); break;
+        default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
+        }
+    }
+    for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
+        const int64_t *a = n->attr + 4 * w; /* axis, kernel, stride, dilation */
+        to[a[0]] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[a[0]], a[2]), tci_kx_mul(l->k, idx[in->rank + w], a[3]));
+    }
+    return to;
+}
+
+/* ---- the walk ---- */
+
+static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    tci_lower_frame f = {n, idx, guard};
+    TCI_PUSH(l->s, l->deps, l->n_deps, l->cap_deps, f);
+}
+
+static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner_idx, int guard)
+{
+    for (int i = 0; i < n->rank; i++) {
+        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0, n->in[0]->shape[i] - 1);
+    }
+    return guard;
+}
+
+/* Guard of the part of CAT's axis that input i covers. */
+static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard, int64_t *start)
+{
+    int axis = (int)n->attr[0];
+    *start = 0;
+    for (int j = 0; j < i; j++) {
+        *start += n->in[j]->shape[axis];
+    }
+    return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
+}
+
+/* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one frame. */
+static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
+{
+    const tci_node *n = f->node;
+    l->n_deps = 0;
+    if (tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST) {
+        for (int i = 0; i < n->n_in; i++) {
+            tci_lower_dep(l, n->in[i], f->idx, f->guard);
+        }
+        return;
+    }
+    if (n->op == TCI_OP_PAD) {
+        const int *to = tci_lower_move(l, n, f->idx);
+        int guard = tci_lower_pad_guard(l, n, to, f->guard);
+        if (guard >= 0) {
+            tci_lower_dep(l, n->in[0], to, guard);
+        }
+        tci_lower_dep(l, n->in[1], f->idx, 0);
+        return;
+    }
+    if (n->op == TCI_OP_CAT) {
+        for (int i = 0; i < n->n_in; i++) {
+            int64_t start;
+            int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
+            if (guard >= 0) {
+                int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, -start));
+                tci_lower_dep(l, n->in[i], to, guard);
+            }
+        }
+        return;
+    }
+    if (n->op == TCI_OP_GATHER) { /* x itself follows once its index is a value */
+        tci_lower_dep(l, n->in[1], f->idx, f->guard);
+        return;
+    }
+    if (n->op != TCI_OP_LITERAL && n->op != TCI_OP_CONST && n->op != TCI_OP_IOTA) {
+        tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard);
+    }
+}
+
+static int tci_lower_index(tci_lower *l, int x)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_INDEX;
+    i.dtype = TC_I64;
+    i.x = x;
+    i.guard = -1;
+    return tci_kernel_inst(l->k, i);
+}
+
+static int tci_lower_literal(tci_lower *l, tci_node *n)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_LIT;
+    i.dtype = tci_dtype_get((tc_dtype)n->dtype)->compute;
+    i.x = -1;
+    i.guard = -1;
+    i.imm = l->literal(l, n);
+    return tci_lower_round(l->k, tci_kernel_inst(l->k, i), (tc_dtype)n->dtype);
+}
+
+static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int *in)
+{
+    const int *to = tci_lower_move(l, f->node, f->idx);
+    int guard = tci_lower_pad_guard(l, f->node, to, f->guard);
+    if (guard < 0 || guard == f->guard) {
+        return in[0]; /* all fill (then the only dependency), or nothing padded */
+    }
+    int value = in[0], fill = in[1];
+    const tci_kinst *v = &l->k->insts[value];
+    bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first && v->n_guards == l->sets[guard].n;
+    if (plain && f->guard == 0 && l->k->insts[fill].op == TCI_K_CONST) {
+        tci_kinst load = *v;
+        load.value = l->k->insts[fill].value;
+        return tci_kernel_inst(l->k, load);
+    }
+    return tci_lower_select(l->k, tci_lower_guard_value(l, guard), value, fill);
+}
+
+static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int *in)
+{
+    int value = -1, at = l->n_deps;
+    for (int i = f->node->n_in - 1; i >= 0; i--) {
+        int64_t start;
+        int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, &start);
+        if (guard >= 0) {
+            int part = in[--at];
+            value = value < 0 || guard == f->guard
+                        ? part
+                        : tci_lower_select(l->k, tci_lower_guard_value(l, guard), part, value);
+        }
+    }
+    tci_value zero = {.i = 0};
+    return value >= 0 ? value
+                      : tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)f->node->dtype)->compute, zero);
+}
+
+/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back. */
+static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
+{
+    const tci_node *x = f->node->in[0];
+    int axis = (int)f->node->attr[0];
+    int64_t size = x->shape[axis];
+    index = tci_lower_convert(l->k, index, TC_I64);
+    if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
+        tci_value zero = {.i = 0};
+        index = tci_lower_select(l->k, tci_lower_guard_value(l, f->guard), index,
+                                 tci_kernel_const(l->k, TC_I64, zero));
+    }
+    tci_kinst i = {0};
+    i.op = TCI_K_FAULT;
+    i.dtype = TC_I64;
+    i.n_args = 1;
+    i.args[0] = index;
+    i.x = -1;
+    i.guard = -1;
+    i.imm = size;
+    int checked = tci_kernel_inst(l->k, i);
+    l->k->faults = true;
+    int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
+    to[axis] = tci_kx_value(l->k, checked, 0, TCI_MAX(size - 1, 0));
+    tci_lower_frame inner = {f->node->in[0], to, f->guard};
+    int value = tci_lower_find(l, &inner);
+    if (value < 0) {
+        TCI_PUSH(l->s, l->frames, l->n_frames, l->cap_frames, inner);
+    }
+    return value;
+}
+
+static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *in)
+{
+    tci_node *n = f->node;
+    if (tci_op_is_ew(n->op)) {
+        return tci_lower_elementwise(l, n, in);
+    }
+    switch (n->op) {
+    case TCI_OP_LITERAL: return tci_lower_literal(l, n);
+    case TCI_OP_CONST:
+        return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, n->value);
+    case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0]);
+    case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
+    case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
+    case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
+    case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
+    case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);
+    default: return in[0]; /* RESHAPE PERMUTE EXPAND SLICE WINDOW */
+    }
+}
+
+/* Works on the frame on top: finishes it (true) or pushes what it still needs (false). */
+static bool tci_lower_step(tci_lower *l, tci_lower_frame f, int *inst)
+{
+    *inst = l->access(l, f.node, f.idx, f.guard);
+    if (*inst >= 0) {
+        return true;
+    }
+    tci_lower_list_deps(l, &f);
+    bool ready = true;
+    l->n_dep_insts = 0;
+    for (int i = 0; i < l->n_deps; i++) {
+        int value = tci_lower_find(l, &l->deps[i]);
+        if (value < 0) {
+            TCI_PUSH(l->s, l->frames, l->n_frames, l->cap_frames, l->deps[i]);
+            ready = false;
+        }
+        TCI_PUSH(l->s, l->dep_insts, l->n_dep_insts, l->cap_dep_insts, value);
+    }
+    if (ready) {
+        *inst = tci_lower_combine(l, &f, l->dep_insts);
+    }
+    return ready && *inst >= 0;
+}
+
+TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    tci_lower_frame root = {n, tci_scratch_copy(l->s, idx, sizeof(int) * (size_t)(n->rank + 1)), guard};
+    int base = l->n_frames;
+    int inst = tci_lower_find(l, &root);
+    if (inst >= 0) {
+        return inst;
+    }
+    TCI_PUSH(l->s, l->frames, l->n_frames, l->cap_frames, root);
+    while (l->n_frames > base) {
+        int top = l->n_frames - 1;
+        tci_lower_frame f = l->frames[top];
+        if (tci_lower_find(l, &f) >= 0) {
+            l->n_frames = top;
+        } else if (tci_lower_step(l, f, &inst)) {
+            tci_lower_remember(l, &f, inst);
+            l->n_frames = top;
+        }
+    }
+    return tci_lower_find(l, &root);
+}
+
+TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_LOAD;
+    i.dtype = (uint8_t)t;
+    i.x = x;
+    i.imm = operand;
+    i.guard = guard > 0 ? l->sets[guard].first : -1;
+    i.n_guards = guard > 0 ? l->sets[guard].n : 0;
+    return tci_kernel_inst(l->k, i);
+}
+
+TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
+{
+    *nodes = TCI_NEW_ARRAY(l->s, tci_node *, l->n_memo + 1);
+    for (int i = 0; i < l->n_memo; i++) {
+        (*nodes)[i] = l->memo[i].key.node;
+    }
+    return l->n_memo;
+}

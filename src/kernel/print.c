@@ -1,0 +1,142 @@
+/* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so it
+ * serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only numbers that
+ * tci_kernel constructors assign in order of first use. */
+#include "ir.h"
+
+static const char *const tci_kernel_red_names[] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin",
+                                                   "dot"};
+
+static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
+{
+    const tci_kx *e = &k->kx[x];
+    switch (e->op) {
+    case TCI_KX_CONST: tci_str_printf(out, "%lld", (long long)e->c); break;
+    case TCI_KX_AXIS: tci_str_printf(out, "a%lld", (long long)e->c); break;
+    case TCI_KX_ADD:
+        tci_kernel_print_kx(out, k, e->a);
+        tci_str_add(out, " + ");
+        tci_kernel_print_kx(out, k, e->b);
+        break;
+    case TCI_KX_MUL:
+        tci_kernel_print_kx(out, k, e->a);
+        tci_str_printf(out, "*%lld", (long long)e->c);
+        break;
+    case TCI_KX_VALUE:
+        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo, (long long)e->hi);
+        break;
+    default:
+        tci_str_add(out, "(");
+        tci_kernel_print_kx(out, k, e->a);
+        tci_str_printf(out, ")%s%lld", e->op == TCI_KX_DIV ? "//" : "%", (long long)e->c);
+        break;
+    }
+}
+
+static void tci_kernel_print_guards(tci_str *out, const tci_kernel *k, const tci_kinst *i)
+{
+    for (int g = 0; g < i->n_guards; g++) {
+        const tci_kguard *guard = &k->guards[i->guard + g];
+        tci_str_printf(out, "%s%lld <= ", g ? " and " : "", (long long)guard->lo);
+        tci_kernel_print_kx(out, k, guard->x);
+        tci_str_printf(out, " <= %lld", (long long)guard->hi);
+    }
+}
+
+static void tci_kernel_print_value(tci_str *out, tc_dtype t, tci_value v)
+{
+    if (tci_dtype_is_float(t)) {
+        tci_str_printf(out, "%a", v.f);
+    } else {
+        tci_str_printf(out, "%lld", (long long)v.i);
+    }
+}
+
+static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
+{
+    const tci_kinst *i = &k->insts[index];
+    tci_str_printf(out, "  v%d: %s = ", index, tci_dtype_get((tc_dtype)i->dtype)->name);
+    switch (i->op) {
+    case TCI_K_CONST:
+        tci_str_add(out, "const ");
+        tci_kernel_print_value(out, (tc_dtype)i->dtype, i->value);
+        break;
+    case TCI_K_LIT: tci_str_printf(out, "literal %lld", (long long)i->imm); break;
+    case TCI_K_LOAD:
+        tci_str_printf(out, "load p%lld[", (long long)i->imm);
+        tci_kernel_print_kx(out, k, i->x);
+        tci_str_add(out, "]");
+        if (i->n_guards > 0) {
+            tci_str_add(out, " if ");
+            tci_kernel_print_guards(out, k, i);
+            tci_str_add(out, " else ");
+            tci_kernel_print_value(out, (tc_dtype)i->dtype, i->value);
+        }
+        break;
+    case TCI_K_INDEX:
+        tci_str_add(out, "index ");
+        tci_kernel_print_kx(out, k, i->x);
+        break;
+    case TCI_K_GUARD:
+        tci_str_add(out, "guard ");
+        tci_kernel_print_guards(out, k, i);
+        break;
+    case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
+    case TCI_K_FAULT: tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm); break;
+    default:
+        tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
+        for (int a = 0; a < i->n_args; a++) {
+            tci_str_printf(out, "%s v%d", a ? "," : "", i->args[a]);
+        }
+        if (i->prim == TCI_P_LANE1) {
+            tci_str_printf(out, " helper %lld", (long long)i->imm);
+        }
+        break;
+    }
+    tci_str_add(out, "\n");
+}
+
+static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
+{
+    static const char *const kinds[] = {"map", "reduce", "scan"};
+    const tci_kstage *stage = &k->stages[index];
+    tci_str_printf(out, "  stage %d: %s over", index, kinds[stage->kind]);
+    for (int a = 0; a < stage->n_axes; a++) {
+        tci_str_printf(out, " a%d", stage->axes[a]);
+    }
+    tci_str_add(out, "\n");
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->stage == index) {
+            tci_str_printf(out, "    red %d: %s = %s v%d", r, tci_dtype_get((tc_dtype)red->dtype)->name,
+                           tci_kernel_red_names[red->op], red->a);
+            tci_str_printf(out, red->b >= 0 ? ", v%d\n" : "\n", red->b);
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *store = &k->stores[w];
+        if (store->stage == index) {
+            tci_str_printf(out, "    store p%d[", store->operand);
+            tci_kernel_print_kx(out, k, store->x);
+            tci_str_printf(out, "] = v%d\n", store->value);
+        }
+    }
+}
+
+TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
+{
+    tci_str_add(out, "kernel outer");
+    for (int a = 0; a < k->n_axes; a++) {
+        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a, (long long)k->axes[a].size);
+    }
+    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer", k->n_literals);
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name, (long long)k->operands[p].n);
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        tci_kernel_print_inst(out, k, i);
+    }
+    for (int s = 0; s < k->n_stages; s++) {
+        tci_kernel_print_stage(out, k, s);
+    }
+}

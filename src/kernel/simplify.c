@@ -1,0 +1,357 @@
+/* kernel/simplify.c - gives a freshly lowered kernel its final form.
+ *
+ * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
+ * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage, operands
+ *                        first), merging neighbouring axes that every index walks as one.
+ * The copy makes the text of a kernel independent of how its lowering happened to number things. */
+#include "simplify.h"
+
+/* ---- splitting ---- */
+
+static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int *axis)
+{
+    int64_t factor = 0;
+    for (;;) {
+        tci_kx e = k->kx[x];
+        int rest = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        int64_t coef = 1;
+        if (e.op == TCI_KX_MUL) {
+            coef = e.c;
+            e = k->kx[e.a];
+        }
+        if (e.op == TCI_KX_AXIS && coef > 0 && c % coef == 0) {
+            int64_t f = c / coef, size = k->axes[e.c].size;
+            if (f > 1 && f < size && size % f == 0 && f > factor) {
+                factor = f;
+                *axis = (int)e.c;
+            }
+        }
+        if (rest < 0) {
+            return factor;
+        }
+        x = rest;
+    }
+}
+
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor)
+{
+    for (int x = 0; x < k->n_kx; x++) {
+        if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
+            *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
+            if (*factor > 1) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* ---- merging neighbouring axes ---- */
+
+/* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */
+static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
+{
+    for (;;) {
+        tci_kx e = k->kx[x];
+        int rest = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        int64_t coef = 1;
+        if (e.op == TCI_KX_MUL) {
+            coef = e.c;
+            e = k->kx[e.a];
+        }
+        if (e.op == TCI_KX_AXIS && e.c == axis) {
+            return coef;
+        }
+        if (rest < 0) {
+            return 0;
+        }
+        x = rest;
+    }
+}
+
+/* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
+static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
+{
+    if (tci_kernel_coef(k, x, a) != tci_kernel_coef(k, x, b) * k->axes[b].size) {
+        return false;
+    }
+    for (;;) {
+        tci_kx e = k->kx[x];
+        int rest = e.op == TCI_KX_ADD ? e.a : -1;
+        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
+        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
+        bool nested = e.op == TCI_KX_DIV || e.op == TCI_KX_MOD;
+        if (nested && !tci_kernel_walks_as_one(k, e.a, a, b)) {
+            return false;
+        }
+        if (rest < 0) {
+            return true;
+        }
+        x = rest;
+    }
+}
+
+/* Both axes belong to the same loop nests, b right after a. */
+static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
+{
+    if (k->axes[a].inner != k->axes[b].inner) {
+        return false;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        int at_a = -2, at_b = -1;
+        for (int i = 0; i < k->stages[t].n_axes; i++) {
+            at_a = k->stages[t].axes[i] == a ? i : at_a;
+            at_b = k->stages[t].axes[i] == b ? i : at_b;
+        }
+        if (k->axes[a].inner && at_a + 1 != at_b) { /* in neither: -2 + 1 == -1 */
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool tci_kernel_can_merge(const tci_kernel *k, const bool *live, int a, int b)
+{
+    if (!tci_kernel_are_neighbours(k, a, b)) {
+        return false;
+    }
+    for (int n = 0; n < k->n_insts; n++) {
+        const tci_kinst *i = &k->insts[n];
+        if (!live[n]) {
+            continue;
+        }
+        if (i->x >= 0 && !tci_kernel_walks_as_one(k, i->x, a, b)) {
+            return false;
+        }
+        for (int g = 0; g < i->n_guards; g++) {
+            if (!tci_kernel_walks_as_one(k, k->guards[i->guard + g].x, a, b)) {
+                return false;
+            }
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        if (!tci_kernel_walks_as_one(k, k->stores[w].x, a, b)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the copy ---- */
+
+typedef struct tci_kernel_copy {
+    const tci_kernel *from;
+    tci_kernel *to;
+    int *axis_to;     /* new axis; -1: merged into a faster one, contributes nothing */
+    int *inst_to;     /* new instruction; -1: not copied yet */
+    int *stack;
+    int n_stack, cap_stack;
+} tci_kernel_copy;
+
+static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
+{
+    tci_kx e = c->from->kx[x];
+    switch (e.op) {
+    case TCI_KX_AXIS: return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+    case TCI_KX_ADD: {
+        int a = tci_kernel_copy_kx(c, e.a);
+        return tci_kx_add(c->to, a, tci_kernel_copy_kx(c, e.b));
+    }
+    case TCI_KX_MUL: return tci_kx_mul(c->to, tci_kernel_copy_kx(c, e.a), e.c);
+    case TCI_KX_DIV: return tci_kx_div(c->to, tci_kernel_copy_kx(c, e.a), e.c);
+    case TCI_KX_MOD: return tci_kx_mod(c->to, tci_kernel_copy_kx(c, e.a), e.c);
+    case TCI_KX_VALUE: return tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi);
+    default: return tci_kx_const(c->to, e.c);
+    }
+}
+
+/* Pushes the instructions inside an index expression that are not copied yet. */
+static void tci_kernel_copy_need_kx(tci_kernel_copy *c, int x)
+{
+    tci_kx e = c->from->kx[x];
+    if (e.op == TCI_KX_VALUE && c->inst_to[e.c] < 0) {
+        TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, (int)e.c);
+    }
+    if (e.a >= 0) {
+        tci_kernel_copy_need_kx(c, e.a);
+    }
+    if (e.b >= 0) {
+        tci_kernel_copy_need_kx(c, e.b);
+    }
+}
+
+static void tci_kernel_copy_need(tci_kernel_copy *c, const tci_kinst *i)
+{
+    for (int a = i->n_args - 1; a >= 0; a--) { /* pushed last, copied first */
+        if (c->inst_to[i->args[a]] < 0) {
+            TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, i->args[a]);
+        }
+    }
+    if (i->x >= 0) {
+        tci_kernel_copy_need_kx(c, i->x);
+    }
+    for (int g = 0; g < i->n_guards; g++) {
+        tci_kernel_copy_need_kx(c, c->from->guards[i->guard + g].x);
+    }
+}
+
+/* Guards of one instruction, sharing an equal run that is already there. */
+static int tci_kernel_copy_guards(tci_kernel_copy *c, const tci_kinst *i)
+{
+    if (i->n_guards == 0) {
+        return -1;
+    }
+    tci_kernel *k = c->to;
+    tci_kguard *list = TCI_NEW_ARRAY(k->s, tci_kguard, i->n_guards);
+    for (int g = 0; g < i->n_guards; g++) {
+        list[g] = c->from->guards[i->guard + g];
+        list[g].x = tci_kernel_copy_kx(c, list[g].x);
+    }
+    for (int first = 0; first + i->n_guards <= k->n_guards; first++) {
+        bool same = true;
+        for (int g = 0; same && g < i->n_guards; g++) {
+            const tci_kguard *have = &k->guards[first + g];
+            same = have->x == list[g].x && have->lo == list[g].lo && have->hi == list[g].hi;
+        }
+        if (same) {
+            return first;
+        }
+    }
+    int first = k->n_guards;
+    for (int g = 0; g < i->n_guards; g++) {
+        TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, list[g]);
+    }
+    return first;
+}
+
+static int tci_kernel_copy_inst(tci_kernel_copy *c, int root)
+{
+    if (c->inst_to[root] >= 0) {
+        return c->inst_to[root];
+    }
+    TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, root);
+    while (c->n_stack > 0) {
+        int n = c->stack[c->n_stack - 1];
+        int before = c->n_stack;
+        if (c->inst_to[n] < 0) {
+            tci_kernel_copy_need(c, &c->from->insts[n]);
+        }
+        if (c->n_stack > before) {
+            continue;
+        }
+        c->n_stack--;
+        if (c->inst_to[n] < 0) {
+            tci_kinst i = c->from->insts[n];
+            for (int a = 0; a < i.n_args; a++) {
+                i.args[a] = c->inst_to[i.args[a]];
+            }
+            i.x = i.x >= 0 ? tci_kernel_copy_kx(c, i.x) : -1;
+            i.guard = tci_kernel_copy_guards(c, &i);
+            c->inst_to[n] = tci_kernel_inst(c->to, i);
+        }
+    }
+    return c->inst_to[root];
+}
+
+static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
+{
+    const tci_kernel *from = c->from;
+    tci_kernel *to = c->to;
+    tci_kstage stage = {from->stages[t].kind, 0, TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
+    for (int a = 0; a < from->stages[t].n_axes; a++) {
+        int axis = c->axis_to[from->stages[t].axes[a]];
+        if (axis >= 0) {
+            stage.axes[stage.n_axes++] = axis;
+        }
+    }
+    TCI_PUSH(to->s, to->stages, to->n_stages, to->cap_stages, stage);
+    for (int r = 0; r < from->n_reds; r++) {
+        tci_kred red = from->reds[r];
+        if (red.stage != t) {
+            continue;
+        }
+        red.a = tci_kernel_copy_inst(c, red.a);
+        red.b = red.b >= 0 ? tci_kernel_copy_inst(c, red.b) : -1;
+        TCI_PUSH(to->s, to->reds, to->n_reds, to->cap_reds, red);
+        tci_kinst i = from->insts[red.inst];
+        i.imm = to->n_reds - 1;
+        c->inst_to[red.inst] = tci_kernel_inst(to, i);
+        to->reds[to->n_reds - 1].inst = c->inst_to[red.inst];
+    }
+    for (int w = 0; w < from->n_stores; w++) {
+        tci_kstore store = from->stores[w];
+        if (store.stage == t) {
+            store.value = tci_kernel_copy_inst(c, store.value);
+            store.x = tci_kernel_copy_kx(c, store.x);
+            TCI_PUSH(to->s, to->stores, to->n_stores, to->cap_stores, store);
+        }
+    }
+}
+
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int64_t *sizes)
+{
+    tci_scratch *s = k->s;
+    tci_kernel *to = tci_kernel_make(s);
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axis_to[a] >= 0) {
+            axis_to[a] = tci_kernel_axis(to, sizes[a], k->axes[a].inner);
+        }
+    }
+    for (int a = 0; a < to->n_axes; a++) { /* axes first: the order of terms follows their numbers */
+        tci_kx_axis(to, a);
+    }
+    to->vector = k->vector;
+    to->operands = k->operands;
+    to->n_operands = k->n_operands;
+    to->n_literals = k->n_literals;
+    to->faults = k->faults;
+    tci_kernel_copy c = {k, to, axis_to, TCI_NEW_ARRAY(s, int, k->n_insts + 1), NULL, 0, 0};
+    for (int i = 0; i < k->n_insts; i++) {
+        c.inst_to[i] = -1;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_kernel_copy_stage(&c, t);
+    }
+    return to;
+}
+
+/* Instructions that a store or reduction needs. */
+static bool *tci_kernel_live(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        live[k->reds[r].a] = true;
+        if (k->reds[r].b >= 0) {
+            live[k->reds[r].b] = true;
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        live[k->stores[w].value] = true;
+    }
+    for (int i = k->n_insts - 1; i >= 0; i--) { /* indices inside kx are loads' FAULTs: kept as well */
+        for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    return live;
+}
+
+TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
+{
+    bool *live = tci_kernel_live(k);
+    int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
+    int64_t *sizes = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    for (int a = 0; a < k->n_axes; a++) {
+        sizes[a] = k->axes[a].size;
+        axis_to[a] = a;
+    }
+    for (int a = 0; a + 1 < k->n_axes; a++) {
+        if (tci_kernel_can_merge(k, live, a, a + 1)) { /* pairwise along a run: a into a+1, that into a+2 ... */
+            sizes[a + 1] *= sizes[a];
+            axis_to[a] = -1;
+        }
+    }
+    return tci_kernel_copy_mapped(k, axis_to, sizes);
+}

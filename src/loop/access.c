@@ -1,0 +1,382 @@
+/* loop/access.c - how a kernel's loads, stores, indices and guards become memory accesses.
+ *
+ * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
+ * right: contiguous, masked, strided, one element, or (where the offset is no linear function of the
+ * vector axis) a loop over the lanes through a local array.
+ * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted. Otherwise it
+ * is a scalar condition, or, along the vector axis, an interval of lanes. */
+#include "build.h"
+
+typedef struct tci_access_guard {
+    tci_truth truth;
+    int condition;   /* scalar bool, -1 none */
+    int mask;        /* vector bool, -1 none */
+    bool by_lane;    /* neither fits: look at each lane alone */
+} tci_access_guard;
+
+TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst)
+{
+    tci_truth truth = TCI_ALWAYS;
+    for (int i = 0; i < inst->n_guards; i++) {
+        const tci_kguard *g = &b->k->guards[inst->guard + i];
+        int64_t lo, hi;
+        tci_build_range(b, g->x, &lo, &hi);
+        if (hi < g->lo || lo > g->hi) {
+            return TCI_NEVER;
+        }
+        if (lo < g->lo || hi > g->hi) {
+            truth = TCI_SOMETIMES;
+        }
+    }
+    return truth;
+}
+
+static int tci_access_and(tci_build *b, int x, int y)
+{
+    int args[2] = {x, y};
+    return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
+}
+
+static int tci_access_in_range(tci_build *b, int kx, int64_t lo, int64_t hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, tci_build_kx(b, kx));
+    st.value.i = lo;
+    st.imm = hi;
+    int block = tci_lx_block(b->l, st.x);
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
+/* min(max(x, 0), upper) as an index expression; upper may be an expression too. */
+static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
+{
+    int lx = tci_lx_make(b->l, TCI_LX_MAX, tci_build_lx(b, x), tci_lx_const(b->l, 0), 0);
+    return tci_lx_make(b->l, TCI_LX_MIN, lx, upper, 0);
+}
+
+/* floor(x / c) of a linear form known to be >= lo. */
+static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, int64_t lo)
+{
+    if (c == 1) {
+        return x;
+    }
+    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, c) : 0;
+    int lx = tci_build_lx(b, tci_lin_plus(x, shift * c));
+    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)), -shift);
+}
+
+static int tci_access_first_n(tci_build *b, int n)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_FIRST_N;
+    st.n = n;
+    return tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
+}
+
+/* Lanes i with g->lo <= x0 + coef * i <= g->hi: first_n(end) and not first_n(begin). */
+static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
+{
+    const tci_bind *vec = b->bind[b->vec_axis];
+    int64_t lo, hi, step = coef < 0 ? -coef : coef;
+    tci_lin x0 = tci_build_kx(b, g->x);
+    tci_build_range(b, g->x, &lo, &hi);
+    /* distance from lane 0 to the first and past the last lane inside, in units of x */
+    tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo) : tci_lin_plus(x0, -g->hi);
+    tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi) : tci_lin_plus(x0, -g->lo);
+    int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
+    int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
+    tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
+    tci_lin end = tci_lin_plus(tci_access_div(b, to_hi, step, least_hi), 1);
+    int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
+    int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
+    if (coef > 0 ? lo < g->lo : hi > g->hi) {
+        int before = tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
+        int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
+        mask = tci_access_and(b, mask, outside);
+    }
+    return mask;
+}
+
+static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
+{
+    tci_access_guard r = {tci_build_guard_truth(b, inst), -1, -1, false};
+    if (r.truth != TCI_SOMETIMES) {
+        return r;
+    }
+    for (int i = 0; i < inst->n_guards; i++) {
+        const tci_kguard *g = &b->k->guards[inst->guard + i];
+        int64_t lo, hi, coef;
+        tci_build_range(b, g->x, &lo, &hi);
+        if (lo >= g->lo && hi <= g->hi) {
+            continue;
+        }
+        bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, g->x));
+        bool linear = !vector || tci_build_coef(b->k, g->x, b->vec_axis, &coef);
+        if (!linear) {
+            r.by_lane = true;
+            return r;
+        }
+        if (vector && coef != 0) {
+            r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, coef));
+        } else {
+            r.condition = tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
+        }
+    }
+    return r;
+}
+
+/* ---- one lane at a time ---- */
+
+static bool tci_access_opens_lanes(tci_build *b, const tci_bind *vec, tci_lopen *open)
+{
+    int end = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
+    int lane = tci_build_for(b, tci_lx_const(b->l, 0), end, 1, open);
+    tci_lin at = tci_lin_add(b, vec->at, tci_lin_var(b, lane));
+    int axis = b->vec_axis;
+    tci_build_set(b, axis, tci_build_bind(b, at, vec->lo, vec->hi, false, -1));
+    return true;
+}
+
+static int tci_access_local(tci_build *b, tc_dtype t, int64_t n)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_LOCAL);
+    st.dst = tci_loop_local(b->l, t, n);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+/* Evaluates `inst` lane by lane as a scalar, through a local array. */
+static int tci_access_by_lane(tci_build *b, int inst)
+{
+    int axis = b->vec_axis;
+    const tci_bind *vec = b->bind[axis];
+    tc_dtype t = (tc_dtype)b->k->insts[inst].dtype;
+    int local = tci_access_local(b, t, b->l->lanes);
+    tci_lopen open;
+    tci_access_opens_lanes(b, vec, &open);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE_ONE;
+    st.base = ~local;
+    st.x = tci_lx_var(b->l, open.st.dst);
+    st.args[0] = tci_build_value(b, inst);
+    tci_build_mem(b, st, t, 1, b->cur);
+    tci_build_close(b, &open);
+    tci_build_set(b, axis, vec);
+    tci_lstmt ld = tci_loop_stmt(TCI_L_MEM);
+    ld.mem = vec->n >= 0 ? TCI_MEM_LOAD_N : TCI_MEM_LOAD;
+    ld.base = ~local;
+    ld.x = tci_lx_const(b->l, 0);
+    ld.n = vec->n;
+    return tci_build_mem(b, ld, t, b->l->lanes, b->cur);
+}
+
+/* ---- loads ---- */
+
+static int tci_access_fill(tci_build *b, const tci_kinst *inst)
+{
+    return tci_build_const(b, (tc_dtype)inst->dtype, inst->value);
+}
+
+/* The load statement without its guard's condition. */
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask, bool vector)
+{
+    const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.base = (int32_t)inst->imm;
+    st.x = tci_build_lx(b, tci_build_kx(b, inst->x));
+    st.mem = TCI_MEM_LOAD_ONE;
+    if (!vector) {
+        return st;
+    }
+    st.n = vec->n;
+    if (mask >= 0) {
+        st.mem = TCI_MEM_LOAD_MASK;
+        st.args[0] = mask;
+        st.n = -1;
+    } else if (coef == 1) {
+        st.mem = vec->n >= 0 ? TCI_MEM_LOAD_N : TCI_MEM_LOAD;
+    } else {
+        st.mem = vec->n >= 0 ? TCI_MEM_LOAD_STRIDED_N : TCI_MEM_LOAD_STRIDED;
+        st.imm = coef;
+    }
+    return st;
+}
+
+/* value = fill; if (condition) value = load: the whole in the block where the condition is known. */
+static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition, int lanes)
+{
+    tci_loop *l = b->l;
+    int at = tci_lx_block(l, st.x), saved = b->cur;
+    int also[2] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0};
+    for (int i = 0; i < 2; i++) {
+        at = l->blocks[also[i]].depth > l->blocks[at].depth ? also[i] : at;
+    }
+    if (st.args[0] >= 0 && l->blocks[l->values[st.args[0]].block].depth > l->blocks[at].depth) {
+        at = l->values[st.args[0]].block;
+    }
+    b->cur = at;
+    int value = tci_build_mutable(b, tci_build_widen(b, tci_access_fill(b, inst), lanes));
+    tci_lopen open;
+    tci_build_if(b, condition, &open);
+    tci_build_assign(b, value, tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, b->cur));
+    tci_build_close(b, &open);
+    b->cur = saved;
+    return value;
+}
+
+static int tci_access_load(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    bool vector = tci_build_is_vector(b, inst->axes);
+    int64_t coef = 0;
+    tci_access_guard g = tci_access_guards(b, inst);
+    if (g.truth == TCI_NEVER) {
+        return tci_access_fill(b, inst);
+    }
+    bool linear = !vector || tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
+    if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
+        return tci_access_by_lane(b, i);
+    }
+    vector = vector && coef != 0;
+    int lanes = vector ? b->l->lanes : 1;
+    tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
+    int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)
+                                 : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, -1);
+    if (g.mask >= 0 && inst->value.u != 0) {
+        int args[3] = {g.mask, value, tci_access_fill(b, inst)};
+        value = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
+    }
+    return value;
+}
+
+/* ---- indices, guards, faults ---- */
+
+static int tci_access_index(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    int64_t coef = 0;
+    bool vector = tci_build_is_vector(b, inst->axes);
+    if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
+        return tci_access_by_lane(b, i);
+    }
+    tci_lin at = tci_build_kx(b, inst->x);
+    if (coef == 1) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_IOTA;
+        st.x = tci_build_lx(b, at);
+        return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
+    st.x = tci_build_lx(b, at);
+    int block = tci_lx_block(b->l, st.x);
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
+    if (coef == 0) {
+        return st.dst;
+    }
+    tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
+    iota.mem = TCI_MEM_IOTA;
+    iota.x = tci_lx_const(b->l, 0);
+    tci_value c = {.i = coef};
+    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), tci_build_const(b, TC_I64, c)};
+    int args[2] = {st.dst, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
+    return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
+}
+
+static int tci_access_guard_value(tci_build *b, int i)
+{
+    tci_access_guard g = tci_access_guards(b, &b->k->insts[i]);
+    if (g.truth != TCI_SOMETIMES) {
+        tci_value v = {.i = g.truth == TCI_ALWAYS};
+        return tci_build_const(b, TC_BOOL, v);
+    }
+    if (g.by_lane) {
+        return tci_access_by_lane(b, i);
+    }
+    return g.mask >= 0 && g.condition >= 0 ? tci_access_and(b, g.mask, g.condition)
+                                           : TCI_MAX(g.mask, g.condition);
+}
+
+static int tci_access_fault(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    if (tci_build_is_vector(b, inst->axes)) {
+        return tci_access_by_lane(b, i);
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_FAULT);
+    st.args[0] = tci_build_value(b, inst->args[0]);
+    st.imm = inst->imm;
+    st.dst = tci_loop_value(b->l, TC_I64, 1, b->l->values[st.args[0]].block);
+    tci_loop_append(b->l, b->l->values[st.args[0]].block, st);
+    return st.dst;
+}
+
+TCI_FN int tci_build_access(tci_build *b, int inst)
+{
+    switch (b->k->insts[inst].op) {
+    case TCI_K_LOAD: return tci_access_load(b, inst);
+    case TCI_K_INDEX: return tci_access_index(b, inst);
+    case TCI_K_GUARD: return tci_access_guard_value(b, inst);
+    default: return tci_access_fault(b, inst);
+    }
+}
+
+/* ---- stores ---- */
+
+/* The offset is no linear function of the vector axis: through a local array, lane by lane. */
+static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int value)
+{
+    int axis = b->vec_axis;
+    const tci_bind *vec = b->bind[axis];
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    int local = tci_access_local(b, t, b->l->lanes);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = value;
+    tci_build_mem(b, st, t, b->l->lanes, b->cur);
+    tci_lopen open;
+    tci_access_opens_lanes(b, vec, &open);
+    tci_lstmt one = tci_loop_stmt(TCI_L_MEM);
+    one.mem = TCI_MEM_LOAD_ONE;
+    one.base = ~local;
+    one.x = tci_lx_var(b->l, open.st.dst);
+    st.mem = TCI_MEM_STORE_ONE;
+    st.base = store->operand;
+    st.x = tci_build_lx(b, tci_build_kx(b, store->x));
+    st.args[0] = tci_build_mem(b, one, t, 1, b->cur);
+    tci_build_mem(b, st, t, 1, b->cur);
+    tci_build_close(b, &open);
+    tci_build_set(b, axis, vec);
+}
+
+TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
+{
+    const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
+    bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
+    int64_t coef = 0;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    value = tci_build_widen(b, value, tci_build_vector_lanes(b));
+    if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {
+        tci_access_store_by_lane(b, store, value);
+        return;
+    }
+    st.base = store->operand;
+    st.x = tci_build_lx(b, tci_build_kx(b, store->x));
+    st.args[0] = value;
+    st.mem = TCI_MEM_STORE_ONE;
+    if (vec) {
+        bool tail = vec->n >= 0;
+        st.n = vec->n;
+        st.imm = coef;
+        st.mem = tail ? TCI_MEM_STORE_STRIDED_N : TCI_MEM_STORE_STRIDED;
+        if (coef == 1) {
+            st.mem = tail ? TCI_MEM_STORE_N : TCI_MEM_STORE;
+            st.mem = stream && !tail ? TCI_MEM_STORE_STREAM : st.mem;
+        }
+    }
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+}

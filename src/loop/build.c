@@ -1,0 +1,617 @@
+/* loop/build.c - see loop/build.h: blocks, index arithmetic, bindings, and the evaluation of a
+ * kernel's scalar DAG into loop statements.
+ *
+ * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers of
+ * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps its
+ * own stack (todo). A memo entry is usable only where its value's block encloses the current one. */
+#include <string.h>
+
+#include "build.h"
+
+TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l)
+{
+    tci_build *b = TCI_NEW(s, tci_build);
+    b->s = s;
+    b->k = k;
+    b->l = l;
+    b->vec_axis = -1;
+    b->bind = TCI_NEW_ARRAY(s, const tci_bind *, k->n_axes + 1);
+    b->memo_first = TCI_NEW_ARRAY(s, int32_t, k->n_insts + 1);
+    for (int i = 0; i < k->n_insts; i++) {
+        b->memo_first[i] = -1;
+    }
+    return b;
+}
+
+/* ---- blocks ---- */
+
+TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open)
+{
+    open->st = tci_loop_stmt(TCI_L_FOR);
+    open->parent = b->cur;
+    open->st.x = begin;
+    open->st.n = end;
+    open->st.imm = step;
+    b->cur = open->st.body = tci_loop_block(b->l, b->cur);
+    open->st.dst = tci_loop_index(b->l, b->cur, true);
+    return open->st.dst;
+}
+
+TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open)
+{
+    open->st = tci_loop_stmt(TCI_L_IF);
+    open->parent = b->cur;
+    open->st.args[0] = condition;
+    b->cur = open->st.body = tci_loop_block(b->l, b->cur);
+}
+
+TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
+{
+    tci_loop_append(b->l, open->parent, open->st);
+    b->cur = open->parent;
+}
+
+TCI_FN void tci_build_note(tci_build *b, const char *text)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_NOTE);
+    st.text = text;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static int tci_build_deeper(const tci_build *b, int x, int y)
+{
+    return b->l->blocks[x].depth >= b->l->blocks[y].depth ? x : y;
+}
+
+/* ---- linear forms ---- */
+
+TCI_FN tci_lin tci_lin_const(int64_t c)
+{
+    tci_lin x = {c, 0, NULL, NULL};
+    return x;
+}
+
+TCI_FN tci_lin tci_lin_var(tci_build *b, int index)
+{
+    int64_t one = 1;
+    tci_lin x = {0, 1, NULL, NULL};
+    x.var = tci_scratch_copy(b->s, &b->l->lx[tci_lx_var(b->l, index)].a, sizeof(int32_t));
+    x.coef = tci_scratch_copy(b->s, &one, sizeof(one));
+    return x;
+}
+
+TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c)
+{
+    x.c += c;
+    return x;
+}
+
+/* Terms are ordered by (depth of the block, index), so that equal sums are equal expressions. */
+static bool tci_lin_before(const tci_build *b, int32_t x, int32_t y)
+{
+    int dx = b->l->blocks[b->l->indices[x].block].depth;
+    int dy = b->l->blocks[b->l->indices[y].block].depth;
+    return dx != dy ? dx < dy : x < y;
+}
+
+TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
+{
+    if (x.n == 0 || y.n == 0) {
+        tci_lin r = x.n == 0 ? y : x;
+        r.c = x.c + y.c;
+        return r;
+    }
+    int32_t *var = TCI_NEW_ARRAY(b->s, int32_t, x.n + y.n);
+    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n + y.n);
+    tci_lin r = {x.c + y.c, 0, var, coef};
+    int i = 0, j = 0;
+    while (i < x.n || j < y.n) {
+        bool same = i < x.n && j < y.n && x.var[i] == y.var[j];
+        bool first = j >= y.n || (i < x.n && tci_lin_before(b, x.var[i], y.var[j]));
+        var[r.n] = same || first ? x.var[i] : y.var[j];
+        coef[r.n] = (same || first ? x.coef[i] : 0) + (same || !first ? y.coef[j] : 0);
+        i += same || first;
+        j += same || !first;
+        r.n += coef[r.n] != 0;
+    }
+    return r;
+}
+
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c)
+{
+    if (c == 0 || x.n == 0) {
+        return tci_lin_const(x.c * c);
+    }
+    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n);
+    for (int i = 0; i < x.n; i++) {
+        coef[i] = x.coef[i] * c;
+    }
+    tci_lin r = {x.c * c, x.n, x.var, coef};
+    return r;
+}
+
+TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
+{
+    tci_loop *l = b->l;
+    if (l->lx[lx].op == TCI_LX_CONST) {
+        return tci_lin_const(l->lx[lx].c);
+    }
+    if (l->lx[lx].op == TCI_LX_VAR) {
+        return tci_lin_var(b, l->lx[lx].a);
+    }
+    int known = l->lx_index[lx];
+    if (known >= 0 && tci_loop_encloses(l, l->indices[known].block, b->cur)) {
+        return tci_lin_var(b, known);
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_INDEX);
+    int block = tci_lx_block(l, lx);
+    st.dst = tci_loop_index(l, block, false);
+    st.x = lx;
+    tci_loop_append(l, block, st);
+    l->lx_index[lx] = st.dst;
+    return tci_lin_var(b, st.dst);
+}
+
+/* Each group of terms of one block becomes one index let there, on top of the shallower ones; the
+ * constant stays at the place of use. */
+TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
+{
+    tci_loop *l = b->l;
+    int sum = -1;
+    for (int i = 0; i < x.n;) {
+        int block = l->indices[x.var[i]].block;
+        for (; i < x.n && l->indices[x.var[i]].block == block; i++) {
+            int term = tci_lx_make(l, TCI_LX_MUL, tci_lx_var(l, x.var[i]), -1, x.coef[i]);
+            sum = sum < 0 ? term : tci_lx_make(l, TCI_LX_ADD, sum, term, 0);
+        }
+        tci_lin let = tci_build_let(b, sum);
+        sum = tci_lx_var(l, let.var[0]);
+    }
+    int c = tci_lx_const(l, x.c);
+    return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
+}
+
+TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c)
+{
+    int64_t q = a / c;
+    return a % c < 0 ? q - 1 : q;
+}
+
+static int tci_build_index_of_value(tci_build *b, int value)
+{
+    tci_loop *l = b->l;
+    int known = l->values[value].index;
+    if (known < 0) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_FROM_VALUE);
+        known = st.dst = tci_loop_index(l, l->values[value].block, false);
+        st.args[0] = value;
+        tci_loop_append(l, l->values[value].block, st);
+        l->values[value].index = known;
+    }
+    return known;
+}
+
+/* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple of c. */
+static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
+{
+    int64_t lo, hi;
+    tci_build_range(b, e.a, &lo, &hi);
+    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, e.c) : 0;
+    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), shift * e.c);
+    tci_lx_op op = e.op == TCI_KX_DIV ? TCI_LX_DIV : TCI_LX_MOD;
+    tci_lin r = tci_build_let(b, tci_lx_make(b->l, op, tci_build_lx(b, a), -1, e.c));
+    return op == TCI_LX_DIV ? tci_lin_plus(r, -shift) : r;
+}
+
+TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
+{
+    tci_kx e = b->k->kx[kx];
+    switch (e.op) {
+    case TCI_KX_CONST: return tci_lin_const(e.c);
+    case TCI_KX_AXIS: return b->bind[e.c]->at;
+    case TCI_KX_ADD: return tci_lin_add(b, tci_build_kx(b, e.a), tci_build_kx(b, e.b));
+    case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
+    case TCI_KX_VALUE:
+        return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, (int)e.c)));
+    default: return tci_build_kx_divide(b, e);
+    }
+}
+
+TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi)
+{
+    tci_kx e = b->k->kx[kx];
+    int64_t lo_b, hi_b;
+    *lo = e.lo;
+    *hi = e.hi;
+    switch (e.op) {
+    case TCI_KX_AXIS:
+        if (b->bind[e.c]) {
+            *lo = b->bind[e.c]->lo;
+            *hi = b->bind[e.c]->hi;
+        }
+        break;
+    case TCI_KX_ADD:
+        tci_build_range(b, e.a, lo, hi);
+        tci_build_range(b, e.b, &lo_b, &hi_b);
+        *lo += lo_b;
+        *hi += hi_b;
+        break;
+    case TCI_KX_MUL:
+        tci_build_range(b, e.a, &lo_b, &hi_b);
+        *lo = e.c < 0 ? hi_b * e.c : lo_b * e.c;
+        *hi = e.c < 0 ? lo_b * e.c : hi_b * e.c;
+        break;
+    case TCI_KX_DIV:
+        tci_build_range(b, e.a, &lo_b, &hi_b);
+        *lo = tci_build_floor_div(lo_b, e.c);
+        *hi = tci_build_floor_div(hi_b, e.c);
+        break;
+    case TCI_KX_MOD:
+        tci_build_range(b, e.a, &lo_b, &hi_b);
+        if (tci_build_floor_div(lo_b, e.c) == tci_build_floor_div(hi_b, e.c)) {
+            *lo = lo_b - e.c * tci_build_floor_div(lo_b, e.c);
+            *hi = *lo + (hi_b - lo_b);
+        }
+        break;
+    default: break;
+    }
+}
+
+TCI_FN bool tci_build_depends(uint64_t axes, int axis)
+{
+    return axis >= 0 && (axes >> TCI_MIN(axis, 63) & 1);
+}
+
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
+{
+    tci_kx e = k->kx[kx];
+    int64_t other;
+    *coef = 0;
+    switch (e.op) {
+    case TCI_KX_CONST: return true;
+    case TCI_KX_AXIS: *coef = e.c == axis; return true;
+    case TCI_KX_ADD:
+        if (!tci_build_coef(k, e.a, axis, coef) || !tci_build_coef(k, e.b, axis, &other)) {
+            return false;
+        }
+        *coef += other;
+        return true;
+    case TCI_KX_MUL:
+        if (!tci_build_coef(k, e.a, axis, coef)) {
+            return false;
+        }
+        *coef *= e.c;
+        return true;
+    case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
+    default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
+    }
+}
+
+/* ---- bindings ---- */
+
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n)
+{
+    tci_bind *bind = TCI_NEW(b->s, tci_bind);
+    bind->id = ++b->n_bind_ids;
+    bind->is_vector = is_vector;
+    bind->at = at;
+    bind->lo = lo;
+    bind->hi = TCI_MAX(lo, hi);
+    bind->n = n;
+    return bind;
+}
+
+TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind)
+{
+    b->bind[axis] = bind;
+    if (bind && bind->is_vector) {
+        b->vec_axis = axis;
+    } else if (b->vec_axis == axis) {
+        b->vec_axis = -1;
+    }
+}
+
+TCI_FN bool tci_build_is_vector(const tci_build *b, uint64_t axes)
+{
+    return tci_build_depends(axes, b->vec_axis);
+}
+
+TCI_FN int tci_build_vector_lanes(const tci_build *b)
+{
+    return b->vec_axis >= 0 ? b->l->lanes : 1;
+}
+
+/* ---- statements ---- */
+
+TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
+{
+    const tci_lblock *root = &b->l->blocks[0];
+    for (int i = 0; i < root->n; i++) {
+        const tci_lstmt *st = &root->stmts[i];
+        if (st->op == TCI_L_CONST && b->l->values[st->dst].dtype == t && st->value.u == v.u) {
+            return st->dst;
+        }
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_CONST);
+    st.dst = tci_loop_value(b->l, t, 1, 0);
+    st.value = v;
+    tci_loop_append(b->l, 0, st);
+    return st.dst;
+}
+
+TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)
+{
+    int at = 0;
+    if (st.x >= 0) {
+        at = tci_build_deeper(b, at, tci_lx_block(b->l, st.x));
+    }
+    if (st.n >= 0) {
+        at = tci_build_deeper(b, at, tci_lx_block(b->l, st.n));
+    }
+    if (st.args[0] >= 0) {
+        at = tci_build_deeper(b, at, b->l->values[st.args[0]].block);
+    }
+    at = block >= 0 ? block : at;
+    if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
+        st.dst = tci_loop_value(b->l, t, lanes, at);
+    }
+    tci_loop_append(b->l, at, st);
+    return st.dst;
+}
+
+TCI_FN int tci_build_splat(tci_build *b, int value)
+{
+    int known = b->l->values[value].splat;
+    if (known >= 0) {
+        return known;
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_SPLAT;
+    st.args[0] = value;
+    int r = tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, b->l->lanes, -1);
+    b->l->values[value].splat = r;
+    return r;
+}
+
+TCI_FN int tci_build_widen(tci_build *b, int value, int lanes)
+{
+    return b->l->values[value].lanes < lanes ? tci_build_splat(b, value) : value;
+}
+
+TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_PRIM);
+    int lanes = 1, block = 0;
+    for (int i = 0; i < n; i++) {
+        lanes = TCI_MAX(lanes, b->l->values[args[i]].lanes);
+    }
+    for (int i = 0; i < n; i++) {
+        st.args[i] = tci_build_widen(b, args[i], lanes);
+        block = tci_build_deeper(b, block, b->l->values[st.args[i]].block);
+    }
+    st.prim = (uint8_t)p;
+    st.imm = imm;
+    st.dst = tci_loop_value(b->l, result, lanes, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
+TCI_FN int tci_build_mutable(tci_build *b, int first)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_VAR);
+    st.args[0] = first;
+    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[first].dtype, b->l->values[first].lanes, b->cur);
+    b->l->values[st.dst].is_mutable = true;
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_SET);
+    st.dst = mutable_value;
+    st.args[0] = tci_build_widen(b, value, b->l->values[mutable_value].lanes);
+    tci_loop_append(b->l, b->cur, st);
+}
+
+TCI_FN int tci_build_copy(tci_build *b, int value)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_COPY);
+    st.args[0] = value;
+    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[value].dtype, b->l->values[value].lanes, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+/* ---- the memo ---- */
+
+/* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer point. */
+static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    int n = 0;
+    int n_axes = inst->op == TCI_K_RED ? b->k->n_outer : b->k->n_axes;
+    for (int a = 0; inst->axes >> TCI_MIN(a, 63) && a < n_axes; a++) {
+        if (tci_build_depends(inst->axes, a)) {
+            sig[n++] = b->bind[a] ? b->bind[a]->id : 0;
+        }
+    }
+    return n;
+}
+
+static int tci_build_recall(tci_build *b, int i)
+{
+    if (b->memo_first[i] < 0) {
+        return -1;
+    }
+    int32_t small[16];
+    int32_t *sig = b->k->n_axes <= 16 ? small : TCI_NEW_ARRAY(b->s, int32_t, b->k->n_axes);
+    int n = tci_build_signature(b, i, sig);
+    for (int m = b->memo_first[i]; m >= 0; m = b->memo[m].next) {
+        const tci_lmemo *e = &b->memo[m];
+        if (e->n_sig == n && memcmp(e->sig, sig, sizeof(*sig) * (size_t)n) == 0 &&
+            tci_loop_encloses(b->l, b->l->values[e->value].block, b->cur)) {
+            return e->value;
+        }
+    }
+    return -1;
+}
+
+TCI_FN void tci_build_remember(tci_build *b, int inst, int value)
+{
+    int32_t *sig = TCI_NEW_ARRAY(b->s, int32_t, b->k->n_axes + 1);
+    tci_lmemo e = {value, b->memo_first[inst], 0, sig};
+    e.n_sig = tci_build_signature(b, inst, sig);
+    TCI_PUSH(b->s, b->memo, b->n_memo, b->cap_memo, e);
+    b->memo_first[inst] = b->n_memo - 1;
+}
+
+/* ---- values ---- */
+
+/* Literal words are doubles for floats, int64 otherwise. */
+static int tci_build_literal(tci_build *b, const tci_kinst *inst)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_LITERAL);
+    st.imm = inst->imm;
+    int word = st.dst = tci_loop_value(b->l, TC_I64, 1, 0);
+    tci_loop_append(b->l, 0, st);
+    tc_dtype t = (tc_dtype)inst->dtype;
+    tc_dtype from = tci_dtype_is_float(t) ? TC_F64 : TC_I64;
+    if (from == TC_F64) {
+        word = tci_build_prim(b, TCI_P_BITS, TC_F64, 1, &word, 0);
+    }
+    return t == from ? word : tci_build_prim(b, TCI_P_CAST, t, 1, &word, 0);
+}
+
+/* The argument of a SELECT that a guard known at this place chooses, else -1. */
+static int tci_build_chosen(const tci_build *b, const tci_kinst *inst)
+{
+    if (inst->op != TCI_K_PRIM || inst->prim != TCI_P_SELECT) {
+        return -1;
+    }
+    const tci_kinst *guard = &b->k->insts[inst->args[0]];
+    tci_truth truth = guard->op == TCI_K_GUARD ? tci_build_guard_truth(b, guard) : TCI_SOMETIMES;
+    return truth == TCI_SOMETIMES ? -1 : inst->args[truth == TCI_ALWAYS ? 1 : 2];
+}
+
+static int tci_build_kept(tci_build *b, int i, bool *fill)
+{
+    *fill = false;
+    for (int j = 0; j < b->n_keeps; j++) {
+        if (b->keeps[j].inst == i) {
+            *fill = b->keeps[j].stage == b->stage;
+            return j;
+        }
+    }
+    return -1;
+}
+
+/* Row-major position of the current point among the axes of the stage that filled the local. */
+static int tci_build_keep_offset(tci_build *b, const tci_lkeep *keep)
+{
+    const tci_kstage *stage = &b->k->stages[keep->stage];
+    tci_lin at = tci_lin_const(0);
+    for (int i = 0; i < stage->n_axes; i++) {
+        at = tci_lin_mul(b, at, b->k->axes[stage->axes[i]].size);
+        at = tci_lin_add(b, at, b->bind[stage->axes[i]]->at);
+    }
+    return tci_build_lx(b, at);
+}
+
+static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
+{
+    const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
+    bool write = value >= 0;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.base = ~keep->local;
+    st.x = tci_build_keep_offset(b, keep);
+    st.mem = write ? TCI_MEM_STORE_ONE : TCI_MEM_LOAD_ONE;
+    if (vec) {
+        st.n = vec->n;
+        st.mem = write ? TCI_MEM_STORE : TCI_MEM_LOAD;
+        if (vec->n >= 0) {
+            st.mem = write ? TCI_MEM_STORE_N : TCI_MEM_LOAD_N;
+        }
+    }
+    if (write) {
+        st.args[0] = tci_build_widen(b, value, tci_build_vector_lanes(b));
+    }
+    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b), b->cur);
+}
+
+/* Emits instruction i, whose arguments are known. */
+static int tci_build_emit(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    int args[3] = {-1, -1, -1};
+    int chosen = tci_build_chosen(b, inst);
+    if (chosen >= 0) {
+        return tci_build_recall(b, chosen);
+    }
+    switch (inst->op) {
+    case TCI_K_CONST: return tci_build_const(b, (tc_dtype)inst->dtype, inst->value);
+    case TCI_K_LIT: return tci_build_literal(b, inst);
+    case TCI_K_PRIM:
+        for (int a = 0; a < inst->n_args; a++) {
+            args[a] = tci_build_recall(b, inst->args[a]);
+        }
+        return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args, (int)inst->imm);
+    case TCI_K_RED: TCI_ASSERT(b->s, inst->op != TCI_K_RED); return -1;
+    default: return tci_build_access(b, i);
+    }
+}
+
+/* Pushes what i still needs; true if nothing. */
+static bool tci_build_is_ready(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    bool fill, ready = true;
+    int keep = tci_build_kept(b, i, &fill);
+    if (inst->op != TCI_K_PRIM || (keep >= 0 && !fill)) {
+        return true;
+    }
+    int chosen = tci_build_chosen(b, inst);
+    for (int a = inst->n_args - 1; a >= 0; a--) {
+        bool needed = chosen < 0 || inst->args[a] == chosen;
+        if (needed && tci_build_recall(b, inst->args[a]) < 0) {
+            TCI_PUSH(b->s, b->todo, b->n_todo, b->cap_todo, inst->args[a]);
+            ready = false;
+        }
+    }
+    return ready;
+}
+
+static int tci_build_finish(tci_build *b, int i)
+{
+    bool fill;
+    int keep = tci_build_kept(b, i, &fill);
+    if (keep >= 0 && !fill) {
+        return tci_build_keep_access(b, &b->keeps[keep], -1);
+    }
+    int value = tci_build_emit(b, i);
+    if (keep >= 0) {
+        tci_build_keep_access(b, &b->keeps[keep], value);
+    }
+    return value;
+}
+
+TCI_FN int tci_build_value(tci_build *b, int inst)
+{
+    int value = tci_build_recall(b, inst);
+    int base = b->n_todo;
+    if (value >= 0) {
+        return value;
+    }
+    TCI_PUSH(b->s, b->todo, b->n_todo, b->cap_todo, inst);
+    while (b->n_todo > base) {
+        int i = b->todo[b->n_todo - 1];
+        if (tci_build_recall(b, i) >= 0) {
+            b->n_todo--;
+        } else if (tci_build_is_ready(b, i)) {
+            value = tci_build_finish(b, i);
+            tci_build_remember(b, i, value);
+            b->n_todo--;
+        }
+    }
+    return tci_build_recall(b, inst);
+}

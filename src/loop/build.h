@@ -1,0 +1,103 @@
+/* loop/build.h - evaluates the values of a kernel inside a loop nest that is being built.
+ *
+ * A binding says what an axis is at this point of the nest: a linear form over index variables, its
+ * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value is
+ * memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register tiles
+ * share whatever does not differ between them. A value is emitted in the deepest block that one of its
+ * parts needs: what is invariant moves out of a loop by itself. */
+#ifndef TCI_LOOP_BUILD_H
+#define TCI_LOOP_BUILD_H
+
+#include "ir.h"
+
+/* c + sum coef[i] * index var[i]; immutable once made. */
+typedef struct tci_lin {
+    int64_t c;
+    int32_t n;
+    const int32_t *var;
+    const int64_t *coef;
+} tci_lin;
+
+typedef struct tci_bind {
+    int32_t id;
+    bool is_vector;     /* lane i of the axis is at + i */
+    tci_lin at;
+    int64_t lo, hi;     /* range of every (existing) lane, inclusive */
+    int32_t n;          /* index expression: lanes that exist; -1: all */
+} tci_bind;
+
+typedef struct tci_lmemo {
+    int32_t value, next;
+    int32_t n_sig;
+    const int32_t *sig; /* binding ids of the axes the instruction depends on */
+} tci_lmemo;
+
+/* An instruction kept in a local array by the stage that computes it first. */
+typedef struct tci_lkeep {
+    int32_t inst, local;
+    int32_t stage;      /* the stage that fills it */
+} tci_lkeep;
+
+typedef struct tci_build {
+    tci_scratch *s;
+    const tci_kernel *k;
+    tci_loop *l;
+    int cur;                      /* block under construction */
+    int stage;                    /* stage being emitted */
+    const tci_bind **bind;        /* per axis, NULL: not bound here */
+    int vec_axis;                 /* axis with a vector binding, -1 none */
+    int n_bind_ids;
+    tci_lmemo *memo; int n_memo, cap_memo;
+    int32_t *memo_first;          /* per instruction */
+    tci_lkeep *keeps; int n_keeps, cap_keeps;
+    int32_t *todo; int n_todo, cap_todo;
+} tci_build;
+
+/* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its parent. */
+typedef struct tci_lopen { tci_lstmt st; int parent; } tci_lopen;
+TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
+TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
+TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
+TCI_FN void tci_build_note(tci_build *b, const char *text);
+
+/* Linear forms and index expressions. */
+TCI_FN tci_lin tci_lin_const(int64_t c);
+TCI_FN tci_lin tci_lin_var(tci_build *b, int index);
+TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
+TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
+TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
+TCI_FN tci_lin tci_build_let(tci_build *b, int lx);          /* an index holding lx, in its own block */
+TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);           /* under the current bindings, lane 0 */
+TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
+/* kx = *coef * axis + something that does not depend on it */
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
+TCI_FN bool tci_build_depends(uint64_t axes, int axis);
+TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
+
+/* Bindings. */
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n);
+TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
+
+/* Statements that give values. A block of -1 means the deepest one needed. */
+TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v);
+TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm);
+TCI_FN int tci_build_splat(tci_build *b, int value);
+TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
+TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
+TCI_FN int tci_build_mutable(tci_build *b, int first);
+TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value);
+TCI_FN int tci_build_copy(tci_build *b, int value);
+
+/* Kernel values, loop/build.c; loads, guards and indices, loop/access.c. */
+TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l);
+TCI_FN int tci_build_value(tci_build *b, int inst);
+TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
+TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
+TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT */
+typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
+TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
+TCI_FN int tci_build_vector_lanes(const tci_build *b);  /* lanes of the vector axis' binding, else 1 */
+TCI_FN bool tci_build_is_vector(const tci_build *b, uint64_t axes);
+
+#endif

@@ -1,0 +1,249 @@
+/* loop/ir.c - constructors of the loop IR.
+ *
+ * In: nothing but the kernel's operands. Out: an empty function body (block 0) and functions that add
+ * blocks, names and statements. Index expressions are hash-consed and folded here, so equal address
+ * arithmetic is one node and can be kept in one index let (lx_index remembers the latest).
+ * Invariant: a block's parent has a smaller number; a statement that owns a block is appended to the
+ * parent after the block is filled, so that what is hoisted out of an open loop lands before it. */
+#include "ir.h"
+
+TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k)
+{
+    tci_loop *l = TCI_NEW(s, tci_loop);
+    l->s = s;
+    l->lanes = 1;
+    l->note = "";
+    l->n_operands = k->n_operands;
+    l->operands = tci_scratch_copy(s, k->operands, sizeof(*k->operands) * (size_t)k->n_operands);
+    l->faults = k->faults;
+    tci_loop_block(l, -1);
+    return l;
+}
+
+TCI_FN int tci_loop_block(tci_loop *l, int parent)
+{
+    tci_lblock b = {0};
+    b.parent = parent;
+    b.depth = parent < 0 ? 0 : l->blocks[parent].depth + 1;
+    TCI_PUSH(l->s, l->blocks, l->n_blocks, l->cap_blocks, b);
+    return l->n_blocks - 1;
+}
+
+TCI_FN bool tci_loop_encloses(const tci_loop *l, int outer, int inner)
+{
+    while (inner >= 0 && l->blocks[inner].depth > l->blocks[outer].depth) {
+        inner = l->blocks[inner].parent;
+    }
+    return inner == outer;
+}
+
+TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
+{
+    tci_lvalue v = {(uint8_t)t, false, lanes, block, -1, -1};
+    TCI_PUSH(l->s, l->values, l->n_values, l->cap_values, v);
+    return l->n_values - 1;
+}
+
+TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
+{
+    tci_lindex x = {block, is_loop};
+    TCI_PUSH(l->s, l->indices, l->n_indices, l->cap_indices, x);
+    return l->n_indices - 1;
+}
+
+TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
+{
+    tci_llocal m = {(uint8_t)storage, n};
+    TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
+    return l->n_locals - 1;
+}
+
+TCI_FN tci_lstmt tci_loop_stmt(tci_lop op)
+{
+    tci_lstmt st = {0};
+    st.op = (uint8_t)op;
+    st.dst = st.x = st.n = st.body = -1;
+    st.args[0] = st.args[1] = st.args[2] = -1;
+    return st;
+}
+
+TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st)
+{
+    tci_lblock *b = &l->blocks[block];
+    TCI_PUSH(l->s, b->stmts, b->n, b->cap, st);
+}
+
+/* ---- index expressions ---- */
+
+static uint64_t tci_lx_hash_of(tci_lx e)
+{
+    uint64_t h = e.op * UINT64_C(0x9E3779B97F4A7C15);
+    h = (h ^ (uint64_t)(uint32_t)e.a) * UINT64_C(0xBF58476D1CE4E5B9);
+    h = (h ^ (uint64_t)(uint32_t)e.b ^ (h >> 29)) * UINT64_C(0x94D049BB133111EB);
+    h = (h ^ (uint64_t)e.c ^ (h >> 31)) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ (h >> 32);
+}
+
+static void tci_lx_insert(tci_loop *l, int id)
+{
+    uint64_t at = tci_lx_hash_of(l->lx[id]) & (uint64_t)(l->n_lx_hash - 1);
+    while (l->lx_hash[at] >= 0) {
+        at = (at + 1) & (uint64_t)(l->n_lx_hash - 1);
+    }
+    l->lx_hash[at] = id;
+}
+
+static void tci_lx_rehash(tci_loop *l)
+{
+    l->n_lx_hash = l->n_lx_hash ? l->n_lx_hash * 2 : 256;
+    l->lx_hash = TCI_NEW_ARRAY(l->s, int32_t, l->n_lx_hash);
+    for (int i = 0; i < l->n_lx_hash; i++) {
+        l->lx_hash[i] = -1;
+    }
+    for (int i = 0; i < l->n_lx; i++) {
+        tci_lx_insert(l, i);
+    }
+}
+
+static int tci_lx_intern(tci_loop *l, tci_lx e)
+{
+    if (2 * l->n_lx >= l->n_lx_hash) {
+        tci_lx_rehash(l);
+    }
+    uint64_t at = tci_lx_hash_of(e) & (uint64_t)(l->n_lx_hash - 1);
+    for (; l->lx_hash[at] >= 0; at = (at + 1) & (uint64_t)(l->n_lx_hash - 1)) {
+        const tci_lx *o = &l->lx[l->lx_hash[at]];
+        if (o->op == e.op && o->a == e.a && o->b == e.b && o->c == e.c) {
+            return l->lx_hash[at];
+        }
+    }
+    int n_index = l->n_lx;
+    TCI_PUSH(l->s, l->lx_index, n_index, l->cap_lx_index, -1);
+    TCI_PUSH(l->s, l->lx, l->n_lx, l->cap_lx, e);
+    l->lx_hash[at] = l->n_lx - 1;
+    return l->n_lx - 1;
+}
+
+TCI_FN int tci_lx_const(tci_loop *l, int64_t c)
+{
+    tci_lx e = {TCI_LX_CONST, -1, -1, c};
+    return tci_lx_intern(l, e);
+}
+
+TCI_FN int tci_lx_var(tci_loop *l, int index)
+{
+    tci_lx e = {TCI_LX_VAR, index, -1, 0};
+    return tci_lx_intern(l, e);
+}
+
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
+{
+    if (l->lx[x].op != TCI_LX_CONST) {
+        return false;
+    }
+    *c = l->lx[x].c;
+    return true;
+}
+
+static int64_t tci_lx_fold(tci_lx_op op, int64_t a, int64_t b, int64_t c)
+{
+    switch (op) {
+    case TCI_LX_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
+    case TCI_LX_MUL: return (int64_t)((uint64_t)a * (uint64_t)c);
+    case TCI_LX_DIV: return a / c;
+    case TCI_LX_MOD: return a % c;
+    case TCI_LX_MIN: return TCI_MIN(a, b);
+    default: return TCI_MAX(a, b);
+    }
+}
+
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
+{
+    tci_lx e = {(uint8_t)op, a, b, c};
+    if (op > TCI_LX_MAX) {
+        return tci_lx_intern(l, e);
+    }
+    int64_t ca = 0, cb = 0;
+    bool const_a = tci_lx_is_const(l, a, &ca);
+    bool const_b = b >= 0 && tci_lx_is_const(l, b, &cb);
+    if (const_a && (b < 0 || const_b)) {
+        return tci_lx_const(l, tci_lx_fold(op, ca, cb, c));
+    }
+    if (op == TCI_LX_ADD && const_a) {
+        e.a = b;
+        e.b = a;
+        const_b = true;
+        cb = ca;
+    }
+    if (op == TCI_LX_ADD && const_b && l->lx[e.a].op == TCI_LX_ADD) {
+        tci_lx in = l->lx[e.a];
+        int64_t cin = 0;
+        if (tci_lx_is_const(l, in.b, &cin)) {
+            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, cin + cb), 0);
+        }
+    }
+    if (op == TCI_LX_ADD && const_b && cb == 0) {
+        return e.a;
+    }
+    if (op == TCI_LX_MUL && c == 0) {
+        return tci_lx_const(l, 0);
+    }
+    if ((op == TCI_LX_MUL || op == TCI_LX_DIV) && c == 1) {
+        return a;
+    }
+    if (op == TCI_LX_MOD && c == 1) {
+        return tci_lx_const(l, 0);
+    }
+    if ((op == TCI_LX_MIN || op == TCI_LX_MAX) && a == b) {
+        return a;
+    }
+    return tci_lx_intern(l, e);
+}
+
+TCI_FN int tci_lx_block(const tci_loop *l, int x)
+{
+    const tci_lx *e = &l->lx[x];
+    if (e->op == TCI_LX_VAR) {
+        return l->indices[e->a].block;
+    }
+    int best = 0;
+    if (e->a >= 0) {
+        best = tci_lx_block(l, e->a);
+    }
+    if (e->b >= 0 && e->op != TCI_LX_HEAD) {
+        int other = tci_lx_block(l, e->b);
+        if (l->blocks[other].depth > l->blocks[best].depth) {
+            best = other;
+        }
+    }
+    return best;
+}
+
+TCI_FN unsigned tci_lmem_uses(tci_mem m)
+{
+    switch (m) {
+    case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
+    case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
+    case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
+    case TCI_MEM_LOAD_STRIDED: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE;
+    case TCI_MEM_LOAD_STRIDED_N:
+        return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_STORE:
+    case TCI_MEM_STORE_STREAM:
+    case TCI_MEM_STORE_ONE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
+    case TCI_MEM_STORE_N:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_COUNT;
+    case TCI_MEM_STORE_STRIDED:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE;
+    case TCI_MEM_STORE_STRIDED_N:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_SPLAT: return TCI_LMEM_DST | TCI_LMEM_VALUE;
+    case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
+    case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
+    case TCI_MEM_LANE:
+    case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
+    case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    default: return 0;
+    }
+}

@@ -1,0 +1,139 @@
+/* loop/ir.h - the loop IR: how one kernel runs, as a small tree of statements.
+ *
+ * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of names:
+ *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for accumulators)
+ *   indices  x7:  64-bit loop variables and index lets, written once
+ *   locals   m3:  arrays on the stack
+ * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
+ * Memory is a base (operand or local) plus an offset in elements; the access kinds are the dialect's
+ * (tci_mem), so a printer only asks for names.
+ *
+ * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block; lanes
+ * of a PRIM's arguments agree with its result; DIV and MOD only see values that are not negative; an
+ * output operand is never loaded; SET names a mutable value of the same type. */
+#ifndef TCI_LOOP_IR_H
+#define TCI_LOOP_IR_H
+
+#include "loop.h"
+
+typedef enum tci_lx_op {
+    TCI_LX_CONST,      /* c */
+    TCI_LX_VAR,        /* index a */
+    TCI_LX_ADD,        /* a + b */
+    TCI_LX_MUL,        /* a * c */
+    TCI_LX_DIV,        /* a / c, a >= 0, c > 0 */
+    TCI_LX_MOD,        /* a % c, likewise */
+    TCI_LX_MIN,        /* smaller of a and b */
+    TCI_LX_MAX,        /* larger of a and b */
+    TCI_LX_TASK_BEGIN, /* parameters of the function */
+    TCI_LX_TASK_END,
+    TCI_LX_HEAD        /* elements from offset a of operand b up to an address that is a multiple of c bytes */
+} tci_lx_op;
+typedef struct tci_lx {
+    uint8_t op;
+    int32_t a, b;
+    int64_t c;
+} tci_lx;
+
+typedef enum tci_lop {
+    TCI_L_FOR,       /* for index dst = x; < n; += imm: body */
+    TCI_L_IF,        /* if value args[0]: body */
+    TCI_L_INDEX,     /* index dst = x */
+    TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
+    TCI_L_LOCAL,     /* declares local dst */
+    TCI_L_CONST,     /* value dst = value */
+    TCI_L_LITERAL,   /* value dst (i64) = word imm of the literals */
+    TCI_L_PRIM,      /* value dst = prim(args) */
+    TCI_L_MEM,       /* mem: a load, a store or a lane operation; see tci_lmem_uses */
+    TCI_L_IN_RANGE,  /* bool dst = value.i <= x <= imm */
+    TCI_L_TO_VALUE,  /* i64 dst = x */
+    TCI_L_COPY,      /* value dst = args[0] as it is now */
+    TCI_L_FAULT,     /* i64 dst = args[0] as an index of an axis of size imm; see TCI_K_FAULT */
+    TCI_L_VAR,       /* mutable dst, first value args[0] */
+    TCI_L_SET,       /* mutable dst = args[0] */
+    TCI_L_NOTE       /* text for the reader */
+} tci_lop;
+
+typedef struct tci_lstmt {
+    uint8_t op;       /* tci_lop */
+    uint8_t mem;      /* MEM: tci_mem */
+    uint8_t prim;     /* PRIM: tci_prim */
+    int32_t dst;      /* value, index or local that is defined or set; -1 none */
+    int32_t args[3];  /* values; -1 unused */
+    int32_t base;     /* MEM: operand, or ~local */
+    int32_t x;        /* index expression: offset, first value, lower bound */
+    int32_t n;        /* index expression: count of lanes, upper bound */
+    int64_t imm;      /* stride, lane, step, size */
+    tci_value value;  /* CONST, IN_RANGE */
+    int32_t body;     /* block */
+    const char *text; /* NOTE */
+} tci_lstmt;
+
+typedef struct tci_lvalue {
+    uint8_t dtype;
+    bool is_mutable;
+    int32_t lanes;
+    int32_t block;    /* where it is defined */
+    int32_t splat;    /* derived: the same in every lane, -1 not made yet */
+    int32_t index;    /* derived: the same as an index, -1 not made yet */
+} tci_lvalue;
+typedef struct tci_lindex {
+    int32_t block;
+    bool is_loop;
+} tci_lindex;
+typedef struct tci_llocal {
+    uint8_t dtype;    /* storage dtype */
+    int64_t n;
+} tci_llocal;
+typedef struct tci_lblock {
+    tci_lstmt *stmts; int n, cap;
+    int32_t parent;   /* -1: the body of the function */
+    int32_t depth;
+} tci_lblock;
+
+struct tci_loop {
+    tci_scratch *s;
+    int lanes;
+    const char *note;
+    tci_koperand *operands; int n_operands;
+    tci_lx *lx; int n_lx, cap_lx;
+    int32_t *lx_hash; int n_lx_hash;
+    int32_t *lx_index; int cap_lx_index;      /* derived: latest index let of an expression, -1 none */
+    tci_lvalue *values; int n_values, cap_values;
+    tci_lindex *indices; int n_indices, cap_indices;
+    tci_llocal *locals; int n_locals, cap_locals;
+    tci_lblock *blocks; int n_blocks, cap_blocks;
+    bool faults;
+};
+
+/* What a tci_mem needs of its statement; the printer and the verifier go by this. */
+enum {
+    TCI_LMEM_DST = 1,     /* gives a value */
+    TCI_LMEM_ADDRESS = 2, /* base and x */
+    TCI_LMEM_STRIDE = 4,  /* imm as stride */
+    TCI_LMEM_VALUE = 8,   /* args[0] as the value stored or transformed */
+    TCI_LMEM_MASK = 16,   /* args[0] as mask */
+    TCI_LMEM_COUNT = 32,  /* n */
+    TCI_LMEM_FIRST = 64,  /* x as first value */
+    TCI_LMEM_LANE = 128,  /* imm as a lane number */
+    TCI_LMEM_WRITES = 256
+};
+
+/* loop/ir.c */
+TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);
+TCI_FN int tci_loop_block(tci_loop *l, int parent);
+TCI_FN bool tci_loop_encloses(const tci_loop *l, int outer, int inner); /* same block counts */
+TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block);
+TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop);
+TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n);
+TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
+TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
+/* Index expressions: hash-consed, constants folded. */
+TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
+TCI_FN int tci_lx_var(tci_loop *l, int index);
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
+TCI_FN unsigned tci_lmem_uses(tci_mem m);
+
+#endif

@@ -1,0 +1,289 @@
+/* plan/algorithm.c - one node into several, where that is how it should be computed.
+ *
+ *   large reductions   few results from many elements: cut along one reduced axis into chunks whose partial
+ *                      results a second reduction combines, so that there is parallel work and the order is fixed
+ *                      by the shape alone
+ *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
+ *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory first (it is
+ *                      read many times)
+ * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
+#include "group.h"
+#include "why.h"
+
+enum {
+    TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
+    TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
+    TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
+    TCI_ALGO_CAT = 8,
+    TCI_ALGO_REUSE = 4            /* times an operand is read before it is worth a copy */
+};
+
+/* ---- reductions ---- */
+
+static int64_t tci_algo_identity(int op, tc_dtype t, tci_value *v)
+{
+    bool f = tci_dtype_is_float(t);
+    v->i = 0;
+    switch (op) {
+    case TCI_OP_SUM:
+    case TCI_OP_ANY: v->i = 0; return 1;
+    case TCI_OP_PROD:
+    case TCI_OP_ALL:
+        if (f) {
+            v->f = 1;
+        } else {
+            v->i = 1;
+        }
+        return 1;
+    default: return 0; /* MAX, MIN: cut only where the chunk divides the axis */
+    }
+}
+
+/* The divisor of n nearest to want (by ratio) within a factor of four; 0 when there is none. */
+static int64_t tci_algo_divisor(int64_t n, int64_t want)
+{
+    for (int64_t d = 0; d < want; d++) {
+        if (want + d <= n && n % (want + d) == 0 && want + d <= 4 * want) {
+            return want + d;
+        }
+        if (want - d > 0 && n % (want - d) == 0 && 4 * (want - d) >= want) {
+            return want - d;
+        }
+    }
+    return 0;
+}
+
+static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis, int64_t size, tci_node *fill)
+{
+    tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
+    int64_t *before = TCI_NEW_ARRAY(s, int64_t, x->rank);
+    shape[axis] = size;
+    tci_node *in[2] = {x, fill};
+    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank, before);
+}
+
+/* Cuts reduction n; NULL when it is better left alone. */
+static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int64_t results = tci_node_count(n), all = tci_node_count(x);
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || results > TCI_ALGO_FEW ||
+        all / results < TCI_ALGO_MANY) {
+        return NULL;
+    }
+    int at = 0; /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    for (int i = 1; i < n->n_attr; i++) {
+        bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
+        at = larger ? i : at;
+    }
+    int axis = (int)n->attr[at];
+    int64_t size = x->shape[axis], others = all / size;
+    int64_t chunk = TCI_MAX(1, TCI_ALGO_CHUNK / others);
+    if (size / chunk < 2) {
+        return NULL;
+    }
+    int64_t even = tci_algo_divisor(size, chunk);
+    tci_value identity;
+    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
+    tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
+    if (!even && !tci_algo_identity(n->op, t, &identity)) {
+        return NULL;
+    }
+    if (x->dtype != t) {
+        x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+    }
+    if (even) {
+        chunk = even;
+    } else {
+        size = (size + chunk - 1) / chunk * chunk;
+        x = tci_algo_pad_axis(s, g, x, axis, size, tci_graph_const(g, t, identity));
+    }
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
+    for (int i = 0; i <= x->rank; i++) {
+        shape[i] = i == axis ? size / chunk : i == axis + 1 ? chunk : x->shape[i - (i > axis)];
+    }
+    x = tci_graph_node(g, TCI_OP_RESHAPE, t, x->rank + 1, shape, 1, &x, 0, NULL);
+    int64_t *axes = TCI_NEW_ARRAY(s, int64_t, n->n_attr);
+    for (int i = 0; i < n->n_attr; i++) {
+        axes[i] = n->attr[i] + (i >= at);
+    }
+    tci_dim *kept = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    int n_kept = 0, chunk_axis = 0;
+    for (int i = 0; i < x->rank; i++) {
+        bool reduced = false;
+        for (int j = 0; j < n->n_attr; j++) {
+            reduced |= axes[j] == i;
+        }
+        chunk_axis = i == axis ? n_kept : chunk_axis;
+        if (!reduced) {
+            kept[n_kept++] = shape[i];
+        }
+    }
+    tci_node *part = tci_graph_node(g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
+    int64_t last = chunk_axis;
+    tci_node *whole = tci_graph_node(g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
+    return t == (tc_dtype)n->dtype
+               ? whole
+               : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &whole, 0, NULL);
+}
+
+/* ---- concatenations ---- */
+
+static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    int axis = (int)n->attr[0], parts = n->n_in;
+    tci_node **list = tci_scratch_copy(s, n->in, sizeof(tci_node *) * (size_t)parts);
+    while (parts > TCI_ALGO_CAT) {
+        int made = 0;
+        for (int i = 0; i < parts; i += TCI_ALGO_CAT) {
+            int take = TCI_MIN(TCI_ALGO_CAT, parts - i);
+            tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
+            shape[axis] = 0;
+            for (int j = 0; j < take; j++) {
+                shape[axis] += list[i + j]->shape[axis];
+            }
+            tci_node *part = list[i];
+            if (take > 1) {
+                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take, list + i, 1, n->attr);
+                part->mark = 1;
+            }
+            list[made++] = part;
+        }
+        parts = made;
+    }
+    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1, n->attr);
+}
+
+/* ---- contractions ---- */
+
+static bool tci_algo_is_view(const tci_node *n)
+{
+    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND || n->op == TCI_OP_SLICE ||
+           n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
+}
+
+/* Forces what an operand computes into memory: the first value below its views. */
+static void tci_algo_store_operand(tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        n = n->in[0];
+    }
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL || n->op == TCI_OP_CONST;
+    if (!leaf) {
+        n->mark = 1;
+    }
+}
+
+/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of n. */
+static int tci_algo_fastest_axis(const tci_node *n)
+{
+    int axis = n->rank - 1;
+    const tci_node *chain[16];
+    int depth = 0;
+    while (n->op == TCI_OP_PERMUTE && depth < TCI_COUNT(chain)) {
+        chain[depth++] = n;
+        n = n->in[0];
+    }
+    axis = n->rank - 1;
+    while (depth > 0) {
+        const tci_node *p = chain[--depth];
+        for (int i = 0; i < p->rank; i++) {
+            if (p->attr[i] == axis) {
+                axis = i;
+                break;
+            }
+        }
+    }
+    return axis;
+}
+
+/* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a stored
+ * permutation; the labels follow. Unchanged when it already is, or is read too few times. */
+static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which, int64_t *labels)
+{
+    tci_node *x = n->in[which];
+    int64_t last = n->attr[n->n_attr - 1];
+    int at = -1;
+    for (int i = 0; i < x->rank; i++) {
+        at = labels[i] == last ? i : at;
+    }
+    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW || x->op == TCI_OP_EXPAND ||
+        n->shape[n->rank - 1] == 1 ||
+        tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
+        return x;
+    }
+    int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    int to = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (i != at) {
+            perm[to++] = i;
+        }
+    }
+    perm[to] = at;
+    for (int i = 0; i < x->rank; i++) {
+        shape[i] = x->shape[perm[i]];
+        moved[i] = labels[perm[i]];
+    }
+    for (int i = 0; i < x->rank; i++) {
+        labels[i] = moved[i];
+    }
+    x = tci_graph_node(g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, shape, 1, &x, x->rank, perm);
+    x->mark = 1;
+    return x;
+}
+
+static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
+    tci_node *in[2];
+    tci_algo_store_operand(n->in[0]);
+    tci_algo_store_operand(n->in[1]);
+    in[0] = tci_algo_operand_order(s, g, n, 0, attr + 3);
+    in[1] = tci_algo_operand_order(s, g, n, 1, attr + 3 + attr[0]);
+    if (in[0] == n->in[0] && in[1] == n->in[1]) {
+        return n;
+    }
+    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in, n->n_attr, attr);
+}
+
+/* ---- the pass ---- */
+
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    tci_node *made = NULL;
+    if (tci_op_is_reduce(n->op)) {
+        made = tci_algo_split(s, g, n);
+    } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
+        made = tci_algo_cat(s, g, n);
+    } else if (n->op == TCI_OP_CONTRACT) {
+        made = tci_algo_contract(s, g, n);
+    }
+    return made ? made : n;
+}
+
+TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots)
+{
+    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    for (int i = 0; i < list.n; i++) {
+        list.items[i]->pass = NULL;
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *n = list.items[i], *fresh = n;
+        bool changed = false;
+        tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in + 1);
+        for (int j = 0; j < n->n_in; j++) {
+            in[j] = n->in[j]->pass;
+            changed |= in[j] != n->in[j];
+        }
+        if (changed) {
+            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
+            fresh->mark = n->mark;
+            fresh->site = n->site;
+        }
+        n->pass = tci_algo_node(s, g, fresh);
+    }
+    for (int i = 0; i < n_roots; i++) {
+        roots[i] = roots[i]->pass;
+    }
+}

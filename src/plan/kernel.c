@@ -1,0 +1,498 @@
+/* plan/kernel.c - writes one group of roots as a kernel.
+ *
+ * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes. A slot
+ * starts as one kernel axis and is split into factors when that makes the map of a reshape affine
+ * (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in root order:
+ * a reduction joins the earliest stage after everything it depends on that walks the same family,
+ * stores of values come last. Then the vector axis is chosen and the kernel brought into final form. */
+#include "../kernel/simplify.h"
+#include "group.h"
+
+enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
+
+typedef struct tci_pk_slot {
+    int64_t size;
+    int64_t *factors;  /* product = size, slowest first */
+    int32_t n_factors;
+    int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
+    int32_t kx;
+} tci_pk_slot;
+
+typedef struct tci_pk_family {
+    int32_t n;
+    tci_pk_slot *slots;
+    int32_t n_axes, *axes; /* kernel axes in loop order */
+} tci_pk_family;
+
+typedef struct tci_pk {
+    tci_scratch *s;
+    const tci_fusion *f;
+    const tci_group *g;
+    tci_plan *plan;
+    tci_kernel *k;
+    tci_lower l;
+    tci_pk_family outer;
+    tci_pk_family *families; int32_t n_families, cap_families;
+    int32_t *family_of;       /* per member root */
+    int32_t *red_of;          /* per root of the fusion: its reduction's RED instruction, -1 */
+    int32_t *operand_buffers; int32_t n_operand_buffers, cap_operand_buffers;
+    tci_node **literals; int32_t n_literals, cap_literals;
+} tci_pk;
+
+/* ---- slots and families ---- */
+
+static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const int64_t *sizes)
+{
+    tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
+    for (int i = 0; i < n; i++) {
+        f.slots[i].size = sizes[i];
+        f.slots[i].n_factors = 1;
+        f.slots[i].factors = TCI_NEW_ARRAY(s, int64_t, 1);
+        f.slots[i].factors[0] = sizes[i];
+    }
+    return f;
+}
+
+static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
+{
+    for (int f = 0; f < p->n_families; f++) {
+        bool same = p->families[f].n == n;
+        for (int i = 0; same && i < n; i++) {
+            same = p->families[f].slots[i].size == sizes[i];
+        }
+        if (same) {
+            return f;
+        }
+    }
+    tci_pk_family family = tci_pk_make_family(p->s, n, sizes);
+    TCI_PUSH(p->s, p->families, p->n_families, p->cap_families, family);
+    return p->n_families - 1;
+}
+
+/* Inner sizes of a root, without those of size 1. */
+static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, int64_t *sizes)
+{
+    (void)p;
+    int n = 0;
+    for (int i = 0; i < r->n_domain; i++) {
+        if (r->outer_of[i] < 0 && r->domain[i] != 1) {
+            sizes[n++] = r->domain[i];
+        }
+    }
+    return n;
+}
+
+static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
+{
+    f->n_axes = 0;
+    int room = 0;
+    for (int i = 0; i < f->n; i++) {
+        room += f->slots[i].n_factors;
+    }
+    f->axes = TCI_NEW_ARRAY(p->s, int32_t, room + 1);
+    for (int i = 0; i < f->n; i++) {
+        tci_pk_slot *slot = &f->slots[i];
+        slot->kx = tci_kx_const(p->k, 0);
+        slot->first_axis = p->k->n_axes;
+        if (slot->size == 1) {
+            continue;
+        }
+        for (int a = 0; a < slot->n_factors; a++) {
+            int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
+            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]), tci_kx_axis(p->k, axis));
+            f->axes[f->n_axes++] = axis;
+        }
+    }
+}
+
+/* Splits the factor behind a kernel axis in two; false when the axis is not in this family. */
+static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
+{
+    for (int i = 0; i < f->n; i++) {
+        tci_pk_slot *slot = &f->slots[i];
+        int at = axis - slot->first_axis;
+        if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
+            continue;
+        }
+        int64_t *factors = TCI_NEW_ARRAY(p->s, int64_t, slot->n_factors + 1);
+        for (int a = 0; a < slot->n_factors; a++) {
+            factors[a + (a > at)] = slot->factors[a];
+        }
+        factors[at] = slot->factors[at] / factor;
+        factors[at + 1] = factor;
+        slot->factors = factors;
+        slot->n_factors++;
+        return true;
+    }
+    return false;
+}
+
+/* ---- what nodes are to this kernel ---- */
+
+static int tci_pk_operand(tci_pk *p, int buffer, bool is_output)
+{
+    for (int i = 0; i < p->n_operand_buffers; i++) {
+        if (p->operand_buffers[i] == buffer && p->k->operands[i].is_output == is_output) {
+            return i;
+        }
+    }
+    const tci_buffer *b = &p->plan->buffers[buffer];
+    TCI_PUSH(p->s, p->operand_buffers, p->n_operand_buffers, p->cap_operand_buffers, buffer);
+    return tci_kernel_operand(p->k, (tc_dtype)b->dtype, is_output, b->n);
+}
+
+static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    tci_pk *p = l->user;
+    int root = tci_pnode_of(n)->root;
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+    const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
+    if (!leaf && (!r || (r->group == (int)(p->g - p->f->groups) && r->kind == TCI_ROOT_VALUE))) {
+        return -1;
+    }
+    if (!leaf && p->red_of[root] >= 0) {
+        return p->red_of[root];
+    }
+    TCI_ASSERT(p->s, leaf || r->buffer >= 0);
+    int buffer = leaf ? tci_plan_leaf_buffer(p->plan, n) : r->buffer;
+    int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
+    return tci_lower_load(l, tci_pk_operand(p, buffer, false), (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
+                          x, guard);
+}
+
+static int tci_pk_literal(tci_lower *l, tci_node *n)
+{
+    tci_pk *p = l->user;
+    for (int i = 0; i < p->n_literals; i++) {
+        if (p->literals[i] == n) {
+            return i;
+        }
+    }
+    TCI_PUSH(p->s, p->literals, p->n_literals, p->cap_literals, n);
+    return p->n_literals - 1;
+}
+
+/* ---- stages ---- */
+
+static int tci_pk_stage(tci_pk *p, uint8_t kind, int family, int after)
+{
+    tci_pk_family *f = &p->families[family];
+    for (int t = after + 1; t < p->k->n_stages; t++) {
+        bool same = p->k->stages[t].kind == kind && p->k->stages[t].n_axes == f->n_axes;
+        for (int a = 0; same && a < f->n_axes; a++) {
+            same = p->k->stages[t].axes[a] == f->axes[a];
+        }
+        if (same && kind != TCI_STAGE_SCAN) {
+            return t;
+        }
+    }
+    tci_kstage stage = {kind, f->n_axes, f->axes};
+    TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
+    return p->k->n_stages - 1;
+}
+
+/* The index expression of each domain axis of a root. */
+static int *tci_pk_domain(tci_pk *p, int member)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[member]];
+    int *domain = TCI_NEW_ARRAY(p->s, int, r->n_domain + 1);
+    int inner = 0;
+    for (int i = 0; i < r->n_domain; i++) {
+        if (r->domain[i] == 1) {
+            domain[i] = tci_kx_const(p->k, 0);
+        } else if (r->outer_of[i] >= 0) {
+            domain[i] = p->outer.slots[r->outer_of[i]].kx;
+        } else {
+            domain[i] = p->families[p->family_of[member]].slots[inner++].kx;
+        }
+    }
+    return domain;
+}
+
+static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
+{
+    const tci_node *n = r->node;
+    int *idx = TCI_NEW_ARRAY(p->s, int, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        idx[i] = domain[r->out_axis[i]];
+    }
+    int x = tci_lower_offset(&p->l, n->rank, n->shape, NULL, idx);
+    for (int o = -1; o < r->n_outputs; o++) {
+        int buffer = o < 0 ? r->buffer : r->outputs[o];
+        if (buffer >= 0) {
+            tci_kstore store = {stage, tci_pk_operand(p, buffer, true), x, value};
+            TCI_PUSH(p->s, p->k->stores, p->k->n_stores, p->k->cap_stores, store);
+        }
+    }
+}
+
+static uint8_t tci_pk_red_op(int op)
+{
+    switch (op) {
+    case TCI_OP_PROD: return TCI_RED_PROD;
+    case TCI_OP_MAX: return TCI_RED_MAX;
+    case TCI_OP_MIN: return TCI_RED_MIN;
+    case TCI_OP_ANY: return TCI_RED_ANY;
+    case TCI_OP_ALL: return TCI_RED_ALL;
+    case TCI_OP_ARGMAX: return TCI_RED_ARGMAX;
+    case TCI_OP_ARGMIN: return TCI_RED_ARGMIN;
+    case TCI_OP_CONTRACT: return TCI_RED_DOT;
+    default: return TCI_RED_SUM;
+    }
+}
+
+/* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's dtype. */
+static void tci_pk_reduce(tci_pk *p, int member)
+{
+    int root = p->g->roots[member];
+    const tci_root *r = &p->f->roots[root];
+    const tci_node *n = r->node;
+    int *domain = tci_pk_domain(p, member);
+    bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
+    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1};
+    red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
+    red.a = tci_lower_convert(p->k, red.a, t);
+    int after = p->k->insts[red.a].stage;
+    if (n->op == TCI_OP_CONTRACT) {
+        red.b = tci_lower_value(&p->l, n->in[1], tci_plan_input_index(&p->l, r, 1, domain), 0);
+        red.b = tci_lower_convert(p->k, red.b, t);
+        after = TCI_MAX(after, p->k->insts[red.b].stage);
+    }
+    tci_kinst inst = {0};
+    inst.x = inst.guard = -1;
+    if (arg) {
+        inst.op = TCI_K_INDEX;
+        inst.dtype = TC_I64;
+        inst.x = domain[r->n_domain - 1];
+        red.b = tci_kernel_inst(p->k, inst);
+        inst.x = -1;
+    }
+    bool scan = r->kind == TCI_ROOT_SCAN;
+    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
+    TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
+    inst.op = TCI_K_RED;
+    inst.dtype = (uint8_t)(arg ? TC_I64 : t);
+    inst.imm = p->k->n_reds - 1;
+    inst.x = -1;
+    int value = tci_kernel_inst(p->k, inst);
+    p->k->reds[inst.imm].inst = value;
+    p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
+    if (scan) {
+        tci_pk_store(p, r, domain, p->red_of[root], red.stage);
+    }
+}
+
+static void tci_pk_store_member(tci_pk *p, int member)
+{
+    int root = p->g->roots[member];
+    const tci_root *r = &p->f->roots[root];
+    if (r->kind == TCI_ROOT_SCAN || (r->buffer < 0 && r->n_outputs == 0)) {
+        return;
+    }
+    int *domain = tci_pk_domain(p, member);
+    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0) : p->red_of[root];
+    int64_t none = 0;
+    int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
+    int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
+    tci_pk_store(p, r, domain, value, stage);
+}
+
+/* ---- the vector axis ---- */
+
+/* How many loads walk `axis` with stride 1, and how many with another stride. */
+static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
+{
+    int64_t base, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    *unit = *strided = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
+            continue;
+        }
+        if (!tci_kx_affine(k, k->insts[i].x, coef, &base)) {
+            *strided += 1;
+        } else if (coef[axis] == 1) {
+            *unit += 1;
+        } else if (coef[axis] != 0) {
+            *strided += 1;
+        }
+    }
+}
+
+/* A function of shape and layout alone: the order of the reductions depends on it. */
+static uint8_t tci_pk_vector(const tci_kernel *k)
+{
+    int inner = -1;
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *stage = &k->stages[k->reds[r].stage];
+        if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN) {
+            return TCI_VEC_OUTER;
+        }
+        if (stage->n_axes == 0) {
+            return TCI_VEC_OUTER;
+        }
+        inner = stage->axes[stage->n_axes - 1];
+    }
+    if (inner < 0) {
+        return TCI_VEC_OUTER;
+    }
+    int outer = k->n_outer - 1;
+    if (outer < 0) {
+        return TCI_VEC_INNER;
+    }
+    int inner_unit, inner_strided, outer_unit, outer_strided;
+    tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
+    tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
+    bool short_row = k->axes[inner].size < TCI_PK_SHORT_ROW && k->axes[outer].size >= TCI_PK_WIDE;
+    if (short_row && outer_strided <= inner_unit) {
+        return TCI_VEC_OUTER;
+    }
+    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
+}
+
+/* ---- cost and name ---- */
+
+static double tci_pk_points(const tci_kernel *k, uint64_t axes)
+{
+    double points = 1;
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> TCI_MIN(a, 63) & 1) {
+            points *= (double)k->axes[a].size;
+        }
+    }
+    return points;
+}
+
+static int64_t tci_pk_clamp(double x)
+{
+    return x < 9e18 ? (int64_t)x : INT64_MAX;
+}
+
+static void tci_pk_measure(tci_kernel *k)
+{
+    double flops = 0, bytes = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op == TCI_K_PRIM) {
+            flops += tci_prim_get((tci_prim)k->insts[i].prim)->cost * tci_pk_points(k, k->insts[i].axes);
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        uint64_t axes = k->insts[k->reds[r].a].axes;
+        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        flops += (k->reds[r].op == TCI_RED_DOT ? 2 : 1) * tci_pk_points(k, axes);
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        double points = 0;
+        for (int i = 0; i < k->n_insts; i++) {
+            if (k->insts[i].op == TCI_K_LOAD && k->insts[i].imm == p) {
+                points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
+            }
+        }
+        points = k->operands[p].is_output ? (double)k->operands[p].n : TCI_MIN(points, (double)k->operands[p].n);
+        bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+    }
+    k->flops = tci_pk_clamp(flops);
+    k->bytes = tci_pk_clamp(bytes);
+}
+
+/* tc_k_<ops>: the ops of the group's roots and of what they inline, the first few distinct ones. */
+static void tci_pk_name(const tci_pk *p, tci_kernel *k)
+{
+    const char *seen[4];
+    int n_seen = 0;
+    size_t at = 4;
+    for (int i = 0; i < 4; i++) {
+        k->name[i] = "tc_k"[i];
+    }
+    for (int m = p->g->n_roots - 1; m >= 0; m--) {
+        const tci_root *r = &p->f->roots[p->g->roots[m]];
+        for (int v = r->n_inlined; v >= 0 && n_seen < TCI_COUNT(seen); v--) {
+            int op = v == r->n_inlined ? r->node->op : r->inlined[v]->op;
+            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST || op == TCI_OP_LITERAL ||
+                         op == TCI_OP_INPUT || op == TCI_OP_DATA;
+            const char *name = plain ? NULL : tci_op_name(op);
+            for (int s = 0; name && s < n_seen; s++) {
+                name = seen[s] == name ? NULL : name;
+            }
+            if (name) {
+                seen[n_seen++] = name;
+                k->name[at++] = '_';
+                for (const char *c = name; *c && at + 2 < sizeof(k->name); c++) {
+                    k->name[at++] = *c;
+                }
+            }
+        }
+    }
+    k->name[at] = 0;
+}
+
+/* ---- one attempt ---- */
+
+static void tci_pk_attempt(tci_pk *p)
+{
+    p->k = tci_kernel_make(p->s);
+    p->n_operand_buffers = p->n_literals = 0;
+    tci_lower_init(&p->l, p->s, p->k);
+    p->l.user = p;
+    p->l.access = tci_pk_access;
+    p->l.literal = tci_pk_literal;
+    tci_pk_make_axes(p, &p->outer, false);
+    for (int f = 0; f < p->n_families; f++) {
+        tci_pk_make_axes(p, &p->families[f], true);
+    }
+    for (int r = 0; r < p->f->n_roots; r++) {
+        if (p->f->roots[r].group == (int)(p->g - p->f->groups)) {
+            p->red_of[r] = -1;
+        }
+    }
+    for (int m = 0; m < p->g->n_roots; m++) {
+        if (p->f->roots[p->g->roots[m]].kind != TCI_ROOT_VALUE) {
+            tci_pk_reduce(p, m);
+        }
+    }
+    for (int m = 0; m < p->g->n_roots; m++) {
+        tci_pk_store_member(p, m);
+    }
+    p->k->n_literals = p->n_literals;
+}
+
+static bool tci_pk_split_any(tci_pk *p)
+{
+    int axis;
+    int64_t factor;
+    if (!tci_kernel_split_find(p->k, &axis, &factor)) {
+        return false;
+    }
+    bool done = tci_pk_split(p, &p->outer, axis, factor);
+    for (int f = 0; f < p->n_families && !done; f++) {
+        done = tci_pk_split(p, &p->families[f], axis, factor);
+    }
+    return done;
+}
+
+TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g, tci_plan *plan)
+{
+    tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
+    p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
+    p.family_of = TCI_NEW_ARRAY(s, int32_t, g->n_roots + 1);
+    p.red_of = plan->red_of;
+    for (int m = 0; m < g->n_roots; m++) {
+        const tci_root *r = &f->roots[g->roots[m]];
+        int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, r->n_domain + 1);
+        int n = tci_pk_inner_sizes(&p, r, sizes);
+        p.family_of[m] = tci_pk_family_find(&p, n, sizes);
+    }
+    int64_t none = 0;
+    tci_pk_family_find(&p, 0, &none);
+    for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
+        tci_pk_attempt(&p);
+        if (!tci_pk_split_any(&p)) {
+            break;
+        }
+    }
+    p.k->vector = tci_pk_vector(p.k);
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
+    tci_pk_measure(out.kernel);
+    tci_pk_name(&p, out.kernel);
+    return out;
+}

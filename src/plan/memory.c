@@ -1,0 +1,201 @@
+/* plan/memory.c - lifetimes of buffers, their place in the arena, and which outputs may lie on an input.
+ *
+ * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at the step
+ * that first writes it and its room is free again after the step that last reads it. Offsets are
+ * multiples of 64. */
+#include "group.h"
+
+typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
+typedef struct tci_memory {
+    tci_scratch *s;
+    tci_memory_gap *gaps; int n, cap; /* ascending, disjoint, not touching; the last one is endless */
+    int64_t top;
+} tci_memory;
+
+static int64_t tci_memory_take(tci_memory *m, int64_t bytes)
+{
+    for (int i = 0; i < m->n; i++) {
+        tci_memory_gap *gap = &m->gaps[i];
+        if (gap->end - gap->begin >= bytes) {
+            int64_t at = gap->begin;
+            gap->begin += bytes;
+            m->top = TCI_MAX(m->top, at + bytes);
+            if (gap->begin == gap->end) {
+                m->n--;
+                for (int j = i; j < m->n; j++) {
+                    m->gaps[j] = m->gaps[j + 1];
+                }
+            }
+            return at;
+        }
+    }
+    tci_scratch_fail(m->s, TC_ERR_LIMIT, "temporaries need more than %lld bytes", (long long)INT64_MAX);
+    return 0;
+}
+
+static void tci_memory_give(tci_memory *m, int64_t begin, int64_t bytes)
+{
+    if (bytes == 0) {
+        return;
+    }
+    int at = 0;
+    while (at < m->n && m->gaps[at].begin < begin) {
+        at++;
+    }
+    tci_memory_gap gap = {begin, begin + bytes};
+    TCI_PUSH(m->s, m->gaps, m->n, m->cap, gap);
+    for (int i = m->n - 1; i > at; i--) {
+        m->gaps[i] = m->gaps[i - 1];
+    }
+    m->gaps[at] = gap;
+    for (int i = TCI_MAX(at - 1, 0); i + 1 < m->n && i <= at + 1;) { /* join what touches */
+        if (m->gaps[i].end == m->gaps[i + 1].begin) {
+            m->gaps[i].end = m->gaps[i + 1].end;
+            m->n--;
+            for (int j = i + 1; j < m->n; j++) {
+                m->gaps[j] = m->gaps[j + 1];
+            }
+        } else {
+            i++;
+        }
+    }
+}
+
+static void tci_memory_lifetimes(tci_plan *p)
+{
+    for (int b = 0; b < p->n_buffers; b++) {
+        p->buffers[b].first = p->n_steps;
+        p->buffers[b].last = -1;
+    }
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        for (int o = 0; o < k->n_operands; o++) {
+            tci_buffer *b = &p->buffers[p->steps[t].operands[o]];
+            b->first = TCI_MIN(b->first, t);
+            b->last = TCI_MAX(b->last, t);
+        }
+    }
+}
+
+static void tci_memory_place(tci_scratch *s, tci_plan *p)
+{
+    tci_memory m = {.s = s};
+    tci_memory_gap all = {0, INT64_MAX / 2};
+    TCI_PUSH(s, m.gaps, m.n, m.cap, all);
+    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_steps + 1));
+    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_buffers + 1));
+    for (int t = 0; t < 2 * (p->n_steps + 1); t++) {
+        head[t] = -1;
+    }
+    for (int b = p->n_buffers - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
+        const tci_buffer *buffer = &p->buffers[b];
+        if (buffer->kind == TCI_BUF_TEMP && buffer->last >= 0) {
+            next[2 * b] = head[2 * buffer->first];
+            head[2 * buffer->first] = b;
+            next[2 * b + 1] = head[2 * buffer->last + 1];
+            head[2 * buffer->last + 1] = b;
+        }
+    }
+    for (int t = 0; t < p->n_steps; t++) {
+        for (int b = head[2 * t]; b >= 0; b = next[2 * b]) {
+            p->buffers[b].offset = tci_memory_take(&m, (p->buffers[b].bytes + 63) / 64 * 64);
+        }
+        for (int b = head[2 * t + 1]; b >= 0; b = next[2 * b + 1]) {
+            tci_memory_give(&m, p->buffers[b].offset, (p->buffers[b].bytes + 63) / 64 * 64);
+        }
+    }
+    p->arena_bytes = m.top;
+}
+
+/* ---- outputs on top of inputs ---- */
+
+/* The latest stage in which instruction i may be evaluated: that of its last user. */
+static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
+{
+    int32_t *last = TCI_NEW_ARRAY(s, int32_t, k->n_insts + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        last[k->reds[r].a] = TCI_MAX(last[k->reds[r].a], k->reds[r].stage);
+        if (k->reds[r].b >= 0) {
+            last[k->reds[r].b] = TCI_MAX(last[k->reds[r].b], k->reds[r].stage);
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        last[k->stores[w].value] = TCI_MAX(last[k->stores[w].value], k->stores[w].stage);
+    }
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            last[k->insts[i].args[a]] = TCI_MAX(last[k->insts[i].args[a]], last[i]);
+        }
+    }
+    return last;
+}
+
+static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
+{
+    int store = -1;
+    for (int w = 0; w < k->n_stores; w++) {
+        if (k->stores[w].operand == out) {
+            if (store >= 0) {
+                return false;
+            }
+            store = w;
+        }
+    }
+    int32_t *last = tci_memory_last_use(s, k);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *load = &k->insts[i];
+        bool reads = load->op == TCI_K_LOAD && load->imm == in;
+        if (reads && (store < 0 || load->x != k->stores[store].x || load->n_guards > 0 ||
+                      last[i] > k->stores[store].stage || k->faults)) {
+            return false;
+        }
+        /* a rolled row or tile: every point must be read before it is written, by its own store alone */
+        if (reads && k->n_stages > 1) {
+            uint64_t all = k->n_axes >= 63 ? ~(uint64_t)0 : ((uint64_t)1 << k->n_axes) - 1;
+            if ((load->axes & all) != all) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool tci_memory_may_alias(tci_scratch *s, const tci_plan *p, int out, int in)
+{
+    bool written = false;
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        int writes = -1, reads = -1;
+        for (int o = 0; o < k->n_operands; o++) {
+            int b = p->steps[t].operands[o];
+            writes = b == out && k->operands[o].is_output ? o : writes;
+            reads = b == in ? o : reads;
+        }
+        if (reads >= 0 && (written || (writes >= 0 && !tci_memory_elementwise(s, k, writes, reads)))) {
+            return false;
+        }
+        written |= writes >= 0;
+    }
+    return true;
+}
+
+static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
+{
+    for (int o = 0; o < p->n_buffers; o++) {
+        for (int i = 0; i < p->n_buffers && p->buffers[o].kind == TCI_BUF_OUTPUT; i++) {
+            const tci_buffer *out = &p->buffers[o], *in = &p->buffers[i];
+            if (in->kind == TCI_BUF_INPUT && in->bytes == out->bytes && in->dtype == out->dtype &&
+                p->n_buffers < 256 && tci_memory_may_alias(s, p, o, i)) {
+                tci_alias alias = {out->index, in->index};
+                TCI_PUSH(s, p->aliases, p->n_aliases, p->cap_aliases, alias);
+            }
+        }
+    }
+}
+
+TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
+{
+    tci_memory_lifetimes(p);
+    tci_memory_place(s, p);
+    tci_memory_aliases(s, p);
+}

@@ -1,0 +1,195 @@
+/* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
+ *
+ * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels with
+ * equal text are one kernel launched several times. */
+#include "group.h"
+
+/* ---- buffers ---- */
+
+static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n, int index, int64_t elems)
+{
+    tci_buffer b = {0};
+    b.kind = kind;
+    b.dtype = n->dtype;
+    b.index = index;
+    b.n = elems;
+    b.bytes = elems * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    b.node = n;
+    TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
+    return p->n_buffers - 1;
+}
+
+/* Elements from the lowest to the highest that a leaf's strides reach. */
+static int64_t tci_plan_leaf_extent(const tci_node *n)
+{
+    if (tci_node_count(n) == 0 || !n->strides) {
+        return tci_node_count(n);
+    }
+    int64_t extent = 1;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t stride = n->strides[i] < 0 ? -n->strides[i] : n->strides[i];
+        extent += stride * (n->shape[i] - 1);
+    }
+    return extent;
+}
+
+TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
+{
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].kind == TCI_BUF_INPUT && p->buffers[b].node == leaf) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+/* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads them. */
+static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *outputs, int n_outputs)
+{
+    for (int i = 0; i < n_outputs; i++) {
+        tci_root *r = &f->roots[tci_pnode_of(outputs[i])->root];
+        int b = tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
+        if (r->buffer < 0) {
+            r->buffer = b;
+        } else { /* the same value twice: stored twice */
+            TCI_PUSH(s, r->outputs, r->n_outputs, r->cap_outputs, b);
+        }
+    }
+    for (int i = 0; i < f->n_roots; i++) {
+        for (int j = 0; j < f->roots[i].n_reads; j++) {
+            tci_root *q = &f->roots[f->roots[i].reads[j].root];
+            bool stored = q->group != f->roots[i].group || q->kind == TCI_ROOT_SCAN;
+            if (stored && q->buffer < 0) {
+                q->buffer = tci_plan_add_buffer(s, p, TCI_BUF_TEMP, q->node, -1, tci_node_count(q->node));
+            }
+        }
+    }
+}
+
+/* ---- kernels ---- */
+
+typedef struct tci_plan_texts {
+    char **items;
+    uint64_t *hashes;
+    int n, cap, cap_hashes, n_hashes;
+} tci_plan_texts;
+
+static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *texts, tci_kernel *k)
+{
+    tci_str text = {.s = s};
+    tci_kernel_print(&text, k);
+    uint64_t hash = tci_hash_bytes(text.text, text.n).lo;
+    for (int i = 0; i < p->n_kernels; i++) {
+        const char *have = texts->items[i], *want = text.text;
+        if (texts->hashes[i] == hash) {
+            while (*have && *have == *want) {
+                have++;
+                want++;
+            }
+            if (*have == *want) {
+                return i;
+            }
+        }
+    }
+    TCI_PUSH(s, texts->items, texts->n, texts->cap, text.text);
+    TCI_PUSH(s, texts->hashes, texts->n_hashes, texts->cap_hashes, hash);
+    TCI_PUSH(s, p->kernels, p->n_kernels, p->cap_kernels, k);
+    return p->n_kernels - 1;
+}
+
+static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals, int n_literals)
+{
+    tci_plan_texts texts = {0};
+    p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
+    for (int i = 0; i < f->n_roots; i++) {
+        p->red_of[i] = -1;
+    }
+    for (int i = 0; i < n_literals; i++) {
+        literals[i]->id = (uint32_t)i; /* a LITERAL's number is its program slot from here on */
+    }
+    for (int i = 0; i < f->n_groups; i++) {
+        const tci_group *g = &f->groups[f->order[i]];
+        tci_lowered low = tci_plan_lower(s, f, g, p);
+        tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
+                         TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
+        for (int j = 0; j < low.kernel->n_literals; j++) {
+            step.literals[j] = (int32_t)low.literals[j]->id;
+        }
+        TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
+        for (int m = 0; m < g->n_roots; m++) {
+            p->red_of[g->roots[m]] = -1;
+        }
+    }
+}
+
+TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
+                               tci_node *const *literals, int n_literals, tci_node *const *roots, int n_roots)
+{
+    tci_plan *p = TCI_NEW(s, tci_plan);
+    p->why.s = s;
+    tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
+    tci_plan_algorithm(s, g, outputs, n_roots);
+    for (int i = 0; i < n_inputs; i++) {
+        tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
+    }
+    tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
+    tci_plan_root_buffers(s, p, f, outputs, n_roots);
+    tci_plan_steps(s, p, f, literals, n_literals);
+    tci_plan_memory(s, p);
+    return p;
+}
+
+/* ---- print and verify ---- */
+
+TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
+{
+    static const char *const kinds[] = {"input", "output", "temp"};
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_step *step = &p->steps[t];
+        const tci_kernel *k = p->kernels[step->kernel];
+        tci_str_printf(out, "step %d: kernel %d %s (", t, step->kernel, k->name);
+        for (int o = 0; o < k->n_operands; o++) {
+            const tci_buffer *b = &p->buffers[step->operands[o]];
+            tci_str_printf(out, "%s%s %s%d", o ? ", " : "", k->operands[o].is_output ? "write" : "read",
+                           kinds[b->kind], b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
+        }
+        tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
+    }
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        if (buffer->kind == TCI_BUF_TEMP) {
+            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b, (long long)buffer->bytes,
+                           (long long)buffer->offset, buffer->first, buffer->last);
+        }
+    }
+    for (int a = 0; a < p->n_aliases; a++) {
+        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output, p->aliases[a].input);
+    }
+    tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
+}
+
+TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
+{
+    bool *written = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        tci_kernel_verify(s, k);
+        for (int o = 0; o < k->n_operands; o++) {
+            int b = p->steps[t].operands[o];
+            TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
+            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT || written[b]);
+            TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
+        }
+        for (int o = 0; o < k->n_operands; o++) {
+            written[p->steps[t].operands[o]] |= k->operands[o].is_output;
+        }
+    }
+    for (int a = 0; a < p->n_buffers; a++) { /* live at once means apart */
+        for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
+            const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
+            bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
+            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset ||
+                              x->bytes == 0 || y->bytes == 0);
+        }
+    }
+}

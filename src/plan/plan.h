@@ -1,0 +1,54 @@
+/* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
+ *
+ * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
+ * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written (by
+ * one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes overlap do
+ * not overlap in the arena; offsets are multiples of 64. */
+#ifndef TCI_PLAN_PLAN_H
+#define TCI_PLAN_PLAN_H
+
+#include "../graph/node.h"
+#include "../kernel/ir.h"
+
+typedef enum tci_buffer_kind {
+    TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
+    TCI_BUF_OUTPUT, /* index: which program output */
+    TCI_BUF_TEMP    /* offset: bytes from the arena's start */
+} tci_buffer_kind;
+typedef struct tci_buffer {
+    uint8_t kind, dtype;
+    int32_t index;
+    int64_t n;              /* elements */
+    int64_t bytes, offset;
+    int32_t first, last;    /* steps between which it lives (derived) */
+    const tci_node *node;   /* whose value it holds; only valid during the compile */
+} tci_buffer;
+
+typedef struct tci_step {
+    int32_t kernel;         /* index in kernels: equal kernels are one */
+    int32_t *operands;      /* buffer of each operand of the kernel */
+    int32_t *literals;      /* program literal slot of each literal of the kernel */
+} tci_step;
+
+/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel that
+ * writes the output reads the input only at the element it writes, and nothing reads it later. */
+typedef struct tci_alias { int32_t output, input; } tci_alias;
+
+typedef struct tci_plan {
+    tci_kernel **kernels; int n_kernels, cap_kernels;
+    tci_step *steps; int n_steps, cap_steps;
+    tci_buffer *buffers; int n_buffers, cap_buffers;
+    tci_alias *aliases; int n_aliases, cap_aliases;
+    int64_t arena_bytes;
+    tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
+    int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
+} tci_plan;
+
+/* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
+ * inputs and literal slots; roots the outputs in order. Escapes on failure. */
+TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
+                               tci_node *const *literals, int n_literals, tci_node *const *roots, int n_roots);
+TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
+TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
+
+#endif

@@ -1,0 +1,23 @@
+/* plan/why.h - the reasons why two values were not computed by one kernel, one row each. */
+#ifndef TCI_PLAN_WHY_H
+#define TCI_PLAN_WHY_H
+
+#define TCI_WHY_ROWS(X)                                                                            \
+    X(INDEX, "it is read at another index than it is computed at")                                 \
+    X(SPACE, "the iteration spaces differ")                                                        \
+    X(CONTRACTION, "a contraction takes only elementwise work over its own output axes")           \
+    X(SCAN, "a running sum is stored before it is read")                                           \
+    X(CYCLE, "another kernel lies between them")                                                   \
+    X(SIZE, "the joined kernel would be too large")                                                \
+    X(SHARED, "several kernels read it and computing it again costs more than memory")             \
+    X(AGAIN, "it would be computed again for many elements")                                       \
+    X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
+    X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
+typedef enum tci_why {
+#define X(id, text) TCI_WHY_##id,
+    TCI_WHY_ROWS(X)
+#undef X
+        TCI_WHY_COUNT
+} tci_why;
+
+#endif

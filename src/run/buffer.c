@@ -1,0 +1,54 @@
+/* run/buffer.c - counted tensor memory.
+ *
+ * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program that
+ * captured a leaf may be freed on another thread than its context's. Everything else in a storage is
+ * changed by the context's thread alone (version by tc_touch).
+ *
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so data
+ * is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed at. */
+#include "../base/alloc.h"
+#include "context.h"
+
+#define TCI_BUFFER_HEADER ((size_t)64)
+_Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");
+
+TCI_FN tci_storage *tci_storage_make(int64_t bytes)
+{
+    if (bytes < 0 || (uint64_t)bytes > SIZE_MAX / 2) {
+        return NULL;
+    }
+    tci_storage *s = tci_heap_get_aligned(TCI_BUFFER_HEADER + (size_t)bytes);
+    if (s) {
+        *s = (tci_storage){.refs = 1, .data = (char *)s + TCI_BUFFER_HEADER, .bytes = bytes};
+    }
+    return s;
+}
+
+TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes)
+{
+    tci_storage *s = tci_heap_get(sizeof(*s));
+    if (s) {
+        *s = (tci_storage){.refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes};
+    }
+    return s;
+}
+
+TCI_FN void tci_storage_retain(tci_storage *s)
+{
+    __atomic_add_fetch(&s->refs, 1, __ATOMIC_RELAXED);
+}
+
+TCI_FN void tci_storage_release(tci_storage *s)
+{
+    if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    if (s->borrowed) {
+        tci_heap_free(s);
+    } else {
+        tci_heap_free_aligned(s);
+    }
+}
+
+#undef TCI_BUFFER_HEADER

@@ -1,0 +1,124 @@
+/* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
+#ifndef TCI_RUN_CONTEXT_H
+#define TCI_RUN_CONTEXT_H
+
+#include "../base/os.h"
+#include "../compile/code.h"
+#include "../graph/build.h"
+#include "pool.h"
+
+/* The error of a poisoned tensor: kept in the context until the scope it was made in ends. */
+typedef struct tci_error {
+    tc_status status;
+    char text[1024];           /* "app.c:12: tc_add: ... given ..., expected ..." */
+} tci_error;
+
+struct tc_ctx {
+    uint64_t magic;            /* tells a live context from a dangling or foreign pointer (best effort) */
+    tc_options options;        /* with environment applied; strings owned */
+    tci_graph graph;
+    tci_error last;            /* of the last failing call on this context */
+    /* Poisoned handles: id >= TCI_POISON_FIRST indexes this array. */
+    tci_error **poisons; int n_poisons, cap_poisons;
+    struct tci_keep *keeps;    /* bookkeeping of tc_keep sites (api/scope.c) */
+};
+enum { TCI_CTX_LIVE_LO = 0x7c7e5001 };
+#define TCI_CTX_MAGIC 0x74635f6374783031u
+#define TCI_POISON_FIRST 0xC0000000u
+
+/* One launch of a program, as the run loop wants it. */
+typedef struct tci_run_step {
+    tci_kernel_fn fn;          /* NULL: interp runs it */
+    const tci_interp *interp;
+    const int64_t *literals;   /* words of this kernel's literal slots, in the program's block */
+    int64_t n_tasks;
+    int32_t first_slot;        /* of its operands among tc_call.slots */
+    int32_t threads;           /* parts it is cut into; 1: serial */
+    bool faults;
+} tci_run_step;
+/* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
+typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
+
+/* The last failing tc_run of one thread. Only that thread writes the text. */
+typedef struct tci_thread_error {
+    struct tci_thread_error *next;
+    pthread_t thread;
+    tci_error error;
+} tci_thread_error;
+
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. */
+struct tc_program {
+    tci_code *code;
+    tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
+    int64_t *literals;         /* values this compile captured, by program slot (tci_value words) */
+    tci_storage **captured;    /* memory of the captured leaves, counted */
+    void **captured_data;      /* lowest address of each */
+    int n_captured;
+    int n_inputs;              /* user inputs: code->n_inputs without the captured leaves */
+    tci_run_step *steps;       /* code->n_steps */
+    tci_run_bind *binds; int n_binds;
+    tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
+    int n_slots;               /* operand pointers of all steps */
+    int max_threads;           /* of any step: how many fault words and workspaces a call has */
+    bool faults, from_memory;
+    int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
+    tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
+    tci_mutex lock;            /* guards the two lists */
+    tc_call *idle;
+    tci_thread_error *errors;
+};
+
+/* A piece of memory in a run, for the search for overlaps. */
+typedef struct tci_run_span {
+    uintptr_t begin, end, max_end, max_out_end; /* max_*: over all spans up to here, once sorted */
+    int32_t index;             /* outputs first, then user inputs, then captured leaves */
+} tci_run_span;
+
+/* One heap block, and one aligned block of workspace. */
+struct tc_call {
+    tc_program *program;
+    tc_call *next;             /* in the program's idle list */
+    void **slots;              /* operand pointers of all steps; user memory is patched in at each run */
+    int64_t *faults;           /* max_threads words */
+    char *workspace;           /* temporaries, then the interpreter's part of each thread */
+    char *interp;
+    tci_run_span *spans;       /* NULL when there are few buffers */
+    bool owned;                /* made by tc_call_make */
+    tci_error last;
+};
+
+/* ---- api/handle.c ---- */
+/* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
+TCI_FN tci_node *tci_handle_node(tc_tensor t);
+TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here); /* n NULL: poison from graph.error */
+/* Poison with this status and text; op and site are put in front. */
+TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why, const char *format, ...)
+    TCI_PRINTF(5, 6);
+/* The error behind a handle that has no node; explains dead, null and foreign ones too. */
+TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
+
+/* ---- run/buffer.c: storage ---- */
+TCI_FN tci_storage *tci_storage_make(int64_t bytes);                 /* heap, aligned; NULL: no memory */
+TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
+TCI_FN void tci_storage_retain(tci_storage *s);
+TCI_FN void tci_storage_release(tci_storage *s);
+
+/* ---- run/program.c ---- */
+/* A program from code and the request that led to it: captures literal values and leaf memory. Keeps its own
+ * count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o, tc_program **f);
+TCI_FN void tci_program_retain(tc_program *f);
+TCI_FN void tci_program_release(tc_program *f);
+/* Keeps the text for tc_program_error on this thread. */
+TCI_FN void tci_program_record(tc_program *f, const tci_error *e);
+TCI_FN const char *tci_program_error_text(tc_program *f);
+
+/* ---- run/call.c ---- */
+TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */
+TCI_FN void tci_call_free(tc_call *c);
+TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or a new one */
+TCI_FN void tci_call_give(tc_program *f, tc_call *c);
+/* Checks the buffers and runs; the text of a failure is in c->last. */
+TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+
+#endif

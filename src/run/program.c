@@ -1,0 +1,284 @@
+/* run/program.c - programs: code plus what one compile captured.
+ *
+ * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any thread and
+ * independent of the context it came from.
+ *
+ * The one idea: everything a run needs is worked out here, once. The literal words of every kernel are
+ * laid out as the kernel reads them, each launch knows whether it is worth threads, and the operand
+ * pointers of a call fall into those that never change (temporaries, captured leaves) and those listed
+ * in `binds`, which each run patches. A program is one heap block, so the lazy form makes and drops one
+ * for the price of a malloc.
+ *
+ * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
+#include <pthread.h>
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "context.h"
+
+/* A part below this is not worth a thread of its own; an interpreted task takes about so many times the
+ * estimate, which is made for native code. */
+#define TCI_PROGRAM_PART_NS 10000.0
+#define TCI_PROGRAM_INTERP_FACTOR 8.0
+
+/* ---- layout of the block ---- */
+
+typedef struct tci_program_sizes {
+    size_t n_slots, n_literal_words, n_binds;
+} tci_program_sizes;
+
+static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int buffer)
+{
+    const tci_code_buffer *b = &code->buffers[buffer];
+    return b->kind == TCI_BUF_OUTPUT || (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
+}
+
+static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs)
+{
+    tci_program_sizes sizes = {0, 0, 0};
+    for (int i = 0; i < code->n_steps; i++) {
+        const tci_code_step *step = &code->steps[i];
+        const tci_code_kernel *kernel = &code->kernels[step->kernel];
+        sizes.n_slots += (size_t)kernel->n_operands;
+        sizes.n_literal_words += (size_t)kernel->n_literals;
+        for (int j = 0; j < kernel->n_operands; j++) {
+            sizes.n_binds += tci_program_is_user_buffer(code, n_inputs, step->operands[j]);
+        }
+    }
+    return sizes;
+}
+
+/* Takes n items from the block at *at; with block NULL only counts the bytes. */
+static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_bytes)
+{
+    void *p = block ? block + *at : NULL;
+    *at += (n * item_bytes + 15) & ~(size_t)15;
+    return p;
+}
+
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code, int n_captured,
+                                  const tci_program_sizes *sizes, int64_t **literal_words)
+{
+    char *block = (char *)f;
+    tc_program unused;
+    tc_program *p = f ? f : &unused;
+    size_t at = 0;
+    tci_program_carve(block, &at, 1, sizeof(tc_program));
+    p->steps = tci_program_carve(block, &at, (size_t)code->n_steps, sizeof(tci_run_step));
+    p->binds = tci_program_carve(block, &at, sizes->n_binds, sizeof(tci_run_bind));
+    p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
+    p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
+    *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
+    p->captured = tci_program_carve(block, &at, (size_t)n_captured, sizeof(tci_storage *));
+    p->captured_data = tci_program_carve(block, &at, (size_t)n_captured, sizeof(void *));
+    return at;
+}
+
+/* ---- what was captured ---- */
+
+/* Lowest address that the elements of a leaf take: negative strides reach below element 0...0. */
+static void *tci_program_lowest(const tci_node *n)
+{
+    if (!n->storage->data) {
+        return NULL;
+    }
+    int64_t lowest = n->offset;
+    for (int i = 0; n->strides && i < n->rank; i++) {
+        if (n->strides[i] < 0 && n->shape[i] > 1) {
+            lowest += n->strides[i] * (n->shape[i] - 1);
+        }
+    }
+    return (char *)n->storage->data + lowest * tci_dtype_get(n->dtype)->bytes;
+}
+
+static void tci_program_capture(tc_program *f, const tci_request *r)
+{
+    for (int i = 0; i < r->n_literals; i++) {
+        f->literals[i] = r->literals[i]->value.i;
+    }
+    for (int i = 0; i < r->n_captured; i++) {
+        f->captured[i] = r->captured[i]->storage;
+        f->captured_data[i] = tci_program_lowest(r->captured[i]);
+        tci_storage_retain(f->captured[i]);
+    }
+}
+
+/* ---- what a run does ---- */
+
+static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_tasks, int available)
+{
+    double ns = (double)kernel->n_tasks * kernel->task_ns;
+    if (!kernel->fn) {
+        ns *= TCI_PROGRAM_INTERP_FACTOR;
+    }
+    if (available <= 1 || n_tasks <= 1 || !(ns > 2 * TCI_PROGRAM_PART_NS)) {
+        return 1;
+    }
+    double parts = ns / TCI_PROGRAM_PART_NS;
+    int64_t most = TCI_MIN((int64_t)available, n_tasks);
+    return parts < (double)most ? (int)parts : (int)most;
+}
+
+static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
+{
+    const tci_code *code = f->code;
+    int available = tci_pool_threads(&f->options);
+    f->max_threads = 1;
+    for (int i = 0; i < code->n_steps; i++) {
+        const tci_code_step *from = &code->steps[i];
+        const tci_code_kernel *kernel = &code->kernels[from->kernel];
+        tci_run_step *step = &f->steps[i];
+        step->fn = kernel->fn;
+        step->interp = kernel->interp;
+        step->n_tasks = kernel->fn ? kernel->n_tasks : tci_interp_tasks(kernel->interp);
+        step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
+        step->faults = kernel->faults;
+        step->literals = literal_words;
+        step->first_slot = f->n_slots;
+        for (int j = 0; j < kernel->n_literals; j++) {
+            *literal_words++ = f->literals[from->literals[j]];
+        }
+        for (int j = 0; j < kernel->n_operands; j++) {
+            const tci_code_buffer *b = &code->buffers[from->operands[j]];
+            if (tci_program_is_user_buffer(code, f->n_inputs, from->operands[j])) {
+                int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
+                f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots};
+            }
+            f->n_slots++;
+        }
+        f->max_threads = TCI_MAX(f->max_threads, step->threads);
+        f->faults |= kernel->faults;
+    }
+}
+
+/* Insertion sort: the plan lists them nearly in order. */
+static void tci_program_sort_aliases(tc_program *f)
+{
+    for (int i = 0; i < f->code->n_aliases; i++) {
+        tci_alias a = f->code->aliases[i];
+        int j = i;
+        for (; j > 0; j--) {
+            tci_alias b = f->aliases[j - 1];
+            if (b.output < a.output || (b.output == a.output && b.input <= a.input)) {
+                break;
+            }
+            f->aliases[j] = b;
+        }
+        f->aliases[j] = a;
+    }
+}
+
+/* The strings of the options belong to somebody who may go first, and no run reads them. */
+static tc_options tci_program_options(const tc_options *o)
+{
+    tc_options kept = *o;
+    kept.backend = kept.cc = kept.cache_dir = kept.dump = kept.dump_dir = kept.trace = NULL;
+    return kept;
+}
+
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o, tc_program **f)
+{
+    *f = NULL;
+    if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
+        return TC_ERR_LIMIT;
+    }
+    int n_inputs = code->n_inputs - r->n_captured;
+    tci_program_sizes sizes = tci_program_measure(code, n_inputs);
+    if (sizes.n_slots > INT32_MAX) {
+        return TC_ERR_LIMIT;
+    }
+    int64_t *literal_words = NULL;
+    size_t bytes = tci_program_lay_out(NULL, code, r->n_captured, &sizes, &literal_words);
+    tc_program *p = tci_heap_get(bytes);
+    if (!p) {
+        return TC_ERR_MEMORY;
+    }
+    tci_program_lay_out(p, code, r->n_captured, &sizes, &literal_words);
+    p->code = code;
+    p->options = tci_program_options(o);
+    p->n_inputs = n_inputs;
+    p->n_captured = r->n_captured;
+    p->refs = 1;
+    pthread_mutex_init(&p->lock, NULL);
+    tci_program_capture(p, r);
+    tci_program_fill_steps(p, literal_words);
+    tci_program_sort_aliases(p);
+    tci_code_retain(code);
+    tci_pool_retain();
+    *f = p;
+    return TC_OK;
+}
+
+/* ---- lifetime ---- */
+
+TCI_FN void tci_program_retain(tc_program *f)
+{
+    __atomic_add_fetch(&f->refs, 1, __ATOMIC_RELAXED);
+}
+
+TCI_FN void tci_program_release(tc_program *f)
+{
+    if (!f || __atomic_sub_fetch(&f->refs, 1, __ATOMIC_ACQ_REL) > 0) {
+        return;
+    }
+    tci_call_free(f->spare);
+    while (f->idle) {
+        tc_call *next = f->idle->next;
+        tci_call_free(f->idle);
+        f->idle = next;
+    }
+    while (f->errors) {
+        tci_thread_error *next = f->errors->next;
+        tci_heap_free(f->errors);
+        f->errors = next;
+    }
+    for (int i = 0; i < f->n_captured; i++) {
+        tci_storage_release(f->captured[i]);
+    }
+    tci_code_release(f->code);
+    pthread_mutex_destroy(&f->lock);
+    tci_heap_free(f);
+    tci_pool_release();
+}
+
+/* ---- errors of tc_run, by thread ---- */
+
+static tci_thread_error *tci_program_find_error(tc_program *f)
+{
+    pthread_t me = pthread_self();
+    pthread_mutex_lock(&f->lock);
+    tci_thread_error *e = f->errors;
+    while (e && !pthread_equal(e->thread, me)) {
+        e = e->next;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return e;
+}
+
+TCI_FN void tci_program_record(tc_program *f, const tci_error *error)
+{
+    tci_thread_error *e = tci_program_find_error(f);
+    if (e) {
+        e->error = *error;
+        return;
+    }
+    e = tci_heap_get(sizeof(*e));
+    if (!e) {
+        return; /* the status still tells */
+    }
+    e->thread = pthread_self();
+    e->error = *error;
+    pthread_mutex_lock(&f->lock);
+    e->next = f->errors;
+    f->errors = e;
+    pthread_mutex_unlock(&f->lock);
+}
+
+TCI_FN const char *tci_program_error_text(tc_program *f)
+{
+    tci_thread_error *e = tci_program_find_error(f);
+    return e ? e->error.text : "";
+}
+
+#undef TCI_PROGRAM_PART_NS
+#undef TCI_PROGRAM_INTERP_FACTOR

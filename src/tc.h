@@ -1,0 +1,94 @@
+/* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
+ * tools/amalgamate.c turns this file into the shipped tc.h. */
+#ifndef TC_H
+#define TC_H
+
+#include "api/manual.h"
+#include "api/types.h"
+#include "api/tensor.h"
+#include "api/ops.h"
+#include "api/compile.h"
+#include "api/backend.h"
+
+#endif
+
+#if defined(TC_IMPLEMENTATION) && !defined(TC_IMPLEMENTED)
+#define TC_IMPLEMENTED
+#if !defined(TC_NO_CPU) && defined(__has_include)
+#if __has_include("tc_cpu.h")
+#define TCI_HAS_CPU
+#endif
+#endif
+
+#include "base/protect.h"
+
+#include "base/alloc.c"
+#include "base/str.c"
+#include "base/hash.c"
+#include "base/env.c"
+#include "base/os.c"
+#include "base/spawn.c"
+
+#include "ops/dtype.c"
+#include "ops/prim.c"
+#include "ops/helpers.c"
+#include "ops/math.c"
+
+#include "graph/node.c"
+#include "graph/build.c"
+#include "graph/contract.c"
+#include "graph/print.c"
+#include "graph/verify.c"
+#include "ops/composite.c"
+
+#include "rewrite/rewrite.c"
+
+#include "kernel/ir.c"
+#include "kernel/print.c"
+#include "kernel/verify.c"
+#include "kernel/lower.c"
+#include "kernel/simplify.c"
+
+#include "plan/algorithm.c"
+#include "plan/group.c"
+#include "plan/kernel.c"
+#include "plan/memory.c"
+#include "plan/plan.c"
+
+#include "loop/schedule.c"
+#include "loop/print.c"
+#include "loop/verify.c"
+#include "emit/c_like.c"
+
+#include "interp/kernels.c"
+#include "interp/reference.c"
+
+#include "compile/backend.c"
+#include "compile/key.c"
+#include "compile/cache.c"
+#include "compile/jit.c"
+#include "compile/compile.c"
+
+#include "run/pool.c"
+#include "run/buffer.c"
+#include "run/program.c"
+#include "run/call.c"
+
+#include "debug/dump.c"
+#include "debug/explain.c"
+#include "debug/trace.c"
+
+#include "api/handle.c"
+#include "api/context.c"
+#include "api/scope.c"
+#include "api/leaf.c"
+#include "api/ops.c"
+#include "api/eval.c"
+#include "api/print.c"
+
+#ifdef TCI_HAS_CPU
+#include "tc_cpu.h"
+#endif
+
+#include "base/unprotect.h"
+#endif

@@ -1,0 +1,17 @@
+/* The declarations alone: every strict warning on, C11, C17 and C++17. */
+#include "tc.h"
+#include "tc.h"
+
+tc_tensor chain(tc_ctx *ctx);
+tc_tensor chain(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4, 5);
+    tc_tensor y = tc_add(tc_mul(tc_sin(tc_cos(x)), 2), 0.5f);
+    return tc_sum(tc_maximum(y, x), TC_AXES(-1), false);
+}
+
+int run(tc_program *f, const float *in, float *out);
+int run(tc_program *f, const float *in, float *out)
+{
+    return tc_run(f, TC_BUFS(TC_BUF(in, 20)), TC_BUFS(TC_BUF(out, 4))) == TC_OK;
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# tools/lint.sh - what the compiler does not check: line width, forbidden calls, prefixes, room order.
+# Prints each finding; fails when there is one. Run from the project's root (make lint).
+set -u
+found=$(mktemp)
+work=$(mktemp -d)
+trap 'rm -rf "$found" "$work"' EXIT
+
+files=$(find src tests tools examples bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) | sort)
+
+# 1. at most 100 columns, no tabs, no trailing blanks
+awk '/\t/ { print FILENAME ":" FNR ": tab" }
+    / $/ { print FILENAME ":" FNR ": trailing blank" }
+    { gsub(/[\200-\277]/, "") } # count characters, not bytes
+    length($0) > 100 { print FILENAME ":" FNR ": " length($0) " columns" }' $files >>"$found"
+
+# 2. the library never ends the process and never starts a shell; nothing is left for later
+grep -nE '(^|[^a-z_])(abort|exit|_exit|system|popen|strcpy|sprintf|gets) *\(' $(find src -name '*.[ch]') \
+    | sed 's/$/  <- forbidden call/' >>"$found"
+grep -n -e '-ffast-math' $(find src -name '*.[ch]' ! -path src/base/protect.h) \
+    | sed 's/$/  <- breaks results, also when only linked/' >>"$found"
+grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$found"
+
+# 3. every name of the joined header starts with tc_, tci_, TC_ or TCI_
+cat >"$work/all.c" <<'END'
+#define TC_IMPLEMENTATION
+#include "tc.h"
+END
+cat >"$work/system.c" <<'END'
+#include "base/posix.h"
+END
+if ${CC:-cc} -std=gnu11 -O0 -Isrc -c "$work/all.c" -o "$work/all.o" 2>"$work/log"; then
+    nm "$work/all.o" | awk '$2 != "U" && $NF !~ /^(tc_|tci_|__|\.L|_GLOBAL)/ && $NF !~ /\./ {
+        print "symbol without a prefix: " $NF }' >>"$found"
+    ${CC:-cc} -std=gnu11 -dM -E -Isrc "$work/all.c" | awk '{ sub(/\(.*/, "", $2); print $2 }' | sort -u \
+        >"$work/ours"
+    ${CC:-cc} -std=gnu11 -dM -E -Isrc "$work/system.c" -pthread -include immintrin.h 2>/dev/null \
+        | awk '{ sub(/\(.*/, "", $2); print $2 }' | sort -u >"$work/theirs"
+    comm -23 "$work/ours" "$work/theirs" | grep -vE '^(TC_|TCI_|tc_|tci_|_|CPU_|CLONE_|SCHED_|FE_)' \
+        | sed 's/^/macro without a prefix, or never undefined: /' >>"$found"
+else
+    echo "src/tc.h does not compile; prefixes were not checked" >>"$found"
+fi
+
+# 4. a room includes only rooms above it: the order is that of src/tc.h, a header ranks as its .c, or
+#    as the first room of its folder; the public headers rank before all
+grep -hoE '^#include "[a-z_/]+\.[ch]"' src/tc.h src/tc_cpu.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
+for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
+    sed -n 's/^#include "\([^"]*\)".*/\1/p' "$room" | while read -r name; do
+        at=$(dirname "$room")/$name
+        at=$(echo "${at#src/}" | sed ':a;s#[^/]*/\.\./##;ta')
+        [ -f "src/$at" ] || echo "$room: no such room: $name"
+        echo "${room#src/} $at"
+    done
+done >"$work/includes"
+grep 'no such room' "$work/includes" >>"$found"
+awk 'FNR == NR { rank[$1] = FNR; split($1, d, "/"); if (!(d[1] in dir)) { dir[d[1]] = FNR } next }
+    function of(f,    c, d) {
+        if (f ~ /^api\/.*\.h$/) { return 0 }
+        c = f
+        sub(/\.h$/, ".c", c)
+        split(f, d, "/")
+        return c in rank ? rank[c] : dir[d[1]]
+    }
+    /no such room/ { next }
+    { split($1, a, "/"); split($2, b, "/")
+      if (a[1] != b[1] && of($2) > of($1)) { print "src/" $1 ": includes " $2 ", a room below it" } }' \
+    "$work/order" "$work/includes" >>"$found"
+
+cat "$found"
+count=$(wc -l <"$found")
+echo "lint: $count findings"
+[ "$count" -eq 0 ]
