@@ -86,9 +86,11 @@ $(B)/tc.o: tests/tc_impl.c $(USED)
 
 $(filter-out $(STANDALONE:tests/%.c=$(B)/%),$(TEST_PROGRAMS)): $(B)/tc.o
 
+# A program that does not compile is a failed test, not the end of the run; it is tried again next time.
 $(TEST_PROGRAMS): $(B)/%: tests/%.c $(TEST_HEADERS) $(USED)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -I$(TC) -Itests $< $(filter %.o,$^) -o $@ $(LIBS)
+	@echo "CC $@"; $(CC) $(CFLAGS) -I$(TC) -Itests $< $(filter %.o,$^) -o $@ $(LIBS) || \
+	    { printf '#!/bin/sh\nrm "$$0"; echo "$<: FAIL does not compile"; exit 1\n' >$@; chmod +x $@; }
 
 soak: ## the long form of the tests (full cross products, more random graphs)
 	@TC_TEST_SOAK=1 TEST_LIMIT_S=7200 $(MAKE) --no-print-directory test

@@ -36,6 +36,7 @@
 
 #include "graph/node.c"
 #include "graph/build.c"
+#include "graph/move.c"
 #include "graph/contract.c"
 #include "graph/print.c"
 #include "graph/verify.c"
@@ -55,23 +56,31 @@
 #include "plan/memory.c"
 #include "plan/plan.c"
 
+#include "loop/ir.c"
+#include "loop/build.c"
+#include "loop/access.c"
+#include "loop/stage.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"
 #include "emit/c_like.c"
 
+#include "interp/loops.c"
+#include "interp/prepare.c"
 #include "interp/kernels.c"
 #include "interp/reference.c"
 
 #include "compile/backend.c"
 #include "compile/key.c"
 #include "compile/cache.c"
+#include "compile/disk.c"
 #include "compile/jit.c"
 #include "compile/compile.c"
 
 #include "run/pool.c"
 #include "run/buffer.c"
 #include "run/program.c"
+#include "run/device.c"
 #include "run/call.c"
 
 #include "debug/dump.c"

@@ -5,9 +5,9 @@
  *     TEST(adds_scalars) { CHECK_EQ_INT(1 + 1, 2); }
  *     TEST_MAIN
  *
- * A failed CHECK is printed and counted, the test goes on; a failed REQUIRE ends the test. SKIP("why")
- * ends it as skipped. The program takes --list, --filter TEXT, --seed N and --soak; the last line it
- * prints is what tests/run.sh adds up. */
+ * A failed CHECK is printed and counted, the test goes on; a failed REQUIRE ends the test.
+ * SKIP("why") ends it as skipped. The program takes --list, --filter TEXT, --seed N and --soak; the
+ * last line it prints is what tests/run.sh adds up. */
 #ifndef TC_TEST_H
 #define TC_TEST_H
 
@@ -77,7 +77,8 @@ static const char *tct_part(void)
     return start ? start + 1 : path;
 }
 
-TCT_PRINTF(3, 4) TCT_UNUSED static void tct_fail(const char *file, int line, const char *format, ...)
+TCT_PRINTF(3, 4) TCT_UNUSED
+static void tct_fail(const char *file, int line, const char *format, ...)
 {
     va_list args;
     if (++tct_failures > 10) {
@@ -124,29 +125,33 @@ TCT_PRINTF(3, 4) TCT_UNUSED static void tct_fail(const char *file, int line, con
         longjmp(tct_end, 2);                                                                       \
     } while (0)
 
-TCT_UNUSED static void tct_eq_int(const char *file, int line, const char *what, long long a, long long b)
+TCT_UNUSED
+static void tct_eq_int(const char *file, int line, const char *what, long long a, long long b)
 {
     if (a != b) {
         tct_fail(file, line, "%s is %lld, expected %lld", what, a, b);
     }
 }
 
-TCT_UNUSED static void tct_str(const char *file, int line, const char *what, const char *a, const char *b)
+TCT_UNUSED
+static void tct_str(const char *file, int line, const char *what, const char *a, const char *b)
 {
     if (!a || strcmp(a, b)) {
         tct_fail(file, line, "%s is \"%s\", expected \"%s\"", what, a ? a : "(null)", b);
     }
 }
 
-TCT_UNUSED static void tct_has(const char *file, int line, const char *what, const char *a, const char *b)
+TCT_UNUSED
+static void tct_has(const char *file, int line, const char *what, const char *a, const char *b)
 {
     if (!a || !strstr(a, b)) {
         tct_fail(file, line, "%s is \"%s\", expected \"%s\" in it", what, a ? a : "(null)", b);
     }
 }
 
-TCT_UNUSED static void tct_close(const char *file, int line, const char *what, double a, double b,
-                                 double tolerance)
+TCT_UNUSED
+static void tct_close(const char *file, int line, const char *what, double a, double b,
+                      double tolerance)
 {
     bool same = (isnan(a) && isnan(b)) || a == b;
     if (!same && !(fabs(a - b) <= tolerance * (fabs(b) > 1 ? fabs(b) : 1))) {
@@ -248,8 +253,8 @@ static int tct_main(int argc, char **argv)
         }
     }
     if (!list) {
-        printf("tc-test: %d passed, %d failed, %d skipped, %lld compiler runs, %.2f s\n", passed, failed,
-               skipped, tct_compiler_runs(), tct_now_s() - start_s);
+        printf("tc-test: %d passed, %d failed, %d skipped, %lld compiler runs, %.2f s\n", passed,
+               failed, skipped, tct_compiler_runs(), tct_now_s() - start_s);
     }
     return failed != 0;
 }

@@ -1,11 +1,11 @@
 /* tools/amalgamate.c - joins the rooms under src/ into the shipped headers.
  *
  *     amalgamate            from the project's root: writes src/api/ops.gen.h, tc.h and tc_cpu.h
- *     amalgamate --check    writes nothing; says which shipped header is stale and which room to edit
+ *     amalgamate --check    writes nothing; says which header is stale and which room to edit
  *
- * A quoted include is replaced by that file's text, the first time only; includes of system headers and
- * of another shipped header stay. Each file starts with a banner, so a line of a shipped header leads
- * back to its room. TCI_BUILD is a hash of everything joined: part of every cache key. */
+ * A quoted include is replaced by that file's text, the first time only; includes of system headers
+ * and of another shipped header stay. Each file starts with a banner, so a line of a shipped header
+ * leads back to its room. TCI_BUILD is a hash of everything joined: part of every cache key. */
 #include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,7 +20,7 @@ typedef struct text {
     size_t n, cap;
 } text;
 
-static const char *const roots[] = {"tc.h", "tc_cpu.h"}; /* in the order in which they are included */
+static const char *const roots[] = {"tc.h", "tc_cpu.h"}; /* in include order */
 enum { N_ROOTS = sizeof(roots) / sizeof(roots[0]), MAX_ROOMS = 512, MAX_PATH = 512 };
 
 static char seen[MAX_ROOMS][MAX_PATH]; /* files joined so far, over all roots */
@@ -70,7 +70,8 @@ static bool read_file(const char *path, text *t)
     return true;
 }
 
-/* Through a temporary, so that nobody reads half a header. A file that is already right is left alone. */
+/* Through a temporary, so that nobody reads half a header. A file that is already right is left
+ * alone. */
 static void write_file(const char *path, const text *t)
 {
     char temporary[MAX_PATH + 8];
@@ -124,13 +125,13 @@ static text make_ops(void)
 {
     text t = {0};
     add(&t, "/* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: ",
-        "edit the rows.\n * Included by api/ops.h. */\n\n/* ---- elementwise: operands are tensors or C ",
-        "numbers, and broadcast ---- */\n");
+        "edit the rows.\n * Included by api/ops.h. */\n\n",
+        "/* ---- elementwise: operands are tensors or C numbers, and broadcast ---- */\n");
 #define X(id, name, arity, rule, flags, value, doc) add_elementwise(&t, #name, arity, doc);
     TCI_EW_OPS(X)
 #undef X
-    add(&t, "\n/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ---- */\n",
-        "", "");
+    add(&t, "\n/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count ",
+        "from the end ---- */\n", "");
 #define X(id, name, rule, identity, doc) add_reduce(&t, #name, #rule, doc);
     TCI_REDUCE_OPS(X)
 #undef X
@@ -204,7 +205,8 @@ static bool was_seen(const char *path)
 static void join(text *out, const char *path)
 {
     text in = {0};
-    bool comment = false, away = false; /* away: an inlined file stands between our last line and here */
+    bool comment = false; /* inside a block comment */
+    bool away = false;    /* an inlined file stands between our last line and here */
     if (was_seen(path)) {
         return;
     }

@@ -1,12 +1,12 @@
 /* api/backend.h - the backend seam: what runs generated kernels, as one struct of functions.
  *
- * tc's own "cpu" is the first; tests/null_backend.c is the smallest one and the model to copy. A backend
- * states its target, turns source text into object files, loads them, and runs kernels. "interp" needs
- * none of this and is always there.
+ * tc's own "cpu" is the first; tests/null_backend.c is the smallest one and the model to copy. A
+ * backend states its target, turns source text into object files, loads them, and runs kernels.
+ * "interp" needs none of this and is always there.
  *
- * Rules for every function: `user` is the struct's own pointer; calls come from any thread, several at
- * once; nothing may abort, exit or print; arguments are borrowed for the call. A function that fails says
- * so by its status and tells why through last_error. */
+ * Rules for every function: `user` is the struct's own pointer; calls come from any thread,
+ * several at once; nothing may abort, exit or print; arguments are borrowed for the call. A
+ * function that fails says so by its status and tells why through last_error. */
 #ifndef TC_API_BACKEND_H
 #define TC_API_BACKEND_H
 
@@ -18,7 +18,7 @@ extern "C" {
 
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
-    char features[128];  /* canonical text of everything that generated code depends on; part of each cache key */
+    char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -35,7 +35,7 @@ typedef struct tc_build {
     int timeout_ms;                 /* for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
     int processes;                  /* out: processes started, for tc_stats */
-    void (*say)(void *say_arg, const char *text);  /* never NULL: command lines and messages, for the user */
+    void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
     void *say_arg;
 } tc_build;
 
@@ -43,7 +43,7 @@ typedef struct tc_build {
 typedef struct tc_backend_compiler {
     char path[512];
     int64_t bytes, mtime_ns;
-    int vector_bytes;               /* at most the target's: 0 for a compiler without vector types */
+    int vector_bytes;               /* of vectors it knows: 0 for one without vector types */
 } tc_backend_compiler;
 
 /* One launch: tasks [task_begin, task_end) of a kernel (they are independent). */
@@ -51,7 +51,7 @@ typedef struct tc_launch {
     void *function;                 /* from `find` */
     void *const *buffers;           /* device memory of each operand */
     const int64_t *literals;        /* host memory: one word each */
-    int64_t *fault;                 /* host memory, or NULL: set when an index was outside its axis */
+    int64_t *fault;                 /* host memory or NULL: set when an index is outside its axis */
     int n_buffers, n_literals;
     int64_t task_begin, task_end;
 } tc_launch;
@@ -63,8 +63,8 @@ typedef struct tc_backend {
 
     /* Required. Fills *target. Called once a process and vector width; does not block. */
     tc_status (*target)(void *user, int vector_bits, tc_backend_target *target);
-    /* Required. The compiler that `compile` would use now; `wanted` is tc_options.cc or TC_CC, or NULL.
-     * TC_ERR_COMPILER: there is none. */
+    /* Required. The compiler that `compile` would use now; `wanted` is tc_options.cc or TC_CC,
+     * or NULL. TC_ERR_COMPILER: there is none. */
     tc_status (*compiler)(void *user, const char *wanted, tc_backend_compiler *compiler);
     /* Required. Compiles every source to its object file. May block until the compiler is done. */
     tc_status (*compile)(void *user, tc_build *build);
@@ -75,17 +75,18 @@ typedef struct tc_backend {
     /* Required. No kernel of the module is running any more. */
     void (*module_free)(void *user, void *module);
 
-    /* Launch. NULL: `module_find` returns host functions that the caller's threads call themselves, and
-     * memory is host memory; then none of what follows is used. Does not block. */
+    /* Launch. NULL: `module_find` returns host functions that the caller's threads call
+     * themselves, and memory is host memory; then none of what follows is used. Does not block. */
     tc_status (*launch)(void *user, const tc_launch *launch);
     /* Required with launch. Blocks until all that was launched before is done. */
     tc_status (*sync)(void *user);
 
     /* Device memory. All four or none; none: kernels work on host memory. */
-    void *(*alloc)(void *user, int64_t bytes);    /* 64-byte aligned; NULL: out of memory; freed by free */
+    void *(*alloc)(void *user, int64_t bytes); /* 64-byte aligned; NULL: out of memory */
     void (*free)(void *user, void *memory);
-    tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);   /* blocks */
-    tc_status (*download)(void *user, void *to, const void *from_device, int64_t bytes); /* blocks */
+    /* Both block until the bytes are there. */
+    tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);
+    tc_status (*download)(void *user, void *to, const void *from_device, int64_t bytes);
 
     /* Optional. Text of this thread's last failure, borrowed until the next. */
     const char *(*last_error)(void *user);

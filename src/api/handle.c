@@ -1,0 +1,375 @@
+/* api/handle.c - handles: which node they name, or why they name none.
+ *
+ * In: tc_tensor values as users hold them (live, poisoned, dead, zeroed, of another or a freed
+ * context). Out: nodes, and error texts.
+ * The one idea: a call that fails returns a poisoned handle, whose id lies above every node's and
+ * names the record of the error; a call that is given a poisoned handle returns that same handle,
+ * so the first cause travels along the graph without further memory. Handles without a context say
+ * the reason in their id (api/frame.h).
+ *
+ * A record lives as long as the scope its call was made in. An equal error in the same scope
+ * shares its record, so a loop that fails for ever does not grow. */
+#include "frame.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+typedef struct tci_poison_entry {
+    tci_error error;
+    uint32_t generation;
+    int scope;
+} tci_poison_entry;
+
+#define TCI_HANDLE_DEAD \
+    "the handle is dead: its scope has ended, or a later tc_keep replaced the value (tc_retain)"
+
+TC_API const char *tc_status_text(tc_status status)
+{
+    static const char *const texts[] = {
+#define X(id, text) text,
+        TCI_STATUS_ROWS(X)
+#undef X
+    };
+    return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
+}
+
+TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx)
+{
+    return ctx && ctx->magic == TCI_CTX_MAGIC;
+}
+
+TCI_FN tci_node *tci_handle_node(tc_tensor t)
+{
+    if (!tci_ctx_is_live(t.ctx) || t.id >= t.ctx->graph.n_slots) {
+        return NULL;
+    }
+    tci_node *n = t.ctx->graph.slots[t.id];
+    return n && n->generation == t.generation ? n : NULL;
+}
+
+static const tci_poison_entry *tci_handle_poison(tc_tensor t)
+{
+    if (!tci_ctx_is_live(t.ctx) || t.id < TCI_POISON_FIRST) {
+        return NULL;
+    }
+    uint32_t at = t.id - TCI_POISON_FIRST;
+    const tci_poison_entry *p = at < (uint32_t)t.ctx->n_poisons ? t.ctx->poisons[at] : NULL;
+    return p && p->generation == t.generation ? p : NULL;
+}
+
+/* Why a handle without a node and without a record names nothing. */
+static const char *tci_handle_reason(tc_tensor t)
+{
+    if (t.ctx) {
+        return tci_ctx_is_live(t.ctx) ? TCI_HANDLE_DEAD
+                                      : "the handle is dead: its context was freed";
+    }
+    switch (t.id) {
+    case TCI_NULL_NUMBERS:
+        return "all operands were numbers: expected at least one tensor";
+    case TCI_NULL_CTX:
+        return "the handle was made on a NULL or freed context";
+    case TCI_NULL_FREED:
+        return "the handle is dead: its context was freed";
+    case TCI_NULL_MEMORY:
+        return "out of memory while an error was to be recorded";
+    case TCI_NULL_EMPTY:
+        return "the list of tensors is empty: expected at least one";
+    case UINT32_MAX:
+        return "TC_NONE stands where a tensor is needed";
+    default:
+        return "the handle is null (zeroed, never made by a call)";
+    }
+}
+
+/* ---- poison ---- */
+
+static void tci_handle_text(tci_error *e, const char *op, tc_site here, tc_status why,
+                            const char *format, va_list args)
+{
+    e->status = why;
+    e->text[0] = 0;
+    int n = 0;
+    if (here.file) {
+        n = snprintf(e->text, sizeof(e->text), "%.400s:%d: ", here.file, here.line);
+    }
+    if (op) {
+        n += snprintf(e->text + n, sizeof(e->text) - (size_t)n, "%s: ", op);
+    }
+    vsnprintf(e->text + n, sizeof(e->text) - (size_t)n, format, args);
+}
+
+static bool tci_handle_grow_poisons(tc_ctx *ctx)
+{
+    if (ctx->n_poisons < ctx->cap_poisons) {
+        return true;
+    }
+    size_t entry_bytes = sizeof(*ctx->poisons);
+    size_t from = (size_t)ctx->cap_poisons, to = from ? from * 2 : 8;
+    struct tci_poison_entry **list =
+        tci_graph_resize(&ctx->graph, ctx->poisons, from * entry_bytes, to * entry_bytes);
+    if (!list) {
+        return false;
+    }
+    ctx->poisons = list;
+    ctx->cap_poisons = (int)to;
+    return true;
+}
+
+/* Keeps the error in the scope numbered `scope`. */
+static tc_tensor tci_handle_keep_error(tc_ctx *ctx, const tci_error *e, int scope)
+{
+    tc_tensor none = {NULL, TCI_NULL_MEMORY, 0};
+    for (int i = ctx->n_poisons - 1; i >= 0 && i >= ctx->n_poisons - 8; i--) {
+        const tci_poison_entry *p = ctx->poisons[i];
+        if (p && p->scope == scope && p->error.status == e->status &&
+            !strcmp(p->error.text, e->text)) {
+            tc_tensor same = {ctx, TCI_POISON_FIRST + (uint32_t)i, p->generation};
+            return same;
+        }
+    }
+    if (!tci_handle_grow_poisons(ctx)) {
+        return none;
+    }
+    tci_poison_entry *p = tci_graph_resize(&ctx->graph, NULL, 0, sizeof(*p));
+    if (!p) {
+        return none;
+    }
+    p->error = *e;
+    p->generation = ++ctx->next_poison;
+    p->scope = scope;
+    tc_tensor t = {ctx, TCI_POISON_FIRST + (uint32_t)ctx->n_poisons, p->generation};
+    ctx->poisons[ctx->n_poisons++] = p;
+    return t;
+}
+
+static int tci_handle_scope(const tc_ctx *ctx)
+{
+    return ctx->graph.n_scopes ? ctx->graph.n_scopes - 1 : 0;
+}
+
+static tc_tensor tci_handle_poison_v(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+                                     const char *format, va_list args)
+{
+    if (!tci_ctx_is_live(ctx)) {
+        tc_tensor none = {NULL, TCI_NULL_CTX, 0};
+        return none;
+    }
+    tci_handle_text(&ctx->last, op, here, why, format, args);
+    ctx->last_on = tci_handle_keep_error(ctx, &ctx->last, tci_handle_scope(ctx));
+    return ctx->last_on;
+}
+
+TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+                            const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    tc_tensor t = tci_handle_poison_v(ctx, op, here, why, format, args);
+    va_end(args);
+    return t;
+}
+
+TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope)
+{
+    for (int i = 0; i < ctx->n_poisons; i++) {
+        if (ctx->poisons[i] && ctx->poisons[i]->scope >= scope) {
+            tci_graph_resize(&ctx->graph, ctx->poisons[i], sizeof(tci_poison_entry), 0);
+            ctx->poisons[i] = NULL;
+        }
+    }
+    while (ctx->n_poisons && !ctx->poisons[ctx->n_poisons - 1]) {
+        ctx->n_poisons--;
+    }
+}
+
+TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t)
+{
+    const tci_poison_entry *p = tci_handle_poison(t);
+    int scope = p ? TCI_MAX(tci_handle_scope(t.ctx) - 1, 0) : 0;
+    return !p || p->scope <= scope ? t : tci_handle_keep_error(t.ctx, &p->error, scope);
+}
+
+TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, NULL, here);
+    return tci_frame_end(&f, n);
+}
+
+/* ---- errors ---- */
+
+TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room)
+{
+    const tci_poison_entry *p = tci_handle_poison(t);
+    if (tci_handle_node(t)) {
+        snprintf(text, room, "%s", "");
+        return TC_OK;
+    }
+    snprintf(text, room, "%s", p ? p->error.text : tci_handle_reason(t));
+    return p ? p->error.status : TC_ERR_HANDLE;
+}
+
+TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...)
+{
+    if (tci_ctx_is_live(t.ctx) && !tci_handle_poison(t)) {
+        static const tc_site nowhere;
+        va_list args;
+        va_start(args, format);
+        tci_handle_text(&t.ctx->last, NULL, nowhere, why, format, args);
+        va_end(args);
+        t.ctx->last_on = t;
+    }
+    return why;
+}
+
+TC_API tc_status tc_status_of(tc_tensor t)
+{
+    const tci_poison_entry *p = tci_handle_poison(t);
+    if (p) {
+        return p->error.status;
+    }
+    return tci_handle_node(t) ? TC_OK : TC_ERR_HANDLE;
+}
+
+TC_API const char *tc_tensor_error(tc_tensor t)
+{
+    const tci_poison_entry *p = tci_handle_poison(t);
+    if (p) {
+        return p->error.text;
+    }
+    if (!tci_handle_node(t)) {
+        return tci_handle_reason(t);
+    }
+    bool mine = t.ctx->last.status != TC_OK && t.ctx->last_on.id == t.id &&
+                t.ctx->last_on.generation == t.generation;
+    return mine ? t.ctx->last.text : "";
+}
+
+TC_API const char *tc_ctx_error(const tc_ctx *ctx)
+{
+    if (!tci_ctx_is_live(ctx)) {
+        return ctx ? "the context was freed" : "the context is NULL";
+    }
+    return ctx->last.text;
+}
+
+/* ---- queries ---- */
+
+TC_API int tc_rank(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    return n ? n->rank : -1;
+}
+
+TC_API int64_t tc_size(tc_tensor t, int axis)
+{
+    const tci_node *n = tci_handle_node(t);
+    if (!n || axis < -n->rank || axis >= n->rank) {
+        return -1;
+    }
+    return n->shape[axis < 0 ? axis + n->rank : axis];
+}
+
+TC_API tc_dtype tc_dtype_of(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    return n ? (tc_dtype)n->dtype : TC_DTYPE_COUNT;
+}
+
+TC_API int64_t tc_count(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    return n ? tci_node_count(n) : -1;
+}
+
+TC_API int64_t tc_nbytes(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    return n ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+}
+
+/* ---- frames ---- */
+
+TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
+{
+    tci_frame f = {.op = op, .here = here};
+    return f;
+}
+
+TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here)
+{
+    tci_frame f = {.op = op, .here = here};
+    if (tci_ctx_is_live(ctx)) {
+        f.ctx = ctx;
+        ctx->graph.site = here;
+    } else {
+        f.failed = true;
+        f.bad.id = TCI_NULL_CTX;
+    }
+    return f;
+}
+
+TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t)
+{
+    if (!f->ctx && tci_ctx_is_live(t.ctx)) {
+        f->ctx = t.ctx;
+        t.ctx->graph.site = f->here;
+    }
+}
+
+TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...)
+{
+    if (f->failed) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    f->bad = tci_handle_poison_v(f->ctx, f->op, f->here, why, format, args);
+    f->failed = true;
+    va_end(args);
+}
+
+TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what)
+{
+    tci_node *n = tci_handle_node(t);
+    if (f->failed || (n && t.ctx == f->ctx)) {
+        return f->failed ? NULL : n;
+    }
+    if (!f->ctx) {
+        /* No live context to keep an error in: the handle's own reason goes on. */
+        tc_tensor freed = {NULL, TCI_NULL_FREED, 0};
+        f->bad = t.ctx ? freed : t;
+        f->failed = true;
+    } else if (tci_ctx_is_live(t.ctx) && t.ctx != f->ctx) {
+        tci_frame_fail(f, TC_ERR_HANDLE,
+                       "%s is foreign: it belongs to another context than the operands before it",
+                       what);
+    } else if (tci_handle_poison(t)) {
+        f->bad = t;
+        f->failed = true;
+    } else {
+        tci_frame_fail(f, TC_ERR_HANDLE, "%s: %s", what, tci_handle_reason(t));
+    }
+    return NULL;
+}
+
+TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what)
+{
+    return tci_is_none(t) ? NULL : tci_frame_node(f, t, what);
+}
+
+TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
+{
+    if (!f->failed && n) {
+        tc_tensor t = {f->ctx, n->id, n->generation};
+        return t;
+    }
+    if (!f->failed) {
+        tci_graph *g = &f->ctx->graph;
+        tc_status why = g->error ? g->error : TC_ERR_INTERNAL;
+        tci_frame_fail(f, why, "%s", g->error ? g->message : "failed without a reason");
+        g->error = TC_OK;
+    }
+    return f->bad;
+}
+#undef TCI_HANDLE_DEAD

@@ -1,0 +1,279 @@
+/* api/leaf.c - leaves: named inputs, memory of the user, copies of it.
+ *
+ * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
+ * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
+ * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
+ * The storage begins at the lowest address that the strides reach. */
+#include "frame.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* Which elements a strided view touches, relative to element 0...0. */
+typedef struct tci_leaf_span {
+    int64_t lo, hi; /* hi exclusive; both 0 when there are no elements */
+} tci_leaf_span;
+
+static bool tci_leaf_check_dtype(tci_frame *f, int64_t dtype)
+{
+    if (dtype < 0 || dtype >= TC_DTYPE_COUNT) {
+        tci_frame_fail(f, TC_ERR_DTYPE,
+                       "%" PRId64 " is not a dtype: expected TC_F32 or another, then the sizes",
+                       dtype);
+        return false;
+    }
+    return true;
+}
+
+static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t *sizes)
+{
+    if (f->failed || !tci_leaf_check_dtype(f, dtype)) {
+        return false;
+    }
+    if (rank < 0 || (rank > 0 && !sizes)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the sizes are NULL or fewer than none (rank %d)", rank);
+        return false;
+    }
+    return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
+}
+
+TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
+                             tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_input", here);
+    if (!f.failed && (!name || n < 1)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "%s",
+                       name ? "the dtype is missing" : "the name is NULL");
+    }
+    if (f.failed || !tci_leaf_check(&f, dtype_and_sizes[0], n - 1, dtype_and_sizes + 1)) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &ctx->graph;
+    size_t bytes = strlen(name) + 1;
+    char *copy = tci_graph_resize(g, NULL, 0, bytes);
+    if (!copy) {
+        return tci_frame_end(&f, NULL);
+    }
+    memcpy(copy, name, bytes);
+    tci_node *x = tci_graph_node(g, TCI_OP_INPUT, (tc_dtype)dtype_and_sizes[0], n - 1,
+                                 dtype_and_sizes + 1, 0, NULL, 0, NULL);
+    if (x) {
+        x->name = copy;
+    } else {
+        tci_graph_resize(g, copy, bytes, 0);
+    }
+    return tci_frame_end(&f, x);
+}
+
+/* False: the extent overflows. */
+static bool tci_leaf_span_of(int rank, const int64_t *sizes, const int64_t *strides, int bytes,
+                             tci_leaf_span *span)
+{
+    const int64_t limit = INT64_MAX / 4 / bytes;
+    span->lo = span->hi = 0;
+    for (int i = 0; i < rank; i++) {
+        if (!sizes[i]) {
+            span->lo = span->hi = 0;
+            return true;
+        }
+        int64_t steps = sizes[i] - 1, stride = strides[i];
+        if (steps && (stride > limit / steps || stride < -(limit / steps))) {
+            return false;
+        }
+        int64_t reach = steps * stride;
+        *(reach < 0 ? &span->lo : &span->hi) += reach;
+        if (span->lo < -limit || span->hi > limit) {
+            return false;
+        }
+    }
+    span->hi++;
+    return true;
+}
+
+/* Row-major strides of the sizes; shapes were checked, so nothing overflows. */
+static void tci_leaf_dense(int rank, const int64_t *sizes, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= TCI_MAX(sizes[i], 1);
+    }
+}
+
+/* Copies the elements of a strided view to dense memory, the last axis in one run where it is
+ * dense. */
+static void tci_leaf_copy(char *to, const char *from, size_t bytes, int rank, const int64_t *sizes,
+                          const int64_t *strides, int64_t *index)
+{
+    int64_t count = 1;
+    for (int i = 0; i < rank; i++) {
+        count *= sizes[i];
+        index[i] = 0;
+    }
+    bool dense = rank > 0 && strides[rank - 1] == 1;
+    int64_t run = dense ? sizes[rank - 1] : 1;
+    int top = dense ? rank - 1 : rank;
+    for (int64_t done = 0; done < count; done += run) {
+        int64_t at = 0;
+        for (int i = 0; i < top; i++) {
+            at += index[i] * strides[i];
+        }
+        memcpy(to, from + at * (int64_t)bytes, bytes * (size_t)run);
+        to += bytes * (size_t)run;
+        for (int i = top - 1; i >= 0 && ++index[i] == sizes[i]; i--) {
+            index[i] = 0;
+        }
+    }
+}
+
+/* A DATA node that takes over the storage (released on failure). strides NULL: dense. */
+static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int64_t *sizes,
+                               tci_storage *storage, const int64_t *strides, int64_t offset)
+{
+    size_t bytes = (size_t)rank * sizeof(*strides);
+    int64_t *own = strides && rank ? tci_graph_resize(g, NULL, 0, bytes) : NULL;
+    bool ok = storage && (own || !strides || !rank);
+    tci_node *x = ok ? tci_graph_node(g, TCI_OP_DATA, dtype, rank, sizes, 0, NULL, 0, NULL) : NULL;
+    if (!x) {
+        if (own) {
+            tci_graph_resize(g, own, bytes, 0);
+        }
+        tci_storage_release(storage);
+        if (!storage) {
+            tci_graph_fail(g, TC_ERR_MEMORY, "out of memory for the tensor's data");
+        }
+        return NULL;
+    }
+    if (own) {
+        memcpy(own, strides, bytes);
+    }
+    x->storage = storage;
+    x->strides = own;
+    x->offset = offset;
+    return x;
+}
+
+/* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
+static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                          const int64_t *sizes, const int64_t *strides, tci_words *dense,
+                          tci_leaf_span *span)
+{
+    if (!tci_leaf_check(f, dtype, rank, sizes)) {
+        return false;
+    }
+    int64_t *own =
+        tci_words_get(&f->ctx->graph, dense, 2 * rank); /* dense strides, and room for an index */
+    if (!own) {
+        return false;
+    }
+    tci_leaf_dense(rank, sizes, own);
+    bool fits =
+        tci_leaf_span_of(rank, sizes, strides ? strides : own, tci_dtype_get(dtype)->bytes, span);
+    if (!fits) {
+        tci_frame_fail(f, TC_ERR_LIMIT, "the strides reach beyond what memory can address");
+    } else if (!data && span->hi > span->lo) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "the data pointer is NULL: expected %" PRId64 " elements of %s",
+                       span->hi - span->lo, tci_dtype_get(dtype)->name);
+    }
+    if (f->failed) {
+        tci_words_put(&f->ctx->graph, dense, NULL);
+    }
+    return !f->failed;
+}
+
+TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                              const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_borrow", here);
+    tci_words dense;
+    tci_leaf_span span;
+    if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
+        return tci_frame_end(&f, NULL);
+    }
+    bool is_dense =
+        !strides || !rank || !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
+    int bytes = tci_dtype_get(dtype)->bytes;
+    const char *lowest = data ? (const char *)data + span.lo * bytes : NULL;
+    tci_storage *storage = tci_storage_borrow(lowest, (span.hi - span.lo) * bytes);
+    tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, is_dense ? NULL : strides,
+                                -span.lo);
+    return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+}
+
+TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                               const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
+    tci_words dense;
+    tci_leaf_span span;
+    if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
+        return tci_frame_end(&f, NULL);
+    }
+    size_t bytes = tci_dtype_get(dtype)->bytes;
+    int64_t count = span.hi > span.lo;
+    for (int i = 0; i < rank; i++) {
+        count *= sizes[i];
+    }
+    tci_storage *storage = tci_storage_make(count * (int64_t)bytes);
+    if (storage && count) {
+        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : dense.items,
+                      dense.items + rank);
+    }
+    tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, NULL, 0);
+    return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+}
+
+/* ---- tc_touch ---- */
+
+/* Forgets the values that were computed from x. Inputs are older than their users and outer scopes
+ * older than inner ones, so one walk from the oldest node to the newest sees every input before its
+ * users. */
+static bool tci_leaf_forget(tci_graph *g, tci_node *x)
+{
+    size_t bytes = (size_t)g->n_nodes * sizeof(tci_node *);
+    tci_node **newest_first = tci_graph_resize(g, NULL, 0, bytes);
+    if (!newest_first) {
+        return false;
+    }
+    uint32_t n = 0;
+    for (int s = g->n_scopes - 1; s >= 0; s--) {
+        for (tci_node *at = g->scope_heads[s]; at; at = at->scope_next) {
+            newest_first[n++] = at;
+        }
+    }
+    x->mark = 1;
+    for (uint32_t k = n; k-- > 0;) {
+        tci_node *at = newest_first[k];
+        for (int i = 0; i < at->n_in && !at->mark; i++) {
+            at->mark = at->in[i]->mark;
+        }
+        if (at->mark && at != x && at->storage) {
+            tci_storage_release(at->storage);
+            at->storage = NULL;
+        }
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        newest_first[k]->mark = 0;
+    }
+    tci_graph_resize(g, newest_first, bytes, 0);
+    return true;
+}
+
+TC_API tc_status tc_touch(tc_tensor t)
+{
+    tci_node *x = tci_handle_node(t);
+    if (!x) {
+        return tc_status_of(t);
+    }
+    if (x->op != TCI_OP_DATA) {
+        return tci_fail(t, TC_ERR_ARGUMENT,
+                        "tc_touch: expected a tensor of tc_borrow or tc_copy_in: given one made by "
+                        "%s",
+                        tci_op_name(x->op));
+    }
+    x->storage->version++;
+    return tci_leaf_forget(&t.ctx->graph, x)
+               ? TC_OK
+               : tci_fail(t, TC_ERR_MEMORY, "tc_touch: out of memory");
+}

@@ -1,0 +1,568 @@
+/* api/ops.c - the public operations: operands and attributes of the user to nodes.
+ *
+ * In: handles, C numbers, attributes, the caller's place. Out: a handle to the node, or a poisoned
+ * one.
+ * The one idea: every call is a frame (api/frame.h) around one function of graph/build.h;
+ * elementwise and reducing calls are expanded from the op rows. Only here do numbers exist beside
+ * tensors: they are weak (NEP 50), so their dtype follows from the tensors'; below this room they
+ * are 0-d nodes. */
+#include "ops.h"
+
+#include "frame.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+enum { TCI_OPS_BOOL = 1, TCI_OPS_INT = 2, TCI_OPS_FLOAT = 3 }; /* tc_arg.kind */
+
+static const char *const tci_ops_nth[] = {"operand 1", "operand 2", "operand 3"};
+
+/* ---- numbers ---- */
+
+/* The dtype in which tensors of dtype t (TC_DTYPE_COUNT: there are none) meet a number of this
+ * kind. */
+static tc_dtype tci_ops_weak(tc_dtype t, int kind)
+{
+    static const tc_dtype alone[] = {TC_DTYPE_COUNT, TC_BOOL, TC_I64, TC_F32};
+    if (t == TC_DTYPE_COUNT || kind == 0) {
+        return kind ? alone[kind] : t;
+    }
+    if (kind == TCI_OPS_FLOAT && !tci_dtype_is_float(t)) {
+        return TC_F32;
+    }
+    return kind == TCI_OPS_INT && t == TC_BOOL ? TC_I64 : t;
+}
+
+/* tc_arg.i of an unsigned number above INT64_MAX reads negative; its f does not. */
+static bool tci_ops_is_huge(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && a->i < 0 && a->f > 0;
+}
+
+static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
+{
+    tci_value f = {.f = a->f}, i = {.i = a->i};
+    if (a->kind == TCI_OPS_FLOAT) {
+        return tci_value_cast(f, TC_F64, to);
+    }
+    return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
+}
+
+static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
+{
+    return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
+}
+
+/* Whether the number is exact in an integer dtype. */
+static bool tci_ops_fits(const tc_arg *a, tc_dtype t)
+{
+    tc_dtype wide = tci_ops_is_huge(a) ? TC_U64 : TC_I64;
+    bool same_sign = t == TC_U64 ? wide == TC_U64 || a->i >= 0 : wide == TC_I64;
+    return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
+}
+
+/* ---- elementwise ---- */
+
+/* Comparing with a number that the dtype cannot hold is exact all the same: both sides go to a
+ * wider one. */
+static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind == TCI_OPS_INT && tci_dtype_is_int(t) && !tci_ops_fits(&args[i], t)) {
+            return t == TC_U64 || tci_ops_is_huge(&args[i]) ? TC_F64 : TC_I64;
+        }
+    }
+    return t;
+}
+
+/* Nodes of the operands: tensors as they are, numbers in their weak dtype. op < 0: no op's rule. */
+static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tci_node **nodes)
+{
+    tci_node *tensors[3];
+    int n_tensors = 0, kind = 0;
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            kind = TCI_MAX(kind, args[i].kind);
+        } else {
+            nodes[i] = tci_frame_node(f, args[i].tensor, tci_ops_nth[i]);
+            tensors[n_tensors++] = nodes[i];
+        }
+    }
+    if (f->failed || !kind) {
+        return !f->failed;
+    }
+    tc_dtype common = n_tensors ? tci_build_common_dtype(tensors, n_tensors) : TC_DTYPE_COUNT;
+    tc_dtype dtype = tci_ops_weak(common, kind), result;
+    if (op >= 0) {
+        tci_build_ew_dtypes(op, dtype, &dtype, &result);
+        tc_dtype wider = result == TC_BOOL ? tci_ops_compare_dtype(dtype, args, n) : dtype;
+        for (int i = 0; wider != dtype && i < n; i++) {
+            nodes[i] = args[i].kind ? NULL : tci_build_cast(&f->ctx->graph, nodes[i], wider);
+        }
+        dtype = wider;
+    }
+    for (int i = 0; i < n; i++) {
+        if (args[i].kind) {
+            nodes[i] = tci_ops_number(f, &args[i], dtype);
+        }
+        if (!nodes[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Finds the context among the operands; numbers alone have none. */
+static tci_frame tci_ops_begin(const char *name, const tc_arg *args, int n, tc_site here)
+{
+    tci_frame f = tci_frame_begin(name, here);
+    bool numbers = true;
+    for (int i = 0; i < n; i++) {
+        numbers = numbers && args[i].kind;
+        if (!args[i].kind) {
+            tci_frame_use(&f, args[i].tensor);
+        }
+    }
+    if (numbers) {
+        f.failed = true;
+        f.bad.id = TCI_NULL_NUMBERS;
+    }
+    return f;
+}
+
+static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n, tc_site here)
+{
+    tci_frame f = tci_ops_begin(name, args, n, here);
+    tci_node *nodes[3];
+    bool ok = tci_ops_operands(&f, op, args, n, nodes);
+    return tci_frame_end(&f, ok ? tci_build_ew(&f.ctx->graph, op, nodes) : NULL);
+}
+
+#define TCI_OPS_EW_1(ID, name)                                                                     \
+    TC_API tc_tensor tc_##name##_at(tc_arg a, tc_site here)                                        \
+    {                                                                                              \
+        return tci_ops_ew(TCI_OP_##ID, "tc_" #name, &a, 1, here);                                  \
+    }
+#define TCI_OPS_EW_2(ID, name)                                                                     \
+    TC_API tc_tensor tc_##name##_at(tc_arg a, tc_arg b, tc_site here)                              \
+    {                                                                                              \
+        const tc_arg args[2] = {a, b};                                                             \
+        return tci_ops_ew(TCI_OP_##ID, "tc_" #name, args, 2, here);                                \
+    }
+#define X(id, name, arity, rule, flags, value, doc) TCI_OPS_EW_##arity(id, name)
+TCI_EW_OPS(X)
+#undef X
+#undef TCI_OPS_EW_1
+#undef TCI_OPS_EW_2
+
+TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
+{
+    const tc_arg all[3] = {c, a, b};
+    tci_frame f = tci_ops_begin("tc_where", all, 3, here);
+    tci_node *nodes[3] = {NULL, NULL, NULL};
+    bool ok = !f.failed;
+    if (ok) {
+        nodes[0] =
+            c.kind ? tci_ops_number(&f, &c, TC_BOOL) : tci_frame_node(&f, c.tensor, tci_ops_nth[0]);
+        ok = nodes[0] && tci_ops_operands(&f, -1, all + 1, 2, nodes + 1);
+    }
+    return tci_frame_end(&f,
+                         ok ? tci_build_where(&f.ctx->graph, nodes[0], nodes[1], nodes[2]) : NULL);
+}
+
+/* ---- calls of one tensor ---- */
+
+/* Begins a frame and finds the node of its one tensor; NULL when it failed. */
+static tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_site here)
+{
+    *f = tci_frame_begin(name, here);
+    tci_frame_use(f, x);
+    return tci_frame_node(f, x, tci_ops_nth[0]);
+}
+
+#define TCI_OPS_REDUCE_AXES(ID, name)                                                        \
+    TC_API tc_tensor tc_##name##_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)  \
+    {                                                                                        \
+        tci_frame f;                                                                         \
+        tci_node *n = tci_ops_one(&f, "tc_" #name, x, here);                                 \
+        return tci_frame_end(                                                                \
+            &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
+    }
+#define TCI_OPS_REDUCE_SAME TCI_OPS_REDUCE_AXES
+#define TCI_OPS_REDUCE_SUM TCI_OPS_REDUCE_AXES
+#define TCI_OPS_REDUCE_BOOL TCI_OPS_REDUCE_AXES
+#define TCI_OPS_REDUCE_INDEX(ID, name)                                                       \
+    TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, bool keepdims, tc_site here)      \
+    {                                                                                        \
+        tci_frame f;                                                                         \
+        tci_node *n = tci_ops_one(&f, "tc_" #name, x, here);                                 \
+        tc_axes axes = {&axis, 1, false};                                                    \
+        return tci_frame_end(                                                                \
+            &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
+    }
+#define X(id, name, rule, identity, doc) TCI_OPS_REDUCE_##rule(id, name)
+TCI_REDUCE_OPS(X)
+#undef X
+#undef TCI_OPS_REDUCE_AXES
+#undef TCI_OPS_REDUCE_SAME
+#undef TCI_OPS_REDUCE_SUM
+#undef TCI_OPS_REDUCE_BOOL
+#undef TCI_OPS_REDUCE_INDEX
+
+TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_cast", x, here);
+    return tci_frame_end(&f, n ? tci_build_cast(&f.ctx->graph, n, dtype) : NULL);
+}
+
+TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_mean", x, here);
+    return tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
+}
+
+TC_API tc_tensor tc_cumsum_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_cumsum", x, here);
+    return tci_frame_end(&f, n ? tci_build_scan(&f.ctx->graph, n, axis) : NULL);
+}
+
+TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_softmax", x, here);
+    return tci_frame_end(&f, n ? tci_build_softmax(&f.ctx->graph, n, axis, false) : NULL);
+}
+
+TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_log_softmax", x, here);
+    return tci_frame_end(&f, n ? tci_build_softmax(&f.ctx->graph, n, axis, true) : NULL);
+}
+
+TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_reshape", x, here);
+    return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, sizes) : NULL);
+}
+
+TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here)
+{
+    tci_frame f;
+    tci_words w;
+    tci_node *node = tci_ops_one(&f, "tc_permute", x, here);
+    if (!node || !tci_words_get(&f.ctx->graph, &w, n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    int *axes = (int *)(void *)w.items;
+    for (int i = 0; i < n; i++) {
+        /* No tensor has so many axes: the builder refuses it with the others that are out of range.
+         */
+        axes[i] = order[i] < INT_MIN || order[i] > INT_MAX ? INT_MAX : (int)order[i];
+    }
+    tci_node *r = tci_build_permute(&f.ctx->graph, node, n, axes);
+    return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &w, r));
+}
+
+TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_transpose", x, here);
+    return tci_frame_end(&f, n ? tci_build_transpose(&f.ctx->graph, n, axis_a, axis_b) : NULL);
+}
+
+TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_expand", x, here);
+    return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, sizes) : NULL);
+}
+
+TC_API tc_tensor tc_squeeze_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_squeeze", x, here);
+    return tci_frame_end(&f, n ? tci_build_squeeze(&f.ctx->graph, n, axis) : NULL);
+}
+
+TC_API tc_tensor tc_unsqueeze_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_unsqueeze", x, here);
+    return tci_frame_end(&f, n ? tci_build_unsqueeze(&f.ctx->graph, n, axis) : NULL);
+}
+
+TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop, int64_t step,
+                             tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_slice", x, here);
+    return tci_frame_end(&f, n ? tci_build_slice(&f.ctx->graph, n, axis, start, stop, step) : NULL);
+}
+
+TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_flip", x, here);
+    return tci_frame_end(&f, n ? tci_build_flip(&f.ctx->graph, n, axis) : NULL);
+}
+
+/* ---- calls of several operands ---- */
+
+/* The node of an operand that may be a number, which then takes dtype `to`. */
+static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    if (f->failed) {
+        return NULL;
+    }
+    return a->kind ? tci_ops_number(f, a, to) : tci_frame_node(f, a->tensor, what);
+}
+
+TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
+                           tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_pad", x, here);
+    tci_node *fill = n ? tci_ops_either(&f, &value, (tc_dtype)n->dtype, "the pad value") : NULL;
+    return tci_frame_end(&f,
+                         fill ? tci_build_pad(&f.ctx->graph, n, axis, before, after, fill) : NULL);
+}
+
+TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, tc_tensor bias,
+                                  tc_arg eps, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_layer_norm", x, here);
+    tci_node *w = tci_frame_optional(&f, weight, "the weight");
+    tci_node *b = tci_frame_optional(&f, bias, "the bias");
+    tci_node *e = tci_ops_either(&f, &eps, TC_F64, "eps");
+    return tci_frame_end(&f,
+                         f.failed ? NULL : tci_build_layer_norm(&f.ctx->graph, n, axes, w, b, e));
+}
+
+/* Two tensors and a builder of two nodes. */
+static tc_tensor tci_ops_pair(const char *name, tc_tensor a, tc_tensor b, tc_site here,
+                              tci_node *(*build)(tci_graph *g, tci_node *a, tci_node *b))
+{
+    tci_frame f = tci_frame_begin(name, here);
+    tci_frame_use(&f, a);
+    tci_frame_use(&f, b);
+    tci_node *na = tci_frame_node(&f, a, tci_ops_nth[0]);
+    tci_node *nb = tci_frame_node(&f, b, tci_ops_nth[1]);
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, na, nb));
+}
+
+TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here)
+{
+    return tci_ops_pair("tc_cross_entropy", logits, target, here, tci_build_cross_entropy);
+}
+
+TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    return tci_ops_pair("tc_matmul", a, b, here, tci_build_matmul);
+}
+
+static tci_node *tci_ops_build_bmm(tci_graph *g, tci_node *a, tci_node *b)
+{
+    if (a->rank != 3 || b->rank != 3 || a->shape[0] != b->shape[0]) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "shapes %s and %s: expected [n, i, k] and [n, k, j]",
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b));
+        return NULL;
+    }
+    return tci_build_matmul(g, a, b);
+}
+
+TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here)
+{
+    return tci_ops_pair("tc_bmm", a, b, here, tci_ops_build_bmm);
+}
+
+/* x and an index along an axis. */
+static tc_tensor
+tci_ops_indexed(const char *name, tc_tensor x, int axis, tc_tensor index, tc_site here,
+                tci_node *(*build)(tci_graph *g, tci_node *x, int axis, tci_node *index))
+{
+    tci_frame f = tci_frame_begin(name, here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, index);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *ni = tci_frame_node(&f, index, "the index");
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, nx, axis, ni));
+}
+
+TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site here)
+{
+    return tci_ops_indexed("tc_gather", x, axis, index, here, tci_build_gather);
+}
+
+TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here)
+{
+    return tci_ops_indexed("tc_index_select", x, axis, index, here, tci_build_index_select);
+}
+
+TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_conv2d", here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, weight);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *nw = tci_frame_node(&f, weight, "the weight");
+    tci_node *nb = tci_frame_optional(&f, bias, "the bias");
+    return tci_frame_end(&f,
+                         f.failed ? NULL : tci_build_conv2d(&f.ctx->graph, nx, nw, nb, options));
+}
+
+TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_max_pool2d", x, here);
+    return tci_frame_end(&f, n ? tci_build_max_pool2d(&f.ctx->graph, n, options) : NULL);
+}
+
+/* ---- lists ---- */
+
+/* The nodes of a list, in w (freed by tci_words_put); NULL when the frame failed. */
+static tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w)
+{
+    w->items = NULL;
+    for (int i = 0; i < xs.n; i++) {
+        tci_frame_use(f, xs.items[i]);
+    }
+    if (xs.n < 1 || !xs.items) {
+        f->failed = true;
+        f->bad.id = TCI_NULL_EMPTY;
+        return NULL;
+    }
+    for (int i = 0; i < xs.n; i++) {
+        char what[32];
+        snprintf(what, sizeof(what), "operand %d", i + 1);
+        if (!tci_frame_node(f, xs.items[i], what)) {
+            return NULL;
+        }
+    }
+    if (!tci_words_get(&f->ctx->graph, w, xs.n)) {
+        return NULL;
+    }
+    tci_node **nodes = (tci_node **)(void *)w->items;
+    for (int i = 0; i < xs.n; i++) {
+        nodes[i] = tci_handle_node(xs.items[i]);
+    }
+    return nodes;
+}
+
+TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_cat", here);
+    tci_words w;
+    tci_node **nodes = tci_ops_list(&f, xs, &w);
+    if (!nodes) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_node *r = tci_build_cat(&f.ctx->graph, nodes, xs.n, axis);
+    return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &w, r));
+}
+
+TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_einsum", here);
+    tci_words w;
+    tci_node **nodes = tci_ops_list(&f, xs, &w);
+    if (!nodes) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_node *r = tci_build_einsum(&f.ctx->graph, spec, nodes, xs.n);
+    return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &w, r));
+}
+
+/* ---- made from nothing ---- */
+
+TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
+                            tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_full", here);
+    if (!f.failed && (n < 1 || dtype_and_sizes[0] < 0 || dtype_and_sizes[0] >= TC_DTYPE_COUNT)) {
+        tci_frame_fail(&f, TC_ERR_DTYPE, "expected a dtype after the value, then the sizes");
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tc_dtype dtype = (tc_dtype)dtype_and_sizes[0];
+    tci_node *fill = tci_ops_either(&f, &value, dtype, "the value");
+    if (fill && fill->rank) {
+        tci_frame_fail(&f, TC_ERR_SHAPE, "the value has rank %d: expected a number or a 0-d tensor",
+                       fill->rank);
+    }
+    bool ok =
+        fill && !f.failed && tci_build_check_shape(&ctx->graph, n - 1, dtype_and_sizes + 1, dtype);
+    tci_node *r = ok ? tci_build_cast(&ctx->graph, fill, dtype) : NULL;
+    return tci_frame_end(&f, r ? tci_build_broadcast(&ctx->graph, r, n - 1, dtype_and_sizes + 1)
+                               : NULL);
+}
+
+/* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
+static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+{
+    bool whole =
+        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (whole) {
+        bool up = step->i > 0;
+        if (up ? stop->i <= start->i : stop->i >= start->i) {
+            return 0;
+        }
+        uint64_t way =
+            up ? (uint64_t)stop->i - (uint64_t)start->i : (uint64_t)start->i - (uint64_t)stop->i;
+        uint64_t stride = up ? (uint64_t)step->i : 0 - (uint64_t)step->i;
+        uint64_t n = (way - 1) / stride + 1;
+        return n > INT64_MAX ? -1 : (int64_t)n;
+    }
+    double n = ceil((stop->f - start->f) / step->f);
+    if (!(n < 4.0e18) || !isfinite(start->f) || !isfinite(step->f)) {
+        return -1;
+    }
+    return n > 0 ? (int64_t)n : 0;
+}
+
+/* A bool counts as the integer it is. */
+static tc_arg tci_ops_arange_number(tc_arg a)
+{
+    return a.kind == TCI_OPS_BOOL ? tci_arg_int(a.i) : a;
+}
+
+TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
+                              tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_arange", here);
+    start = tci_ops_arange_number(start);
+    stop = tci_ops_arange_number(stop);
+    step = tci_ops_arange_number(step);
+    if (!start.kind || !stop.kind || !step.kind) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "start, stop and step are numbers: a tensor was given");
+    } else if ((unsigned)dtype >= TC_DTYPE_COUNT || dtype == TC_BOOL) {
+        tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
+    } else if (step.f == 0.0) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    }
+    int64_t n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
+    if (n < 0) {
+        tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
+                       stop.f, step.f);
+    }
+    if (f.failed) {
+        return tci_frame_end(&f, NULL);
+    }
+    tci_graph *g = &ctx->graph;
+    bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
+    tc_dtype math = whole ? TC_I64 : TC_F64;
+    tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),
+                          tci_ops_number(&f, &step, math)};
+    tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps), tci_ops_number(&f, &start, math)};
+    return tci_frame_end(&f, tci_build_cast(g, tci_build_ew(g, TCI_OP_ADD, sum), dtype));
+}

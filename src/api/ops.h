@@ -1,10 +1,10 @@
 /* api/ops.h - the operations: every call makes a node of the graph and returns its handle at once.
  *
  * Nothing is computed here: shapes and dtypes are checked, a mistake makes a poisoned handle whose
- * tc_error() says what was given, what was expected and where. Operands come first, attributes after;
- * negative axes count from the end. Where a call takes an operand, a C number will do as well; it is weak
- * (it takes the tensors' dtype where its kind allows). Each macro tc_xxx(...) is the function
- * tc_xxx_at(..., tc_site here) with the caller's file and line. */
+ * tc_error() says what was given, what was expected and where. Operands come first, attributes
+ * after; negative axes count from the end. Where a call takes an operand, a C number will do as
+ * well; it is weak (it takes the tensors' dtype where its kind allows). Each macro tc_xxx(...) is
+ * the function tc_xxx_at(..., tc_site here) with the caller's file and line. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -20,17 +20,20 @@ extern "C" {
 /* c ? a : b, element by element; c counts as true where it is not 0. */
 TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here);
 #define tc_where(c, a, b) tc_where_at(TC_ARG(c), TC_ARG(a), TC_ARG(b), TC_HERE)
-/* float -> int truncates, saturates, NaN gives 0; int -> int wraps; to bool: not 0; else to nearest even. */
+/* float -> int truncates, saturates, NaN gives 0; int -> int wraps; to bool: not 0; else to nearest
+ * even. */
 TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here);
 #define tc_cast(x, dtype) tc_cast_at((x), (dtype), TC_HERE)
 
 /* ---- made from nothing ---- */
 /* tc_full(ctx, 0.1, TC_F32, 3, 4): value is a number or a 0-d tensor. */
-TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes, tc_site here);
+TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dtype_and_sizes,
+                            tc_site here);
 #define tc_full(ctx, value, ...)                                                                   \
     tc_full_at((ctx), TC_ARG(value), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* start, start + step, ... before stop. Floats are computed in f64 and rounded once. */
-TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype, tc_site here);
+TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
+                              tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
     tc_arange_at((ctx), TC_ARG(start), TC_ARG(stop), TC_ARG(step), (dtype), TC_HERE)
 
@@ -45,50 +48,59 @@ TC_API tc_tensor tc_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_softmax(x, axis) tc_softmax_at((x), (axis), TC_HERE)
 TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here);
 #define tc_log_softmax(x, axis) tc_log_softmax_at((x), (axis), TC_HERE)
-/* (x - mean) / sqrt(variance + eps) * weight + bias; the variance divides by the count. weight and bias have
- * the sizes of the axes, or are TC_NONE. */
-TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, tc_tensor bias, tc_arg eps,
-                                  tc_site here);
+/* (x - mean) / sqrt(variance + eps) * weight + bias; the variance divides by the count. weight and
+ * bias have the sizes of the axes, or are TC_NONE. */
+TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, tc_tensor bias,
+                                  tc_arg eps, tc_site here);
 #define tc_layer_norm(x, axes, weight, bias, eps)                                                  \
     tc_layer_norm_at((x), (axes), (weight), (bias), TC_ARG(eps), TC_HERE)
-/* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target holds class
- * indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end) fails the run. */
+/* Mean of -log_softmax(logits)[target] over the targets. logits [N, C], [N, C, ...] or [C]; target
+ * holds class indices: [N], [N, ...] or 0-d. A class outside 0..C-1 (-C..-1 count from the end)
+ * fails the run. */
 TC_API tc_tensor tc_cross_entropy_at(tc_tensor logits, tc_tensor target, tc_site here);
 #define tc_cross_entropy(logits, target) tc_cross_entropy_at((logits), (target), TC_HERE)
 
 /* ---- movement: no element changes its value, and nothing is copied ---- */
 /* Same elements in row-major order under another shape; one size may be -1. */
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
-#define tc_reshape(x, ...) tc_reshape_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+#define tc_reshape(x, ...) \
+    tc_reshape_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* Axis i of the result is axis order[i] of x. */
 TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here);
-#define tc_permute(x, ...) tc_permute_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+#define tc_permute(x, ...) \
+    tc_permute_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site here);
 #define tc_transpose(x, axis_a, axis_b) tc_transpose_at((x), (axis_a), (axis_b), TC_HERE)
 /* Repeats axes of size 1, and adds axes in front; -1 keeps a size. */
 TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here);
-#define tc_expand(x, ...) tc_expand_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+#define tc_expand(x, ...) \
+    tc_expand_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* Removes the axis if its size is 1. */
 TC_API tc_tensor tc_squeeze_at(tc_tensor x, int axis, tc_site here);
 #define tc_squeeze(x, axis) tc_squeeze_at((x), (axis), TC_HERE)
 /* Adds an axis of size 1, which becomes axis `axis` of the result. */
 TC_API tc_tensor tc_unsqueeze_at(tc_tensor x, int axis, tc_site here);
 #define tc_unsqueeze(x, axis) tc_unsqueeze_at((x), (axis), TC_HERE)
-/* x[start:stop:step] along an axis by Python's rules: bounds count from the end when negative, and are cut
- * to the axis; TC_END is an open end. With a negative step, TC_END as stop means down to element 0. */
-TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop, int64_t step, tc_site here);
-#define tc_slice(x, axis, start, stop, step) tc_slice_at((x), (axis), (start), (stop), (step), TC_HERE)
+/* x[start:stop:step] along an axis by Python's rules: bounds count from the end when negative, and
+ * are cut to the axis; TC_END is an open end. With a negative step, TC_END as stop means down to
+ * element 0. */
+TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop, int64_t step,
+                             tc_site here);
+#define tc_slice(x, axis, start, stop, step) \
+    tc_slice_at((x), (axis), (start), (stop), (step), TC_HERE)
 TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here);
 #define tc_flip(x, axis) tc_flip_at((x), (axis), TC_HERE)
 /* So many elements of value before and after along an axis; negative counts cut off. */
-TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value, tc_site here);
+TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
+                           tc_site here);
 #define tc_pad(x, axis, before, after, value)                                                      \
     tc_pad_at((x), (axis), (before), (after), TC_ARG(value), TC_HERE)
 /* tc_cat(TC_TENSORS(a, b), 0): joined along an axis; the other sizes are equal. */
 TC_API tc_tensor tc_cat_at(tc_tensors xs, int axis, tc_site here);
 #define tc_cat(xs, axis) tc_cat_at((xs), (axis), TC_HERE)
 
-/* ---- reading at indices: -n..-1 count from the end; outside of that the run fails with TC_ERR_INDEX ---- */
+/* ---- reading at indices: -n..-1 count from the end; outside of that the run fails with
+ * TC_ERR_INDEX ---- */
 /* result[i, j, ...] = x[i, index[i, j, ...], ...] for axis 1; shape of index. */
 TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_gather(x, axis, index) tc_gather_at((x), (axis), (index), TC_HERE)
@@ -96,16 +108,18 @@ TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site he
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_index_select(x, axis, index) tc_index_select_at((x), (axis), (index), TC_HERE)
 
-/* ---- contractions: products accumulate in f32 for f16, bf16 and f32, in f64 for f64; integers wrap ---- */
+/* ---- contractions: products accumulate in f32 for f16, bf16 and f32, in f64 for f64; integers
+ * wrap ---- */
 /* As NumPy: 1-d operands count as a row and a column and lose that axis; leading axes broadcast. */
 TC_API tc_tensor tc_matmul_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_matmul(a, b) tc_matmul_at((a), (b), TC_HERE)
 /* [n, i, k] times [n, k, j]. */
 TC_API tc_tensor tc_bmm_at(tc_tensor a, tc_tensor b, tc_site here);
 #define tc_bmm(a, b) tc_bmm_at((a), (b), TC_HERE)
-/* tc_einsum("bij,bjk->bik", TC_TENSORS(a, b)): one letter an axis, a repeated letter is a diagonal, letters
- * that the result lacks are summed, "..." stands for leading axes; without "->" the result has the letters
- * that stand once, in alphabetical order. Any number of operands, taken from left to right. */
+/* tc_einsum("bij,bjk->bik", TC_TENSORS(a, b)): one letter an axis, a repeated letter is a diagonal,
+ * letters that the result lacks are summed, "..." stands for leading axes; without "->" the result
+ * has the letters that stand once, in alphabetical order. Any number of operands, taken from left
+ * to right. */
 TC_API tc_tensor tc_einsum_at(const char *spec, tc_tensors xs, tc_site here);
 #define tc_einsum(spec, xs) tc_einsum_at((spec), (xs), TC_HERE)
 
@@ -114,9 +128,10 @@ typedef struct tc_conv {
     int64_t stride[2], padding[2], dilation[2]; /* rows, columns; padding on both sides */
     int64_t groups;
 } tc_conv;
-/* x [N, C, H, W] (or [C, H, W]), weight [O, C / groups, kh, kw], bias [O] or TC_NONE; options NULL: defaults.
- * tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
-TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options, tc_site here);
+/* x [N, C, H, W] (or [C, H, W]), weight [O, C / groups, kh, kw], bias [O] or TC_NONE; options NULL:
+ * defaults. tc_conv2d(x, w, b, &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}) */
+TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
+                              tc_site here);
 #define tc_conv2d(x, weight, bias, ...) tc_conv2d_at((x), (weight), (bias), (__VA_ARGS__), TC_HERE)
 
 /* stride 0: the kernel's size; dilation 0: 1. */

@@ -22,7 +22,8 @@
 #define TCI_PRINT_THRESHOLD 1000
 #define TCI_PRINT_WIDTH 75
 #define TCI_PRINT_PRECISION 8
-#define TCI_PRINT_WORD 400 /* room for one element: the longest is an f64 without exponent, 0-d */
+#define TCI_PRINT_PART 32  /* room for a part of an element: without exponent, values are in [1e-4, 1e16) */
+#define TCI_PRINT_WORD 128 /* room for an element */
 
 /* ---- decimal digits of one float ---- */
 
@@ -166,15 +167,15 @@ typedef struct tci_print_format {
 } tci_print_format;
 
 typedef struct tci_print_parts { /* one float in pieces: sign and integer part, fraction, exponent */
-    char whole[TCI_PRINT_WORD];
-    char fraction[TCI_PRINT_WORD];
+    char whole[TCI_PRINT_PART];
+    char fraction[TCI_PRINT_PART];
     char exponent[16];
 } tci_print_parts;
 
 static int tci_print_digit_run(char *to, const tci_print_decimal *d, int from, int until)
 {
     int n = 0;
-    for (int i = from; i < until && n < TCI_PRINT_WORD - 2; i++) {
+    for (int i = from; i < until && n < TCI_PRINT_PART - 2; i++) {
         to[n++] = i >= 0 && i < d->n ? d->digits[i] : '0';
     }
     to[n] = 0;
@@ -199,8 +200,8 @@ static void tci_print_split(tci_print_parts *p, const tci_print_format *f, doubl
     p->exponent[0] = 0;
     if (f->exponential) {
         int exponent = d.n ? d.point - 1 : 0;
-        snprintf(p->exponent, sizeof(p->exponent), "e%c%0*d", exponent < 0 ? '-' : '+',
-                 TCI_MAX(2, f->exponent_digits), abs(exponent));
+        const char *format = f->exponent_digits > 2 ? "e%c%03d" : "e%c%02d";
+        snprintf(p->exponent, sizeof(p->exponent), format, exponent < 0 ? '-' : '+', abs(exponent));
     }
 }
 
@@ -345,7 +346,7 @@ static void tci_print_float(char *text, const tci_print_format *f, double x)
     }
     tci_print_split(&p, f, x);
     int n = (int)strlen(p.fraction);
-    for (; n < f->pad_right && n < TCI_PRINT_WORD - 1; n++) {
+    for (; n < f->pad_right && n < TCI_PRINT_PART - 1; n++) {
         p.fraction[n] = f->exponential ? '0' : ' ';
     }
     p.fraction[n] = 0;
@@ -515,4 +516,5 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
 #undef TCI_PRINT_THRESHOLD
 #undef TCI_PRINT_WIDTH
 #undef TCI_PRINT_PRECISION
+#undef TCI_PRINT_PART
 #undef TCI_PRINT_WORD

@@ -1,0 +1,278 @@
+/* api/scope.c - scopes, and the values that leave them.
+ *
+ * In: tc_scope_begin/end, tc_keep, tc_retain. Out: dropped nodes; DATA nodes in the scope outside.
+ * The one idea: a node belongs to the scope it was made in and can only be used by nodes of that
+ * scope or deeper ones, so a scope ends by dropping its list, newest first. Only values leave:
+ * tc_keep evaluates a node and puts a DATA node with the same storage into the scope outside.
+ *
+ * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in flat memory: when a value is
+ * kept, the kept values of the same place (file, line, scope) that its computation used are its
+ * predecessors, and the predecessor of a predecessor is dropped: it is two keeps old and its
+ * successor has used it. A value that still has users, or that tc_retain exempts, stays until its
+ * scope ends. Invariant: keeps[id] describes node id only while its generation is that node's. */
+#include "frame.h"
+
+#include <string.h>
+
+typedef struct tci_keep {
+    uint32_t generation;
+    uint32_t serial;             /* order of keeping; 0: never kept */
+    uint32_t previous_id,
+        previous_generation; /* the newest value of this place that its computation used */
+    tc_site site;
+    bool retained, has_previous;
+} tci_keep;
+
+/* ---- dropping ---- */
+
+static void tci_scope_drop_node(tc_ctx *ctx, tci_node *n)
+{
+    tci_storage_release(n->storage);
+    n->storage = NULL;
+    tci_graph_drop(&ctx->graph, n);
+}
+
+TC_API tc_status tc_scope_begin(tc_ctx *ctx)
+{
+    if (!tci_ctx_is_live(ctx)) {
+        return TC_ERR_HANDLE;
+    }
+    tci_graph *g = &ctx->graph;
+    if ((!g->n_scopes && !tci_graph_open_scope(g)) || !tci_graph_open_scope(g)) {
+        static const tc_site nowhere;
+        tci_poison(ctx, "tc_scope_begin", nowhere, TC_ERR_MEMORY, "out of memory");
+        return TC_ERR_MEMORY;
+    }
+    return TC_OK;
+}
+
+TC_API tc_status tc_scope_end(tc_ctx *ctx)
+{
+    static const tc_site nowhere;
+    if (!tci_ctx_is_live(ctx)) {
+        return TC_ERR_HANDLE;
+    }
+    tci_graph *g = &ctx->graph;
+    if (g->n_scopes < 2) {
+        tci_poison(ctx, "tc_scope_end", nowhere, TC_ERR_ARGUMENT,
+                   "no scope is open: expected a tc_scope_begin before");
+        return TC_ERR_ARGUMENT;
+    }
+    int scope = g->n_scopes - 1;
+    while (g->scope_heads[scope]) {
+        tci_scope_drop_node(ctx, g->scope_heads[scope]);
+    }
+    g->n_scopes--;
+    if (ctx->n_poisons) {
+        tci_handle_drop_poisons(ctx, scope);
+    }
+    return TC_OK;
+}
+
+TCI_FN void tci_scope_free_all(tc_ctx *ctx)
+{
+    tci_graph *g = &ctx->graph;
+    for (uint32_t i = 0; i < g->n_slots; i++) {
+        if (g->slots[i]) {
+            tci_storage_release(g->slots[i]->storage);
+            g->slots[i]->storage = NULL;
+        }
+    }
+    tci_handle_drop_poisons(ctx, 0);
+    tci_graph_resize(g, ctx->poisons, (size_t)ctx->cap_poisons * sizeof(*ctx->poisons), 0);
+    tci_graph_resize(g, ctx->keeps, (size_t)ctx->cap_keeps * sizeof(*ctx->keeps), 0);
+    ctx->poisons = NULL;
+    ctx->keeps = NULL;
+    ctx->cap_poisons = 0;
+    ctx->cap_keeps = 0;
+}
+
+/* ---- keeping ---- */
+
+/* What is known of node n as a kept value; NULL when it is none. */
+static tci_keep *tci_scope_find_keep(const tc_ctx *ctx, const tci_node *n)
+{
+    tci_keep *k = n->id < ctx->cap_keeps ? &ctx->keeps[n->id] : NULL;
+    return k && k->serial && k->generation == n->generation ? k : NULL;
+}
+
+static tci_keep *tci_scope_make_keep(tc_ctx *ctx, const tci_node *n)
+{
+    if (n->id >= ctx->cap_keeps) {
+        size_t from = ctx->cap_keeps, to = TCI_MAX(from * 2, (size_t)n->id + 16);
+        tci_keep *keeps =
+            tci_graph_resize(&ctx->graph, ctx->keeps, from * sizeof(*keeps), to * sizeof(*keeps));
+        if (!keeps) {
+            return NULL;
+        }
+        memset(keeps + from, 0, (to - from) * sizeof(*keeps));
+        ctx->keeps = keeps;
+        ctx->cap_keeps = (uint32_t)to;
+    }
+    tci_keep *k = &ctx->keeps[n->id];
+    memset(k, 0, sizeof(*k));
+    k->generation = n->generation;
+    k->serial = ++ctx->keep_serial;
+    return k;
+}
+
+/* Kept values that a computation used: a heap list, owned by the caller. */
+typedef struct tci_scope_uses {
+    tci_node **items;
+    size_t n, cap;
+} tci_scope_uses;
+
+static bool tci_scope_push(tci_graph *g, tci_scope_uses *list, tci_node *n)
+{
+    if (list->n == list->cap) {
+        size_t cap = TCI_MAX(list->cap * 2, 32), bytes = sizeof(*list->items);
+        tci_node **items = tci_graph_resize(g, list->items, list->cap * bytes, cap * bytes);
+        if (!items) {
+            return false;
+        }
+        list->items = items;
+        list->cap = cap;
+    }
+    list->items[list->n++] = n;
+    return true;
+}
+
+/* Lists root and what it needs of its own scope, and of the scope outside what was kept at `site`.
+ * Nodes are marked while they are listed. False: out of memory, the list is cut. */
+static bool tci_scope_list_needs(tc_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
+{
+    bool ok = tci_scope_push(&ctx->graph, list, root);
+    root->mark = ok;
+    for (size_t at = 0; ok && at < list->n; at++) {
+        const tci_node *n = list->items[at];
+        for (int i = 0; ok && i < n->n_in; i++) {
+            tci_node *in = n->in[i];
+            const tci_keep *k = tci_scope_find_keep(ctx, in);
+            bool kept_here = k && k->site.line == site.line && k->site.file == site.file &&
+                             in->scope + 1 == root->scope;
+            if (!in->mark && (kept_here || in->scope == root->scope)) {
+                ok = tci_scope_push(&ctx->graph, list, in);
+                in->mark = ok;
+            }
+        }
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        list->items[i]->mark = 0;
+    }
+    return ok;
+}
+
+static void tci_scope_drop_previous(tc_ctx *ctx, const tci_keep *k)
+{
+    tc_tensor t = {ctx, k->previous_id, k->previous_generation};
+    tci_node *old = k->has_previous ? tci_handle_node(t) : NULL;
+    const tci_keep *known = old ? tci_scope_find_keep(ctx, old) : NULL;
+    if (known && !known->retained && !old->n_users) {
+        tci_scope_drop_node(ctx, old);
+    }
+}
+
+/* Links the kept value to the values of the same place that `from` used, and drops theirs. */
+static void tci_scope_replace(tc_ctx *ctx, const tci_node *kept, tci_node *from, tc_site site)
+{
+    tci_graph *g = &ctx->graph;
+    tci_scope_uses list = {NULL, 0, 0};
+    uint32_t newest = 0;
+    bool complete = tci_scope_list_needs(ctx, from, site, &list);
+    tci_keep *k = complete ? tci_scope_make_keep(ctx, kept) : NULL;
+    for (size_t i = 0; k && i < list.n; i++) {
+        const tci_node *used = list.items[i];
+        const tci_keep *u = used->scope < from->scope ? tci_scope_find_keep(ctx, used) : NULL;
+        if (u && u->serial > newest) {
+            newest = u->serial;
+            k->has_previous = true;
+            k->previous_id = used->id;
+            k->previous_generation = used->generation;
+        }
+    }
+    if (k) {
+        k->site = site;
+    }
+    for (size_t i = 0; k && i < list.n; i++) {
+        /* Whatever is listed has users, so no item of the list is dropped here. */
+        const tci_node *used = list.items[i];
+        const tci_keep *u = used->scope < from->scope ? tci_scope_find_keep(ctx, used) : NULL;
+        if (u) {
+            tci_scope_drop_previous(ctx, u);
+        }
+    }
+    tci_graph_resize(g, list.items, list.cap * sizeof(*list.items), 0);
+    g->error = TC_OK;
+}
+
+/* A DATA node in the scope outside that shares n's value. */
+static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
+{
+    tci_graph *g = &ctx->graph;
+    size_t bytes = n->strides ? (size_t)n->rank * sizeof(*n->strides) : 0;
+    tci_dim *strides = bytes ? tci_graph_resize(g, NULL, 0, bytes) : NULL;
+    if (bytes && !strides) {
+        return NULL;
+    }
+    g->n_scopes--; /* new nodes belong to the innermost scope */
+    tci_node *kept =
+        tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0, NULL);
+    g->n_scopes++;
+    if (!kept) {
+        tci_graph_resize(g, strides, bytes, 0);
+        return NULL;
+    }
+    if (bytes) {
+        memcpy(strides, n->strides, bytes);
+    }
+    tci_storage_retain(n->storage);
+    kept->storage = n->storage;
+    kept->strides = strides;
+    kept->offset = n->offset;
+    return kept;
+}
+
+/* The error of t, kept where a kept value would be. */
+static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
+{
+    tci_frame_fail(f, why, "%s", tc_tensor_error(t));
+    return tci_handle_move_poison(f->bad);
+}
+
+TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_keep", here);
+    tci_frame_use(&f, t);
+    tci_node *n = tci_frame_node(&f, t, "the tensor");
+    if (!n) {
+        return tci_handle_move_poison(tci_frame_end(&f, NULL));
+    }
+    tc_status status = tc_eval(t);
+    if (status) {
+        return tci_scope_keep_failure(&f, t, status);
+    }
+    int innermost = f.ctx->graph.n_scopes - 1;
+    if ((int)n->scope < innermost || !innermost) {
+        return t; /* already outside, or there is no outside */
+    }
+    if (!n->storage) {
+        tci_frame_fail(&f, TC_ERR_INTERNAL, "the evaluated tensor has no value");
+        return tci_handle_move_poison(f.bad);
+    }
+    tci_node *kept = tci_scope_move_out(f.ctx, n);
+    if (!kept) {
+        return tci_handle_move_poison(tci_frame_end(&f, NULL));
+    }
+    tci_scope_replace(f.ctx, kept, n, here);
+    return tci_frame_end(&f, kept);
+}
+
+TC_API tc_tensor tc_retain(tc_tensor t)
+{
+    const tci_node *n = tci_handle_node(t);
+    tci_keep *k = n ? tci_scope_find_keep(t.ctx, n) : NULL;
+    if (k) {
+        k->retained = true;
+    }
+    return t;
+}

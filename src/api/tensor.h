@@ -1,4 +1,5 @@
-/* api/tensor.h - contexts, scopes, leaves, and the macros that turn C values into operands and lists. */
+/* api/tensor.h - contexts, scopes, leaves, and the macros that turn C values into operands and
+ * lists. */
 #ifndef TC_API_TENSOR_H
 #define TC_API_TENSOR_H
 
@@ -6,6 +7,11 @@
 
 #ifdef __cplusplus
 #include <initializer_list>
+#ifdef __GNUC__ /* C and C++ share the inline functions below */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wold-style-cast"
+#pragma GCC diagnostic ignored "-Wzero-as-null-pointer-constant"
+#endif
 extern "C" {
 #endif
 
@@ -56,7 +62,8 @@ static inline tc_arg tci_arg_float(double v)
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
 /* Ends it and every tensor of it; programs made from it stay usable. NULL is fine. */
 TC_API void tc_ctx_free(tc_ctx *ctx);
-/* Joins the workers and unloads cached code that no program uses. For plugins, after the last use. */
+/* Joins the workers and unloads cached code that no program uses. For plugins, after the last use.
+ */
 TC_API void tc_shutdown(void);
 TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats);
 #define tc_stats(ctx, stats) tc_stats_get((ctx), (stats))
@@ -66,8 +73,8 @@ TC_API const char *tc_status_text(tc_status status);
 /* Opens and closes a scope: tensors made inside die at its end. */
 TC_API tc_status tc_scope_begin(tc_ctx *ctx);
 TC_API tc_status tc_scope_end(tc_ctx *ctx);
-/* Evaluates t and moves the value to the scope outside the current one. A value kept at the same place of
- * the program whose computation used the value kept there two keeps ago replaces it, so
+/* Evaluates t and moves the value to the scope outside the current one. A value kept at the same
+ * place of the program whose computation used the value kept there two keeps ago replaces it, so
  * `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory; tc_retain(t) exempts a value. */
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 #define tc_keep(t) tc_keep_at((t), TC_HERE)
@@ -75,19 +82,22 @@ TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ---- */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. */
-TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes, tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use. strides in elements, NULL =
- * dense row-major; may be 0 or negative (data then points at element 0...0). */
-TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank, const int64_t *sizes,
-                              const int64_t *strides, tc_site here);
-TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank, const int64_t *sizes,
-                               const int64_t *strides, tc_site here);
+TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
+                             tc_site here);
+/* Zero-copy: reads the user's memory at each run; it must outlive the use. strides in elements,
+ * NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
+TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                              const int64_t *sizes, const int64_t *strides, tc_site here);
+TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* tc_borrow(ctx, p, TC_F32, 10, 20), tc_copy_in alike: dtype, then sizes (none: 0-d). */
-static inline tc_tensor tci_borrow_list(tc_ctx *ctx, const void *data, int n, const int64_t *list, tc_site here)
+static inline tc_tensor tci_borrow_list(tc_ctx *ctx, const void *data, int n, const int64_t *list,
+                                        tc_site here)
 {
     return tc_borrow_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
 }
-static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, const void *data, int n, const int64_t *list, tc_site here)
+static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, const void *data, int n, const int64_t *list,
+                                         tc_site here)
 {
     return tc_copy_in_at(ctx, data, (tc_dtype)list[0], n - 1, list + 1, 0, here);
 }
@@ -100,7 +110,8 @@ static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, const void *data, int n, c
 /* Says that the memory of a borrowed tensor changed: what was evaluated from it is stale. */
 TC_API tc_status tc_touch(tc_tensor t);
 
-/* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle ---- */
+/* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
+ * ---- */
 TC_API int tc_rank(tc_tensor t);
 TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
@@ -157,16 +168,19 @@ static inline tc_bufs tci_buf_list(std::initializer_list<tc_buf> l)
     return r;
 }
 /* Sizes of any integer type: a temporary array that lives as long as the full expression. */
-template <int N> struct tci_size_array {
+template <size_t N> struct tci_size_array {
     int64_t items[N ? N : 1];
     const int64_t *get() const { return items; }
 };
-template <class... T> static inline tci_size_array<static_cast<int>(sizeof...(T))> tci_size_list(T... v)
+template <class... T> static inline tci_size_array<sizeof...(T)> tci_size_list(T... v)
 {
-    tci_size_array<static_cast<int>(sizeof...(T))> r = {{static_cast<int64_t>(v)...}};
+    tci_size_array<sizeof...(T)> r = {{static_cast<int64_t>(v)...}};
     return r;
 }
-template <class... T> static inline int tci_size_count(T...) { return static_cast<int>(sizeof...(T)); }
+template <class... T> static inline int tci_size_count(T...)
+{
+    return static_cast<int>(sizeof...(T));
+}
 #define TC_TENSORS(...) (tci_tensor_list({__VA_ARGS__}))
 #define TC_AXES(...) (tci_axis_list({__VA_ARGS__}))
 #define TC_BUFS(...) (tci_buf_list({__VA_ARGS__}))
@@ -181,13 +195,17 @@ static inline tc_axes tci_axes_all(void)
 
 template <class T> struct tci_dtype_of_type { enum { value = -1 }; };
 #define TCI_CXX_DTYPE(type, id) template <> struct tci_dtype_of_type<type> { enum { value = id }; };
-TCI_CXX_DTYPE(bool, TC_BOOL) TCI_CXX_DTYPE(unsigned char, TC_U8) TCI_CXX_DTYPE(unsigned short, TC_U16)
-TCI_CXX_DTYPE(unsigned, TC_U32) TCI_CXX_DTYPE(unsigned long, TC_U64) TCI_CXX_DTYPE(unsigned long long, TC_U64)
-TCI_CXX_DTYPE(signed char, TC_I8) TCI_CXX_DTYPE(short, TC_I16) TCI_CXX_DTYPE(int, TC_I32)
-TCI_CXX_DTYPE(long, TC_I64) TCI_CXX_DTYPE(long long, TC_I64) TCI_CXX_DTYPE(tc_f16, TC_F16)
-TCI_CXX_DTYPE(tc_bf16, TC_BF16) TCI_CXX_DTYPE(float, TC_F32) TCI_CXX_DTYPE(double, TC_F64)
+TCI_CXX_DTYPE(bool, TC_BOOL)
+TCI_CXX_DTYPE(unsigned char, TC_U8) TCI_CXX_DTYPE(unsigned short, TC_U16)
+    TCI_CXX_DTYPE(unsigned, TC_U32) TCI_CXX_DTYPE(unsigned long, TC_U64)
+        TCI_CXX_DTYPE(unsigned long long, TC_U64) TCI_CXX_DTYPE(signed char, TC_I8)
+            TCI_CXX_DTYPE(short, TC_I16) TCI_CXX_DTYPE(int, TC_I32) TCI_CXX_DTYPE(long, TC_I64)
+                TCI_CXX_DTYPE(long long, TC_I64) TCI_CXX_DTYPE(tc_f16, TC_F16)
+                    TCI_CXX_DTYPE(tc_bf16, TC_BF16) TCI_CXX_DTYPE(float, TC_F32)
+                        TCI_CXX_DTYPE(double, TC_F64)
 #undef TCI_CXX_DTYPE
-template <class T> static inline tc_buf tci_buf(const T *p, int64_t n, bool is_const)
+                            template <class T>
+                            static inline tc_buf tci_buf(const T *p, int64_t n, bool is_const)
 {
     tc_buf b = {const_cast<T *>(p), n, tci_dtype_of_type<T>::value, is_const};
     return b;
@@ -198,12 +216,16 @@ static inline tc_buf tci_buf(const void *p, int64_t n, bool is_const)
     return b;
 }
 template <class T> static inline tc_buf tci_buf_of(T *p, int64_t n) { return tci_buf(p, n, false); }
-template <class T> static inline tc_buf tci_buf_of(const T *p, int64_t n) { return tci_buf(p, n, true); }
+template <class T> static inline tc_buf tci_buf_of(const T *p, int64_t n)
+{
+    return tci_buf(p, n, true);
+}
 #define TC_BUF(pointer, n) (tci_buf_of((pointer), (n)))
 
 #else /* C */
 
-/* The operand is named once under GNU C: _Generic alone would double the text at each nesting level. */
+/* The operand is named once under GNU C: _Generic alone would double the text at each nesting
+ * level. */
 #define TCI_ARG_FN(v)                                                                              \
     _Generic((v), tc_tensor: tci_arg_tensor, bool: tci_arg_bool, float: tci_arg_float,             \
         double: tci_arg_float, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,      \
@@ -220,10 +242,11 @@ template <class T> static inline tc_buf tci_buf_of(const T *p, int64_t n) { retu
 #define TC_ARG(v) TCI_ARG_FN(v)(v)
 #endif
 
-/* Lists of tensors name their items once, as a list within a list within a list ... would double its text
- * at each level. The array has room for every item the text can hold (no item is shorter than a
- * character); a never-used first item makes the empty list legal. The count is that of the text's
- * top-level commas; items behind it that are not null (from a macro that stands for several) count too. */
+/* Lists of tensors name their items once, as a list within a list within a list ... would double
+ * its text at each level. The array has room for every item the text can hold (no item is shorter
+ * than a character); a never-used first item makes the empty list legal. The count is that of the
+ * text's top-level commas; items behind it that are not null (from a macro that stands for several)
+ * count too. */
 static inline int tci_list_count(const char *text)
 {
     int n = 0, depth = 0;
@@ -262,7 +285,8 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
     ((tc_axes){(const int[]){0, __VA_ARGS__} + 1,                                                  \
                (int)(sizeof((const int[]){0, __VA_ARGS__}) / sizeof(int)) - 1, false})
 #define TC_ALL ((tc_axes){NULL, 0, true})
-#ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count itself */
+#ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
+                    itself */
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0}, __VA_ARGS__} + 1,           \
                tci_list_count(#__VA_ARGS__)})
@@ -307,4 +331,7 @@ static inline tc_buf tci_buf(const void *data, int64_t n, int dtype, int is_cons
 #define tc_input(ctx, name, ...)                                                                   \
     tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 
+#if defined(__cplusplus) && defined(__GNUC__)
+#pragma GCC diagnostic pop
+#endif
 #endif

@@ -24,8 +24,8 @@
 #define TCI_ALLOC_CHUNK_MIN ((size_t)32 << 10)
 #define TCI_ALLOC_CHUNK_MAX ((size_t)4 << 20)
 
-/* Tests: the request number tci_test_alloc_fail_at (counted from 1 since the count was cleared) finds
- * no memory, and with `sticky` every later one too. live counts the blocks not yet freed. */
+/* Tests: the request number tci_test_alloc_fail_at (counted from 1 since the count was cleared)
+ * finds no memory, and with `sticky` every later one too. live counts the blocks not yet freed. */
 #ifdef TCI_TEST_ALLOC
 static _Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
 static _Atomic bool tci_test_alloc_sticky;
@@ -87,7 +87,8 @@ TCI_FN void *tci_heap_get_aligned(size_t bytes)
         return NULL;
     }
     uintptr_t first = (uintptr_t)base + sizeof(void *);
-    char *data = base + sizeof(void *) + (TCI_ALLOC_ALIGN - first % TCI_ALLOC_ALIGN) % TCI_ALLOC_ALIGN;
+    uintptr_t skip = (TCI_ALLOC_ALIGN - first % TCI_ALLOC_ALIGN) % TCI_ALLOC_ALIGN;
+    char *data = base + sizeof(void *) + skip;
     memcpy(data - sizeof(void *), &base, sizeof(void *));
 #ifdef MADV_HUGEPAGE
     if (bytes >= TCI_ALLOC_HUGE) {
@@ -163,7 +164,8 @@ TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, 
 /* Makes room for `bytes` (a multiple of 16) in a fresh chunk. */
 static void tci_scratch_add_chunk(tci_scratch *s, size_t bytes)
 {
-    size_t size = s->chunks ? TCI_MIN(s->chunks->bytes * 2, TCI_ALLOC_CHUNK_MAX) : TCI_ALLOC_CHUNK_MIN;
+    size_t size = s->chunks ? s->chunks->bytes * 2 : TCI_ALLOC_CHUNK_MIN;
+    size = TCI_MIN(size, TCI_ALLOC_CHUNK_MAX);
     size = TCI_MAX(size, bytes);
     tci_chunk *chunk = tci_heap_resize(NULL, sizeof(tci_chunk) + size);
     if (!chunk) {

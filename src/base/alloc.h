@@ -1,9 +1,9 @@
 /* base/alloc.h - memory: the allocator hook, and the scratch arena of one compile.
  *
  * tci_scratch: a bump arena that never returns NULL. When memory runs out, or an internal invariant
- * fails, it jumps back to the one setjmp of its owner (compile/compile.c), which drops the arena and
- * returns a status. Therefore the rule for every room that takes a tci_scratch: own nothing that is
- * not in the scratch. Rooms that outlive a compile use tci_alloc and check for NULL. */
+ * fails, it jumps back to the one setjmp of its owner (compile/compile.c), which drops the arena
+ * and returns a status. Therefore the rule for every room that takes a tci_scratch: own nothing
+ * that is not in the scratch. Rooms that outlive a compile use tci_alloc and check for NULL. */
 #ifndef TCI_BASE_ALLOC_H
 #define TCI_BASE_ALLOC_H
 
@@ -13,7 +13,7 @@
 #include "platform.h"
 
 /* Process-wide memory (code cache, worker pool, programs): TC_MALLOC family or libc. */
-TCI_FN void *tci_heap_resize(void *p, size_t new_bytes); /* p NULL: get; new_bytes 0: free -> NULL */
+TCI_FN void *tci_heap_resize(void *p, size_t new_bytes); /* p NULL: get; 0 bytes: free -> NULL */
 TCI_FN void *tci_heap_get(size_t bytes);                 /* zeroed, or NULL */
 TCI_FN void tci_heap_free(void *p);
 /* Tensor data: aligned to 64 bytes, huge pages advised past 2 MiB; NULL when out of memory. */
@@ -39,13 +39,16 @@ TCI_FN void *tci_scratch_get(tci_scratch *s, size_t bytes); /* zeroed, 16-aligne
 TCI_FN void *tci_scratch_copy(tci_scratch *s, const void *p, size_t bytes);
 TCI_FN char *tci_scratch_printf(tci_scratch *s, const char *format, ...) TCI_PRINTF(2, 3);
 /* Grow an array kept in scratch: returns room for cap' >= need elements (old contents copied). */
-TCI_FN void *tci_scratch_grow(tci_scratch *s, void *p, int n, int *cap, int need, size_t elem_bytes);
+TCI_FN void *tci_scratch_grow(tci_scratch *s, void *p, int n, int *cap, int need,
+                              size_t elem_bytes);
 /* Leaves the compile with a status and text; never returns. */
-TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 
 #define TCI_NEW(s, type) ((type *)tci_scratch_get((s), sizeof(type)))
 #define TCI_NEW_ARRAY(s, type, n) ((type *)tci_scratch_get((s), sizeof(type) * (size_t)(n)))
-/* Appends to struct { type *items; int n, cap; } kept in scratch: TCI_PUSH(s, list.items, list.n, list.cap, v) */
+/* Appends to struct { type *items; int n, cap; } kept in scratch: TCI_PUSH(s, list.items, list.n,
+ * list.cap, v) */
 #define TCI_PUSH(s, items, n, cap, value)                                                          \
     do {                                                                                           \
         if ((n) == (cap)) {                                                                        \

@@ -1,7 +1,7 @@
 /* base/env.c - reads the environment variables of base/env.h.
  *
- * In: the rows. Out: their values, as text, number or list of words. Nothing is kept: a context asks
- * once and copies. In a setuid process every variable reads as unset. */
+ * In: the rows. Out: their values, as text, number or list of words. Nothing is kept: a context
+ * asks once and copies. In a setuid process every variable reads as unset. */
 #include "env.h"
 #include "os.h"
 #include "posix.h"
@@ -42,4 +42,16 @@ TCI_FN bool tci_env_has_word(tci_env id, const char *word)
         at = at[length] ? at + length + 1 : NULL;
     }
     return false;
+}
+
+TCI_FN void tci_env_help_once(void)
+{
+    static atomic_flag printed = ATOMIC_FLAG_INIT;
+    if (!tci_env_int(TCI_ENV_HELP, 0) || atomic_flag_test_and_set(&printed)) {
+        return;
+    }
+    fprintf(stderr, "tc: environment variables (fields of tc_options win over them)\n");
+#define X(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
+    TCI_ENV_ROWS(X)
+#undef X
 }

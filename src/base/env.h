@@ -35,6 +35,7 @@ typedef enum tci_env {
 
 TCI_FN const char *tci_env_get(tci_env id);                      /* NULL when unset or empty */
 TCI_FN int64_t tci_env_int(tci_env id, int64_t fallback);
-TCI_FN bool tci_env_has_word(tci_env id, const char *word);      /* "a,b,c" lists; "all" has every word */
+TCI_FN bool tci_env_has_word(tci_env id, const char *word); /* in "a,b,c"; "all" has every word */
+TCI_FN void tci_env_help_once(void); /* TC_HELP=1: prints the rows to stderr, once a process */
 
 #endif

@@ -1,10 +1,10 @@
 /* base/hash.c - 128-bit non-cryptographic hash of bytes.
  *
- * In: bytes. Out: two 64-bit words, the same on every machine of one byte order.
- * The one idea: the folded product of two 64-bit words (high half xor low half of 128 bits) mixes every
- * bit of both in one multiply. Both words of the state see all input, 16 bytes a step, through
- * different constants; the two multiplies of a step are independent. The rotated old state is added,
- * so a factor that happens to be zero cannot wipe it out. */
+ * In: bytes. Out: two 64-bit words, the same on every machine of one byte order. The one idea: the
+ * folded product of two 64-bit words (high half xor low half of 128 bits) mixes every bit of both
+ * in one multiply. Both words of the state see all input, 16 bytes a step, through different
+ * constants; the two multiplies of a step are independent. The rotated old state is added, so a
+ * factor that happens to be zero cannot wipe it out. */
 #include <string.h>
 
 #include "hash.h"
@@ -15,7 +15,7 @@
 #define TCI_HASH_K2 0x3c6ef372fe94f82bu
 #define TCI_HASH_K3 0xa54ff53a5f1d36f1u
 
-static inline uint64_t tci_hash_fold(uint64_t a, uint64_t b)
+TCI_INLINE uint64_t tci_hash_fold(uint64_t a, uint64_t b)
 {
 #ifdef __SIZEOF_INT128__
     __extension__ typedef unsigned __int128 tci_hash_u128;
@@ -29,12 +29,12 @@ static inline uint64_t tci_hash_fold(uint64_t a, uint64_t b)
 #endif
 }
 
-static inline uint64_t tci_hash_rotate(uint64_t v, int by)
+TCI_INLINE uint64_t tci_hash_rotate(uint64_t v, int by)
 {
     return (v << by) | (v >> (64 - by));
 }
 
-static inline tci_hash tci_hash_step(tci_hash h, uint64_t a, uint64_t b)
+TCI_INLINE tci_hash tci_hash_step(tci_hash h, uint64_t a, uint64_t b)
 {
     tci_hash next;
     next.lo = tci_hash_fold(h.lo ^ a, b ^ TCI_HASH_K0) + tci_hash_rotate(h.lo, 23);

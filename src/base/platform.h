@@ -2,7 +2,8 @@
  *
  * Linkage: TCI_FN marks a function shared between rooms. Joined into one file (the shipped form and
  * src/tc.h) it is static; with TCI_SEPARATE (make rooms: each .c compiled alone) it is extern.
- * File-local helpers are plain `static` and carry their room's prefix, as names meet once joined. */
+ * File-local helpers are plain `static` and carry their room's prefix, as names meet once
+ * joined. */
 #ifndef TCI_BASE_PLATFORM_H
 #define TCI_BASE_PLATFORM_H
 
@@ -18,15 +19,18 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define TCI_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define TCI_INLINE static inline __attribute__((always_inline)) /* also in a build at -O0 */
 #define TCI_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TCI_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #else
 #define TCI_PRINTF(fmt, args)
+#define TCI_INLINE static inline
 #define TCI_LIKELY(x) (x)
 #define TCI_UNLIKELY(x) (x)
 #endif
 
-/* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache key. */
+/* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache
+ * key. */
 #ifndef TCI_BUILD
 #define TCI_BUILD "rooms"
 #endif

@@ -1,9 +1,10 @@
 /* base/posix.h - the system headers of the implementation half, and what they may hide.
  *
  * Under -std=c11 the libc declares no POSIX. Asking for it here widens the headers that nobody has
- * included yet (glibc decides once, in features.h, so it is asked again). What headers that the user's
- * file included earlier still hide is declared below: function by function, constant by constant, with
- * the types and values of the Linux libcs. Redeclaring what is visible is legal and changes nothing. */
+ * included yet (glibc decides once, in features.h, so it is asked again). What headers that the
+ * user's file included earlier still hide is declared below: function by function, constant by
+ * constant, with the types and values of the Linux libcs. Redeclaring what is visible is legal and
+ * changes nothing. */
 #ifndef TCI_BASE_POSIX_H
 #define TCI_BASE_POSIX_H
 
@@ -49,15 +50,17 @@ extern char **environ;
 #include <sys/syscall.h>
 
 extern char *secure_getenv(const char *name);
+extern char *realpath(const char *path, char *resolved);
 extern int clock_gettime(int clock, struct timespec *now);
 extern int dirfd(DIR *dir);
 extern int fstatat(int dir, const char *path, struct stat *st, int flags);
-extern int fsync(int fd);
 extern int kill(pid_t pid, int sig);
 extern int lstat(const char *path, struct stat *st);
 extern int madvise(void *start, size_t bytes, int advice);
 extern int nanosleep(const struct timespec *wanted, struct timespec *left);
 extern int pipe2(int ends[2], int flags);
+extern int pthread_condattr_setclock(pthread_condattr_t *attributes, int clock);
+extern int pthread_sigmask(int how, const sigset_t *set, sigset_t *old);
 extern int sigdelset(sigset_t *set, int sig);
 extern int sigemptyset(sigset_t *set);
 extern int sigfillset(sigset_t *set);
@@ -88,8 +91,22 @@ extern long syscall(long number, ...);
 #ifndef S_ISVTX
 #define S_ISVTX 01000
 #endif
-#ifndef ST_NOEXEC /* glibc has the enum constant, behind _GNU_SOURCE, and a macro of the same name */
+#ifndef SIG_SETMASK
+#define SIG_BLOCK 0
+#define SIG_UNBLOCK 1
+#define SIG_SETMASK 2
+#endif
+#ifndef ST_NOEXEC /* glibc hides it behind _GNU_SOURCE */
 #define ST_NOEXEC 8
+#endif
+#ifndef WNOHANG /* a stdlib.h included earlier can keep sys/wait.h from defining these */
+#define WNOHANG 1
+#endif
+#ifndef WIFEXITED
+#define WTERMSIG(status) ((status) & 0x7f)
+#define WEXITSTATUS(status) (((status) >> 8) & 0xff)
+#define WIFEXITED(status) (WTERMSIG(status) == 0)
+#define WIFSIGNALED(status) (WTERMSIG(status) != 0 && WTERMSIG(status) != 0x7f)
 #endif
 #endif
 

@@ -1,13 +1,13 @@
 /* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
  *
- * In: whatever flags, warnings and feature macros the user's file is compiled with. Out: a region in
- * which floating point is strict, warnings are quiet and POSIX is declared.
+ * In: whatever flags, warnings and feature macros the user's file is compiled with. Out: a region
+ * in which floating point is strict, warnings are quiet and POSIX is declared.
  *
- * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region gets
- * its own optimize options (also O2: the interpreter stays quick in a debug build). Clang: pragmas;
- * they cannot undo -ffast-math, so that is refused. Machines that keep excess precision are refused.
- * System headers (base/posix.h) come before the options change, so that their inline functions keep
- * the user's options and may still be inlined into the user's code. */
+ * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
+ * gets its own optimize options (also O2: the interpreter stays quick in a debug build). Clang:
+ * pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess precision
+ * are refused. System headers (base/posix.h) come before the options change, so that their inline
+ * functions keep the user's options and may still be inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -71,7 +71,11 @@
 
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#pragma GCC optimize("O2,fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
+#ifndef TCI_KEEP_OPTIMIZE /* defined by tests that compile much and run little */
+#pragma GCC optimize("O2")
+#endif
+#pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
 #pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")
 #pragma GCC optimize("trapping-math,no-cx-limited-range,wrapv,no-strict-aliasing")
+#pragma GCC optimize("no-single-precision-constant")
 #endif

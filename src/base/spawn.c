@@ -1,14 +1,15 @@
 /* base/spawn.c - runs another program and collects what it prints. See tci_os_run in base/os.h.
  *
  * In: an argument vector, a time limit, a size limit. Out: the text, the exit code, and one of four
- * results: OK (ended with code 0), FAILED (ended otherwise: its code, or 128 + signal; -1 when it could
- * not be started), MISSING, TIMEOUT.
- * The one idea: the child leads its own process group and writes into one pipe. We read until the pipe
- * ends or the child does, whichever is first, so neither a child that closes its output nor a
- * grandchild that keeps it open can hold us; past the time limit the whole group is killed.
+ * results: OK (ended with code 0), FAILED (ended otherwise: its code, or 128 + signal; -1 when it
+ * could not be started), MISSING, TIMEOUT. The one idea: the child leads its own process group and
+ * writes into one pipe. We read until the pipe ends or the child does, whichever is first, so
+ * neither a child that closes its output nor a grandchild that keeps it open can hold us; past the
+ * time limit the whole group is killed.
  *
- * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any) takes the
- * exit code from us. Such a run counts as OK with code 0: the caller looks at the output file. */
+ * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any) takes
+ * the exit code from us. Such a run counts as OK with code 0: the caller looks at the output
+ * file. */
 #include "os.h"
 #include "posix.h"
 
@@ -76,7 +77,8 @@ static bool tci_spawn_actions(posix_spawn_file_actions_t *actions, int to)
 {
     return posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0) == 0
            && posix_spawn_file_actions_adddup2(actions, to, 1) == 0
-           && posix_spawn_file_actions_adddup2(actions, to, 2) == 0 && tci_spawn_close_rest(actions);
+           && posix_spawn_file_actions_adddup2(actions, to, 2) == 0
+           && tci_spawn_close_rest(actions);
 }
 
 /* Own process group, no signal blocked, every signal at its default. */
@@ -182,8 +184,8 @@ static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, size_t log_l
     return true;
 }
 
-TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t log_limit, tci_str *log,
-                            int *exit_code)
+TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t log_limit,
+                            tci_str *log, int *exit_code)
 {
     tci_str path = {0};
     tci_spawn_child c = {-1, -1, false, false, 0};
@@ -211,7 +213,7 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
         kill(c.pid, SIGKILL); /* in case it left its group */
         tci_spawn_look(&c, true);
     }
-    /* What the child had written before it ended; a grandchild that goes on writing is left behind. */
+    /* What the child wrote before it ended; a grandchild that goes on writing is left behind. */
     int64_t drain_end_ns = tci_os_now_ns() + 1000000000;
     while (tci_spawn_poll(&c, 0, log_limit, log) && tci_os_now_ns() < drain_end_ns) {
     }

@@ -1,4 +1,5 @@
-/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings are back. */
+/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings are
+ * back. */
 #if defined(__clang__)
 #pragma float_control(pop)
 #pragma clang diagnostic pop

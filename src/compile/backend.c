@@ -1,9 +1,10 @@
 /* compile/backend.c - the registry of backends, and which of them serves a set of options.
  *
- * In: structs of functions (api/backend.h) and options. Out: a tci_backend: name, functions and target.
- * The one idea: what a backend says about the machine is asked once a process and vector width, so that
- * picking one costs a lock and a comparison. "interp" is not registered: it is the absence of a struct.
- * Nothing is ever removed, so what is handed out lives as long as the process. */
+ * In: structs of functions (api/backend.h) and options. Out: a tci_backend: name, functions and
+ * target. The one idea: what a backend says about the machine is asked once a process and vector
+ * width, so that picking one costs a lock and a comparison. "interp" is not registered: it is
+ * the absence of a struct. Nothing is ever removed, so what is handed out lives as long as the
+ * process. */
 #include <string.h>
 
 #include "../base/os.h"
@@ -25,7 +26,8 @@ static struct {
     bool started;
 } tci_backends = {.lock = TCI_MUTEX_INIT};
 
-static const tci_backend tci_backend_interp = {.name = "interp", .target = {.arch = "c", .features = "interp"}};
+static const tci_backend tci_backend_interp = {.name = "interp",
+                                               .target = {.arch = "c", .features = "interp"}};
 static const tci_backend tci_backend_interp_only = {
     .name = "interp", .target = {.arch = "c", .features = "interp"}, .fallback = true,
     .why = "this build has no backend that compiles (tc_cpu.h is not beside tc.h)"};
@@ -124,7 +126,8 @@ static bool tci_backend_is_complete(const tc_backend *b)
     if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !b->dialect) {
         return false;
     }
-    if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find || !b->module_free) {
+    if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find
+        || !b->module_free) {
         return false;
     }
     bool memory = b->alloc && b->free && b->upload && b->download;

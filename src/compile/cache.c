@@ -1,13 +1,15 @@
-/* compile/cache.c - the memory cache: code by program key, kernels by kernel key, and who compiles what.
+/* compile/cache.c - the memory cache: code by program key, kernels by kernel key, and who compiles
+ * what.
  *
- * In: keys. Out: counted references to code that any thread may run.
- * The one idea: one lock guards four small tables and is held for look-ups and list surgery only. A key
- * that is being compiled stands in the list of claims; whoever else wants it waits on the condition and
- * looks again, so the same key is compiled once however many threads ask, and a failure leaves no trace.
+ * In: keys. Out: counted references to code that any thread may run. The one idea: one lock guards
+ * four small tables and is held for look-ups and list surgery only. A key that is being compiled
+ * stands in the list of claims; whoever else wants it waits on the condition and looks again, so
+ * the same key is compiled once however many threads ask, and a failure leaves no trace.
  *
- * Invariants: the cache holds one reference of each code in its table, a code one of each of its modules.
- * A code that left the table lives on with its programs. Module counts change under the lock only; a
- * module that nobody holds leaves the list before it is unloaded. Full keys are compared, never hashes alone. */
+ * Invariants: the cache holds one reference of each code in its table, a code one of each of its
+ * modules. A code that left the table lives on with its programs. Module counts change under the
+ * lock only; a module that nobody holds leaves the list before it is unloaded. Full keys are
+ * compared, never hashes alone. */
 #include "cache.h"
 
 #include <string.h>
@@ -84,6 +86,18 @@ TCI_FN tci_code *tci_code_make(void)
     return c;
 }
 
+TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
+                                  void *function)
+{
+    if (calls->launch) {
+        c->device = calls;
+        k->function = function;
+    } else {
+        /* An object pointer that holds a function's address, as dlsym gives it. */
+        memcpy(&k->fn, &function, sizeof(k->fn));
+    }
+}
+
 TCI_FN void tci_code_retain(tci_code *c)
 {
     __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
@@ -124,7 +138,8 @@ TCI_FN const char *tci_code_source(tci_code *c)
         return text ? text : "";
     }
     char *none = NULL;
-    if (__atomic_compare_exchange_n(&c->late_source, &none, file.text, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+    if (__atomic_compare_exchange_n(&c->late_source, &none, file.text, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE)) {
         return file.text;
     }
     tci_str_free(&file);
@@ -158,8 +173,8 @@ static tci_code *tci_cache_look_up(const tci_request *r, bool native)
     return c;
 }
 
-/* Unlinks what only the table holds, or (all false) of that what was not used since the last time. The
- * caller releases the chain after it has let go of the lock. */
+/* Unlinks what only the table holds, or (all false) of that what was not used since the last
+ * time. The caller releases the chain after it has let go of the lock. */
 static tci_code *tci_cache_collect(bool all)
 {
     tci_code *dropped = NULL;
@@ -222,7 +237,8 @@ static bool tci_cache_is_claimed(const tci_request *r)
     return false;
 }
 
-TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native, tci_code **code)
+TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native,
+                                        tci_code **code)
 {
     tci_claim_result result = TCI_CLAIM_FOUND;
     pthread_mutex_lock(&tci_cache.lock);
@@ -340,8 +356,8 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path, ch
     return m;
 }
 
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes, tci_hash sum,
-                                   char why[256])
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes,
+                                   tci_hash sum, char why[256])
 {
     tci_module *m = tci_module_find(path);
     if (m) {
@@ -411,8 +427,8 @@ TCI_FN void tci_module_release(tci_module *m)
 /* ---- kernels ---- */
 
 /* The caller holds the lock. */
-static tci_module_kernel *tci_module_look_up_kernel(const tc_backend *calls, const void *key, size_t key_bytes,
-                                                    tci_hash hash)
+static tci_module_kernel *tci_module_look_up_kernel(const tc_backend *calls, const void *key,
+                                                    size_t key_bytes, tci_hash hash)
 {
     tci_module_kernel *k = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];
     while (k && (k->hash.lo != hash.lo || k->hash.hi != hash.hi || k->module->calls != calls
@@ -449,8 +465,8 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
     pthread_mutex_unlock(&tci_cache.lock);
 }
 
-TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes, tci_hash hash,
-                                   tci_module_kernel *found)
+TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes,
+                                   tci_hash hash, tci_module_kernel *found)
 {
     pthread_mutex_lock(&tci_cache.lock);
     tci_module_kernel *k = tci_module_look_up_kernel(calls, key, key_bytes, hash);

@@ -1,12 +1,16 @@
-/* compile/cache.h - what compiles share inside the process: code, loaded modules, kernels in them, and
- * which keys are being compiled right now. One lock, never held across a compile or a file access. */
+/* compile/cache.h - what compiles share inside the process: code, loaded modules, kernels in
+ * them, and which keys are being compiled right now. One lock, never held across a compile or a
+ * file access. */
 #ifndef TCI_COMPILE_CACHE_H
 #define TCI_COMPILE_CACHE_H
 
 #include "code.h"
 
 /* ---- code ---- */
-TCI_FN tci_code *tci_code_make(void);                       /* unpublished, refs 1; NULL: out of memory */
+TCI_FN tci_code *tci_code_make(void); /* unpublished, refs 1; NULL: out of memory */
+/* What runs kernel k: a host function, or a device's handle. */
+TCI_FN void tci_code_set_function(tci_code *c, tci_code_kernel *k, const tc_backend *calls,
+                                  void *function);
 TCI_FN char *tci_code_copy_text(tci_code *c, const char *text); /* NULL: out of memory */
 
 typedef enum tci_claim_result { TCI_CLAIM_FOUND, TCI_CLAIM_OURS, TCI_CLAIM_BUSY } tci_claim_result;
@@ -16,13 +20,15 @@ typedef struct tci_claim {
     struct tci_claim *next;
 } tci_claim;
 
-/* Counted reference to the code of that key, or NULL. native: interpreted fallbacks do not count. */
+/* Counted reference to the code of that key, or NULL. native: interpreted fallbacks do not
+ * count. */
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native);
-/* Finds it, or makes this caller the only one to compile that key (until tci_cache_settle), or says that
- * somebody else is at it. */
-TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native, tci_code **code);
-/* Ends a claim and wakes who waits. code: published in place of what has the same key; the cache takes a
- * reference of its own. NULL: the compile failed. */
+/* Finds it, or makes this caller the only one to compile that key (until tci_cache_settle), or
+ * says that somebody else is at it. */
+TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native,
+                                        tci_code **code);
+/* Ends a claim and wakes who waits. code: published in place of what has the same key; the cache
+ * takes a reference of its own. NULL: the compile failed. */
 TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code);
 /* Waits until nobody is compiling that key. */
 TCI_FN void tci_cache_wait(const tci_request *r);
@@ -49,27 +55,29 @@ struct tci_module {
     int32_t refs;              /* under the cache's lock */
     const tc_backend *calls;   /* that loaded it */
     void *handle;
-    char *path;                /* never used for another file in this process: dlopen goes by path */
+    char *path;                /* never another file's in this process: dlopen goes by path */
     int64_t bytes;             /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
     int n_kernels;             /* that it offers */
+    bool stored;               /* the file lies in a disk cache */
     tci_code *memory;          /* owns this struct, path, kernels and their texts */
     struct tci_module *next;
 };
 
 /* The loaded module of that path, retained, or NULL. */
 TCI_FN tci_module *tci_module_find(const char *path);
-/* Loads a file. NULL: it cannot be loaded (why says so) or out of memory. Somebody who loaded the same
- * path meanwhile wins. The module comes retained. */
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes, tci_hash sum,
-                                   char why[256]);
+/* Loads a file. NULL: it cannot be loaded (why says so) or out of memory. Somebody who loaded
+ * the same path meanwhile wins. The module comes retained. */
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes,
+                                   tci_hash sum, char why[256]);
 TCI_FN void tci_module_retain(tci_module *m);
 TCI_FN void tci_module_release(tci_module *m);
 /* Offers a kernel of m to later compiles; copies everything. Out of memory: it is not offered. */
 TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, tci_hash hash,
                              const tci_kernel_record *record, void *function);
-/* A kernel of that key in some loaded module of that backend; its module is retained. False: none. */
-TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes, tci_hash hash,
-                                   tci_module_kernel *found);
+/* A kernel of that key in some loaded module of that backend; its module is retained. False:
+ * none. */
+TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes,
+                                   tci_hash hash, tci_module_kernel *found);
 
 #endif

@@ -1,8 +1,8 @@
 /* compile/code.h - code: what one compile produced, shared and memoized; and the ways to it.
  *
- * Code is immutable once published, counted, and free of any context. It is what the disk cache stores
- * (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal values and no user
- * memory: those belong to the program that captured them. */
+ * Code is immutable once published, counted, and free of any context. It is what the disk cache
+ * stores (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal
+ * values and no user memory: those belong to the program that captured them. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -18,7 +18,7 @@ typedef struct tci_code_port { /* a program input or output */
     int32_t rank;
     int64_t *shape;
     int64_t n;         /* elements */
-    int64_t bytes;     /* of the memory that is touched: outputs and plain inputs dense; captured leaves may be strided */
+    int64_t bytes;     /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
 typedef struct tci_code_kernel {
@@ -26,6 +26,7 @@ typedef struct tci_code_kernel {
     char *note;            /* schedule, for explain */
     tci_kernel_fn fn;      /* native code; NULL: interpreted */
     tci_interp *interp;    /* set when interpreted */
+    int32_t module;        /* index in modules, when not interpreted */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     int64_t n_tasks;
     double task_ns;
@@ -46,13 +47,13 @@ typedef struct tci_code_buffer {
     int64_t offset;        /* TEMP: from the arena's start */
 } tci_code_buffer;
 
-typedef struct tci_module tci_module; /* one loaded object file; counted, process-wide (compile/cache.h) */
+typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
 
 typedef struct tci_code {
     int32_t refs;              /* atomic */
     uint8_t *key; size_t key_bytes; tci_hash hash;
     char backend[16];          /* that runs it: "cpu", "interp" */
-    const tc_backend *device;  /* launches go through it; NULL: the host runs kernels' fn or interp */
+    const tc_backend *device;  /* launches; NULL: the host runs kernels' fn or interp */
     tci_code_port *inputs; int32_t n_inputs;    /* user inputs first, then captured leaves */
     tci_code_port *outputs; int32_t n_outputs;
     int32_t n_literals;
@@ -90,29 +91,31 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
 
 /* ---- compile/key.c ---- */
 typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } tci_found;
-/* One compile request: the part of the user's graph that the roots need, in canonical order (a post-order
- * walk from the roots, inputs first), and its key. Making one copies no node, so that asking for what is
- * in the memory cache is cheap; it is valid while the user's graph does not change. */
+/* One compile request: the part of the user's graph that the roots need, in canonical order (a
+ * post-order walk from the roots, inputs first), and its key. Making one copies no node, so that
+ * asking for what is in the memory cache is cheap; it is valid while the user's graph does not
+ * change. */
 typedef struct tci_request {
     tci_node **nodes; int n_nodes;          /* the USER graph's nodes, inputs before users */
-    tci_node **inputs; int n_inputs;        /* user inputs, then captured leaves in first-use order */
+    tci_node **inputs; int n_inputs;        /* user inputs, then captured leaves as first used */
     int n_user_inputs;
     tci_node **captured; int n_captured;    /* inputs + n_user_inputs: DATA and evaluated nodes */
     tci_node **literals; int n_literals;    /* LITERAL nodes, first-use order: program slot i */
     tci_node **roots; int n_roots;
-    const uint8_t *key; size_t key_bytes;   /* canonical: graph, options that matter, backend, target, build */
+    const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */
 } tci_request;
-/* Collects what `roots` need and makes the key. user_inputs NULL: the INPUT leaves in use, by creation
- * order. A node that holds an evaluated value (storage) is a leaf. Leaf strides are keyed; literal
- * values and names are not. backend and target NULL: those of tci_backend_pick(o). */
+/* Collects what `roots` need and makes the key. user_inputs NULL: the INPUT leaves in use, by
+ * creation order. A node that holds an evaluated value (storage) is a leaf. Leaf strides are
+ * keyed; literal values and names are not. backend and target NULL: those of
+ * tci_backend_pick(o). */
 TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_inputs, int n_inputs,
                                      tci_node *const *roots, int n_roots, const tc_options *o,
                                      const char *backend, const tci_target *target);
-/* The same program as nodes of a graph in `s`, for the stages that follow; the user's graph is left alone.
- * Arrays correspond to the request's. Captured leaves become DATA nodes without storage whose offset
- * counts from the lowest address that the leaf touches. */
+/* The same program as nodes of a graph in `s`, for the stages that follow; the user's graph is
+ * left alone. Arrays correspond to the request's. Captured leaves become DATA nodes without
+ * storage whose offset counts from the lowest address that the leaf touches. */
 typedef struct tci_request_copy {
     tci_graph *graph;
     tci_node **inputs, **literals, **roots;
@@ -120,24 +123,26 @@ typedef struct tci_request_copy {
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r);
 
 /* ---- compile/compile.c: THE SPINE ---- */
-/* Finds (memory, disk) or makes the code of n requests, with at most two compiler processes in all. codes[i]
- * is a counted reference or NULL with statuses[i] set; returns the first failure. `log` receives text for
- * the user on failure. Escapes nothing: `s` only lends memory. */
-TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n, const tc_options *o,
+/* Finds (memory, disk) or makes the code of n requests, with at most two compiler processes in
+ * all. codes[i] is a counted reference or NULL with statuses[i] set; returns the first failure.
+ * `log` receives text for the user on failure. Escapes nothing: `s` only lends memory. */
+TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
+                                      const tc_options *o,
                                       tci_code **codes, tc_status *statuses, tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
 TCI_FN void tci_code_retain(tci_code *c);
 TCI_FN void tci_code_release(tci_code *c);
-/* The generated source ("" when there is none): read from the disk cache at first use when the code came
- * from there. Borrowed from c. */
+/* The generated source ("" when there is none): read from the disk cache at first use when the
+ * code came from there. Borrowed from c. */
 TCI_FN const char *tci_code_source(tci_code *c);
 /* tc_shutdown's part: drops cached code that no program uses. */
 TCI_FN void tci_cache_trim(void);
 
 /* ---- process-wide counters behind tc_stats ---- */
 typedef struct tci_counters {
-    int64_t compiles, compiler_runs, kernels_built, memory_hits, disk_hits, misses, kernel_hits, evictions,
+    int64_t compiles, compiler_runs, kernels_built, memory_hits, disk_hits, misses, kernel_hits,
+        evictions,
         cache_rejects, interpreted;
 } tci_counters;
 TCI_FN tci_counters *tci_counters_get(void); /* fields are changed atomically */

@@ -1,0 +1,697 @@
+/* compile/compile.c - THE SPINE: requests to code.
+ *
+ * In: requests (compile/key.c). Out: counted code for each, from memory, from disk, or made here.
+ * The one idea: tci_compile_batch calls every stage by name, in order, and nothing else sequences:
+ *
+ *   graph -> rewrite -> plan (with its kernels) -> loop -> source -> compiler -> module -> code
+ *
+ * After each stage the spine verifies its IR (options.verify), dumps it (options.dump) and adds its
+ * time. A stage leaves by tci_scratch_fail when memory or an invariant fails; the one setjmp is
+ * tci_compile_guard. Stages own nothing outside the batch's scratch, so after an escape the batch
+ * is dropped whole.
+ *
+ * Where native code cannot be had (no compiler, a failed build, a machine that does not qualify)
+ * the plan's kernels are interpreted instead, unless the options refuse that. Such code is kept in
+ * memory only.
+ *
+ * Threads: a key is claimed (compile/cache.c) before it is compiled. A caller first makes what
+ * it claimed, then waits for what others are making, so no two callers wait for each other. */
+#include "cache.h"
+
+#include <string.h>
+
+#include "../base/env.h"
+#include "../base/os.h"
+#include "../debug/dump.h"
+#include "../debug/explain.h"
+#include "../debug/trace.h"
+#include "../rewrite/rewrite.h"
+#include "disk.h"
+#include "jit.h"
+
+#define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
+
+typedef enum tci_compile_state {
+    TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
+    TCI_COMPILE_CLAIMED, /* ours to compile */
+    TCI_COMPILE_DONE
+} tci_compile_state;
+
+/* One request on its way. */
+typedef struct tci_compile_job {
+    tci_request *request;
+    tci_compile_state state;
+    tci_claim claim;
+    tc_status status;
+    tci_code *code;
+    tci_request_copy copy;    /* in the batch's scratch, as are the next four */
+    tci_node **roots;         /* after rewriting */
+    tci_plan *plan;
+    int *units;               /* plan kernel -> number in the batch's jit */
+    tci_dump dump;
+    tc_times times;
+} tci_compile_job;
+
+typedef struct tci_compile_batch_state {
+    tci_scratch scratch;
+    const tc_options *options;
+    const tci_backend *backend;
+    tci_compile_job *jobs; int n_jobs;
+    tci_disk disk;
+    tci_jit jit;
+    tci_str *log;
+    bool verify;
+    bool native;              /* kernels go through the jit; false: interpreted */
+} tci_compile_batch_state;
+
+typedef tc_status (*tci_compile_stage)(tci_compile_batch_state *b, tci_compile_job *job);
+
+/* Runs a stage; what it escapes with becomes its status. */
+static tc_status tci_compile_guard(tci_compile_batch_state *b, tci_compile_stage stage,
+                                   tci_compile_job *job)
+{
+    if (setjmp(b->scratch.escape)) {
+        tci_str_printf(b->log, "%s", b->scratch.message);
+        return b->scratch.why;
+    }
+    return stage(b, job);
+}
+
+/* Ends one timed phase and begins the next. */
+static int64_t tci_compile_lap(int64_t *since_ns, const char *phase)
+{
+    int64_t now_ns = tci_os_now_ns();
+    int64_t lap_ns = now_ns - *since_ns;
+    tci_trace_span("compile", phase, *since_ns, now_ns);
+    *since_ns = now_ns;
+    return lap_ns;
+}
+
+/* ---- dumps ---- */
+
+static void tci_compile_dump_graph(tci_compile_batch_state *b, tci_compile_job *job,
+                                   const char *stage, const char *file, tci_node **roots)
+{
+    tci_str text = {.s = &b->scratch};
+    if (tci_dump_wants(&job->dump, stage)) {
+        tci_graph_print(&text, &b->scratch, roots, job->request->n_roots);
+        tci_dump_file(&job->dump, file, &text);
+    }
+}
+
+static void tci_compile_dump_dot(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {.s = &b->scratch};
+    if (tci_dump_wants(&job->dump, "dot")) {
+        tci_graph_print_dot(&text, &b->scratch, job->copy.roots, job->request->n_roots);
+        tci_dump_file(&job->dump, "graph.dot", &text);
+    }
+}
+
+static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    if (tci_dump_wants(&job->dump, "plan")) {
+        tci_str text = {.s = &b->scratch};
+        tci_plan_print(&text, job->plan);
+        tci_dump_file(&job->dump, "plan.txt", &text);
+    }
+    if (tci_dump_wants(&job->dump, "kernel")) {
+        tci_str text = {.s = &b->scratch};
+        for (int i = 0; i < job->plan->n_kernels; i++) {
+            tci_str_printf(&text, "%s\n", job->plan->kernels[i]->name);
+            tci_kernel_print(&text, job->plan->kernels[i]);
+            tci_str_add(&text, "\n");
+        }
+        tci_dump_file(&job->dump, "kernel.txt", &text);
+    }
+    if (job->plan->why.n) {
+        tci_log(b->options, "fusion", "%s", job->plan->why.text);
+    }
+}
+
+/* Kernels are shared between the jobs of a batch: the first job's folder shows them. */
+static void tci_compile_dump_loops(tci_compile_batch_state *b)
+{
+    tci_str text = {.s = &b->scratch};
+    if (tci_dump_wants(&b->jobs[0].dump, "loop")) {
+        for (int i = 0; i < b->jit.n_kernels; i++) {
+            const tci_jit_kernel *k = &b->jit.kernels[i];
+            if (k->loop) {
+                tci_str_printf(&text, "%s: %s\n", k->symbol, k->launch.note);
+                tci_loop_print(&text, k->loop);
+                tci_str_add(&text, "\n");
+            }
+        }
+        tci_dump_file(&b->jobs[0].dump, "loop.txt", &text);
+    }
+}
+
+static void tci_compile_dump_source(tci_compile_batch_state *b)
+{
+    static const char *const files[2] = {"source.c", "source2.c"};
+    for (int i = 0; i < b->jit.n_sources; i++) {
+        if (tci_dump_wants(&b->jobs[0].dump, "source")) {
+            tci_dump_file(&b->jobs[0].dump, files[i], &b->jit.sources[i]);
+        }
+        tci_log(b->options, "source", "%s", b->jit.sources[i].text);
+    }
+}
+
+/* ---- stages of one request ---- */
+
+static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_scratch *s = &b->scratch;
+    tci_request *r = job->request;
+    int64_t at = tci_os_now_ns();
+
+    job->copy = tci_request_copy_graph(s, r);
+    if (b->verify) {
+        tci_graph_verify(s, job->copy.roots, r->n_roots);
+    }
+    tci_compile_dump_graph(b, job, "graph", "graph.txt", job->copy.roots);
+    tci_compile_dump_dot(b, job);
+    job->times.key = tci_compile_lap(&at, "graph");
+
+    job->roots = tci_rewrite(s, job->copy.graph, job->copy.roots, r->n_roots);
+    if (b->verify) {
+        tci_graph_verify(s, job->roots, r->n_roots);
+    }
+    tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
+    job->times.rewrite = tci_compile_lap(&at, "rewrite");
+
+    job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
+                              r->n_literals, job->roots, r->n_roots);
+    if (b->verify) {
+        tci_plan_verify(s, job->plan);
+        for (int i = 0; i < job->plan->n_kernels; i++) {
+            tci_kernel_verify(s, job->plan->kernels[i]);
+        }
+    }
+    tci_compile_dump_plan(b, job);
+    job->times.plan = tci_compile_lap(&at, "plan");
+    return TC_OK;
+}
+
+/* ---- stages of all requests of a batch together ---- */
+
+static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *unused)
+{
+    tci_jit *jit = &b->jit;
+    tc_times times = {0};
+    int64_t at = tci_os_now_ns();
+    (void)unused;
+
+    for (int i = 0; i < b->n_jobs; i++) {
+        tci_compile_job *job = &b->jobs[i];
+        int n = job->plan ? job->plan->n_kernels : 0;
+        job->units = TCI_NEW_ARRAY(&b->scratch, int, n);
+        for (int k = 0; k < n; k++) {
+            job->units[k] = tci_jit_add(jit, job->plan->kernels[k]);
+        }
+    }
+    tci_jit_find(jit);
+    times.load = tci_compile_lap(&at, "kernels");
+
+    tc_status status = jit->n_missing ? tci_jit_find_compiler(jit, b->log) : TC_OK;
+    if (status != TC_OK) {
+        return status;
+    }
+    tci_jit_schedule(jit, b->verify);
+    tci_compile_dump_loops(b);
+    times.lower = tci_compile_lap(&at, "loop");
+
+    tci_jit_emit(jit);
+    tci_compile_dump_source(b);
+    times.emit = tci_compile_lap(&at, "source");
+
+    if (!jit->n_missing && b->disk.writable) { /* entries say which compiler is behind them */
+        tci_str nobody = {.s = &b->scratch};
+        (void)tci_jit_find_compiler(jit, &nobody);
+    }
+    status = tci_jit_compile(jit, b->log);
+    if (tci_dump_wants(&b->jobs[0].dump, "source")) {
+        tci_dump_file(&b->jobs[0].dump, "build.log", &jit->said);
+    }
+    times.compiler = tci_compile_lap(&at, "compiler");
+    for (int i = 0; i < b->n_jobs; i++) {
+        tc_times *t = &b->jobs[i].times;
+        t->load = times.load;
+        t->lower = times.lower;
+        t->emit = times.emit;
+        t->compiler = times.compiler;
+    }
+    return status;
+}
+
+/* ---- plan to code ---- */
+
+/* Bytes from the lowest to past the highest element that a strided leaf touches. */
+static int64_t tci_compile_extent(const tci_node *n)
+{
+    int64_t elements = 1;
+    for (int i = 0; i < n->rank; i++) {
+        if (!n->shape[i]) {
+            return 0;
+        }
+        int64_t stride = n->strides ? n->strides[i] : 0;
+        elements += n->strides ? (n->shape[i] - 1) * (stride < 0 ? -stride : stride) : 0;
+    }
+    elements = n->strides ? elements : tci_node_count(n);
+    return elements * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
+
+/* Memory of a code under construction escapes like scratch; the code itself is dropped by the
+ * batch. */
+static void *tci_compile_get(tci_compile_batch_state *b, tci_code *c, int64_t n, size_t item_bytes)
+{
+    void *p = tci_code_get(c, (size_t)n * item_bytes);
+    if (!p) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory: %lld bytes for a program",
+                         (long long)n * (long long)item_bytes);
+    }
+    return p;
+}
+
+static char *tci_compile_text(tci_compile_batch_state *b, tci_code *c, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    return memcpy(tci_compile_get(b, c, (int64_t)n, 1), text, n);
+}
+
+static void tci_compile_port(tci_compile_batch_state *b, tci_code *c, tci_code_port *p,
+                             const tci_node *n)
+{
+    p->dtype = n->dtype;
+    p->rank = n->rank;
+    p->shape = tci_compile_get(b, c, n->rank, sizeof(*p->shape));
+    for (int i = 0; i < n->rank; i++) {
+        p->shape[i] = n->shape[i];
+    }
+    p->n = tci_node_count(n);
+    p->bytes = p->n * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+}
+
+static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile_job *job,
+                                   tci_code *c)
+{
+    const tci_request *r = job->request;
+    c->n_inputs = r->n_inputs;
+    c->inputs = tci_compile_get(b, c, r->n_inputs, sizeof(*c->inputs));
+    for (int i = 0; i < r->n_inputs; i++) {
+        tci_compile_port(b, c, &c->inputs[i], job->copy.inputs[i]);
+        c->inputs[i].bytes = tci_compile_extent(job->copy.inputs[i]);
+    }
+    c->n_outputs = r->n_roots;
+    c->outputs = tci_compile_get(b, c, r->n_roots, sizeof(*c->outputs));
+    for (int i = 0; i < r->n_roots; i++) {
+        tci_compile_port(b, c, &c->outputs[i], r->roots[i]);
+    }
+    c->n_literals = r->n_literals;
+    c->literal_dtypes = tci_compile_get(b, c, r->n_literals, 1);
+    for (int i = 0; i < r->n_literals; i++) {
+        c->literal_dtypes[i] = r->literals[i]->dtype;
+    }
+}
+
+static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p, tci_code *c)
+{
+    c->arena_bytes = p->arena_bytes;
+    c->n_buffers = p->n_buffers;
+    c->buffers = tci_compile_get(b, c, p->n_buffers, sizeof(*c->buffers));
+    for (int i = 0; i < p->n_buffers; i++) {
+        c->buffers[i].kind = p->buffers[i].kind;
+        c->buffers[i].index = p->buffers[i].index;
+        c->buffers[i].offset = p->buffers[i].kind == TCI_BUF_TEMP ? p->buffers[i].offset : 0;
+    }
+    c->n_aliases = p->n_aliases;
+    c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));
+    for (int i = 0; i < p->n_aliases; i++) {
+        c->aliases[i] = p->aliases[i];
+    }
+    c->n_steps = p->n_steps;
+    c->steps = tci_compile_get(b, c, p->n_steps, sizeof(*c->steps));
+    for (int i = 0; i < p->n_steps; i++) {
+        const tci_step *from = &p->steps[i];
+        const tci_kernel *k = p->kernels[from->kernel];
+        tci_code_step *to = &c->steps[i];
+        to->kernel = from->kernel;
+        to->operands = tci_compile_get(b, c, k->n_operands, sizeof(*to->operands));
+        to->literals = tci_compile_get(b, c, k->n_literals, sizeof(*to->literals));
+        for (int j = 0; j < k->n_operands; j++) {
+            to->operands[j] = from->operands[j];
+        }
+        for (int j = 0; j < k->n_literals; j++) {
+            to->literals[j] = from->literals[j];
+        }
+    }
+}
+
+/* Index of m in the code's modules; takes a reference the first time. */
+static int32_t tci_compile_module_index(tci_code *c, tci_module *m)
+{
+    for (int32_t i = 0; i < c->n_modules; i++) {
+        if (c->modules[i] == m) {
+            return i;
+        }
+    }
+    tci_module_retain(m);
+    c->modules[c->n_modules] = m;
+    return c->n_modules++;
+}
+
+static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compile_job *job,
+                                    tci_code *c)
+{
+    const tc_backend *calls = b->backend->calls;
+    c->modules = tci_compile_get(b, c, job->plan->n_kernels, sizeof(tci_module *));
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_module_kernel *found = &b->jit.kernels[job->units[i]].found;
+        tci_code_kernel *k = &c->kernels[i];
+        k->symbol = tci_compile_text(b, c, found->record.symbol);
+        k->note = tci_compile_text(b, c, found->record.note);
+        k->n_tasks = found->record.n_tasks;
+        k->task_ns = found->record.task_ns;
+        k->module = tci_compile_module_index(c, found->module);
+        tci_code_set_function(c, k, calls, found->function);
+    }
+}
+
+static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compile_job *job,
+                                    tci_code *c)
+{
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_kernel *from = job->plan->kernels[i];
+        tci_code_kernel *k = &c->kernels[i];
+        k->symbol = tci_compile_text(b, c, from->name);
+        k->note = tci_compile_text(b, c, "interpreted");
+        k->interp = tci_interp_make(from);
+        if (!k->interp) {
+            tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+        }
+        k->n_tasks = tci_interp_tasks(k->interp);
+        double work = (double)TCI_MAX(from->flops, from->bytes); /* about one a nanosecond */
+        k->task_ns = work / (double)TCI_MAX(k->n_tasks, (int64_t)1);
+        c->interp_bytes = TCI_MAX(c->interp_bytes, (int64_t)tci_interp_workspace(k->interp));
+    }
+}
+
+/* Source of a program: what this batch compiled, and where the kernels that were found come
+ * from. */
+static void tci_compile_fill_source(tci_compile_batch_state *b, tci_code *c)
+{
+    tci_str text = {.s = &b->scratch};
+    for (int i = 0; i < b->jit.n_sources; i++) {
+        tci_str_add_n(&text, b->jit.sources[i].text, b->jit.sources[i].n);
+    }
+    for (int i = 0; i < c->n_kernels && b->native; i++) {
+        const tci_module *m = c->modules[c->kernels[i].module];
+        if (!strstr(tci_str_text(&text), c->kernels[i].symbol)) {
+            tci_str_printf(&text, "/* %s: compiled before, in %s */\n", c->kernels[i].symbol,
+                           m->path);
+        }
+    }
+    c->source = tci_compile_text(b, c, tci_str_text(&text));
+}
+
+static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    const tci_request *r = job->request;
+    job->code = tci_code_make();
+    tci_code *c = job->code;
+    if (!c) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program");
+    }
+    c->key = tci_compile_get(b, c, (int64_t)r->key_bytes, 1);
+    memcpy(c->key, r->key, r->key_bytes);
+    c->key_bytes = r->key_bytes;
+    c->hash = r->hash;
+    c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
+    snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
+    tci_compile_fill_ports(b, job, c);
+    tci_compile_fill_plan(b, job->plan, c);
+    c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
+    c->n_kernels = job->plan->n_kernels;
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_kernel *from = job->plan->kernels[i];
+        c->kernels[i].flops = from->flops;
+        c->kernels[i].bytes = from->bytes;
+        c->kernels[i].n_operands = from->n_operands;
+        c->kernels[i].n_literals = from->n_literals;
+        c->kernels[i].faults = from->faults;
+    }
+    if (b->native) {
+        tci_compile_fill_native(b, job, c);
+    } else {
+        tci_compile_fill_interp(b, job, c);
+    }
+    tci_compile_fill_source(b, c);
+    c->times = job->times;
+    tci_str explain = {.s = &b->scratch};
+    tci_explain_text(&explain, job->plan, c);
+    c->explain = tci_compile_text(b, c, tci_str_text(&explain));
+    return TC_OK;
+}
+
+/* ---- the spine ---- */
+
+/* Why native code was not had is known: interpret instead, or refuse. */
+static tc_status tci_compile_fall_back(tci_compile_batch_state *b, tc_status why)
+{
+    bool about_compiler = why == TC_ERR_COMPILER || why == TC_ERR_IO || why == TC_ERR_BACKEND;
+    if (!about_compiler || b->options->fallback == TC_FALLBACK_REFUSE) {
+        return why == TC_ERR_IO ? TC_ERR_COMPILER : why;
+    }
+    tci_log(b->options, "compile", "interpreting instead of compiling: %s", tci_str_text(b->log));
+    b->log->n = 0;
+    if (b->log->text) {
+        b->log->text[0] = 0;
+    }
+    b->native = false;
+    return TC_OK;
+}
+
+static void tci_compile_report(tci_compile_batch_state *b, const tci_compile_job *job)
+{
+    char hex[33];
+    tci_hash_hex(job->request->hash, hex);
+    const tci_code *c = job->code;
+    tci_log(b->options, "compile",
+            "%.8s: %d kernels for %s in %.2f ms (plan %.2f, source %.2f, compiler %.2f)", hex,
+            c->n_kernels, c->backend, (double)c->times.total / 1e6, (double)c->times.plan / 1e6,
+            (double)(c->times.lower + c->times.emit) / 1e6, (double)c->times.compiler / 1e6);
+}
+
+/* Compiles jobs whose code is in no cache. */
+static void tci_compile_batch(tci_compile_batch_state *b)
+{
+    int64_t begin_ns = tci_os_now_ns();
+    tc_status back = TC_OK;
+    for (int i = 0; i < b->n_jobs; i++) {
+        tci_dump_begin(&b->jobs[i].dump, b->options);
+        b->jobs[i].status = tci_compile_guard(b, tci_compile_front, &b->jobs[i]);
+        if (b->jobs[i].status != TC_OK) {
+            b->jobs[i].plan = NULL;
+        }
+    }
+    b->native = b->backend->calls != NULL;
+    if (b->native) {
+        back = tci_compile_guard(b, tci_compile_back, NULL);
+    } else if (b->backend->fallback) {
+        tci_str_printf(b->log, "%s", b->backend->why);
+        back = TC_ERR_COMPILER;
+    }
+    if (back != TC_OK) {
+        back = tci_compile_fall_back(b, back);
+    }
+    for (int i = 0; i < b->n_jobs; i++) {
+        tci_compile_job *job = &b->jobs[i];
+        job->status = job->status != TC_OK ? job->status : back;
+        if (job->status == TC_OK) {
+            job->status = tci_compile_guard(b, tci_compile_finish, job);
+        }
+        if (job->status != TC_OK) {
+            tci_code_release(job->code);
+            job->code = NULL;
+        } else {
+            job->code->times.total = tci_os_now_ns() - begin_ns;
+            TCI_COMPILE_COUNT(compiles);
+            if (job->code->fallback) {
+                TCI_COMPILE_COUNT(interpreted);
+            }
+            if (b->native) {
+                tci_disk_store_code(&b->disk, job->code, &b->jit.compiler);
+            }
+            tci_compile_report(b, job);
+        }
+        tci_dump_end(&job->dump);
+    }
+    tci_disk_evict(&b->disk, b->jit.written_bytes);
+}
+
+/* ---- requests ---- */
+
+/* Claims what nobody else is compiling. Returns how many jobs are ours now. */
+static int tci_compile_claim(tci_compile_job *jobs, int n, bool native)
+{
+    int ours = 0;
+    for (int i = 0; i < n; i++) {
+        tci_compile_job *job = &jobs[i];
+        if (job->state != TCI_COMPILE_OPEN) {
+            continue;
+        }
+        tci_claim_result result = tci_cache_claim(&job->claim, job->request, native, &job->code);
+        if (result == TCI_CLAIM_FOUND) {
+            job->state = TCI_COMPILE_DONE;
+            job->request->found = TCI_FOUND_MEMORY;
+            TCI_COMPILE_COUNT(memory_hits);
+        } else if (result == TCI_CLAIM_OURS) {
+            job->state = TCI_COMPILE_CLAIMED;
+            ours++;
+        }
+    }
+    return ours;
+}
+
+static void tci_compile_settle(tci_compile_job *job)
+{
+    tci_cache_settle(&job->claim, job->status == TC_OK ? job->code : NULL);
+    job->state = TCI_COMPILE_DONE;
+}
+
+/* Disk first, then the spine, for all jobs that are claimed. */
+static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
+                                tci_compile_job *jobs, int n, tci_compile_job *misses, tci_str *log)
+{
+    tci_compile_batch_state *b = tci_heap_get(sizeof(*b));
+    int n_misses = 0;
+    if (b) {
+        tci_scratch_init(&b->scratch);
+        b->options = o;
+        b->backend = backend;
+        b->log = log;
+        b->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0);
+        tci_disk_open(&b->disk, o);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_compile_job *job = &jobs[i];
+        if (job->state != TCI_COMPILE_CLAIMED) {
+            continue;
+        }
+        bool look = b && backend->calls && !(o->dump && o->dump[0]);
+        job->code = look ? tci_disk_load_code(&b->disk, job->request, backend->calls) : NULL;
+        job->status = b ? TC_OK : TC_ERR_MEMORY;
+        if (job->code) {
+            job->request->found = TCI_FOUND_DISK;
+            TCI_COMPILE_COUNT(disk_hits);
+        }
+        if (job->code || !b) {
+            tci_compile_settle(job);
+        } else {
+            TCI_COMPILE_COUNT(misses);
+            misses[n_misses++].request = job->request;
+        }
+    }
+    if (!b) {
+        return;
+    }
+    if (n_misses) {
+        tci_jit_begin(&b->jit, &b->scratch, o, backend, &b->disk);
+        b->jobs = misses;
+        b->n_jobs = n_misses;
+        tci_compile_batch(b);
+        tci_jit_end(&b->jit);
+    }
+    for (int i = 0, m = 0; i < n; i++) {
+        if (jobs[i].state == TCI_COMPILE_CLAIMED) {
+            jobs[i].status = misses[m].status;
+            jobs[i].code = misses[m++].code;
+            tci_compile_settle(&jobs[i]);
+        }
+    }
+    tci_disk_close(&b->disk);
+    tci_scratch_free(&b->scratch);
+    tci_heap_free(b);
+}
+
+/* Some of the requests are not in memory. */
+static tc_status tci_compile_missing(tci_compile_job *jobs, tci_compile_job *misses, int n,
+                                     const tc_options *o, const tci_backend *backend, tci_str *log)
+{
+    bool native = o->fallback == TC_FALLBACK_REFUSE;
+    for (;;) {
+        if (tci_compile_claim(jobs, n, native)) {
+            memset(misses, 0, sizeof(*misses) * (size_t)n);
+            tci_compile_claimed(o, backend, jobs, n, misses, log);
+        }
+        int open = 0;
+        while (open < n && jobs[open].state == TCI_COMPILE_DONE) {
+            open++;
+        }
+        if (open == n) {
+            break;
+        }
+        tci_cache_wait(jobs[open].request);
+    }
+    tc_status first = TC_OK;
+    for (int i = 0; i < n; i++) {
+        first = first != TC_OK ? first : jobs[i].status;
+    }
+    return first;
+}
+
+static tc_status tci_compile_fail_all(int n, tc_status *statuses, tc_status why)
+{
+    for (int i = 0; i < n; i++) {
+        statuses[i] = why;
+    }
+    return why;
+}
+
+TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, int n,
+                                      const tc_options *o,
+                                      tci_code **codes, tc_status *statuses, tci_str *log)
+{
+    bool native = o->fallback == TC_FALLBACK_REFUSE;
+    int n_found = 0;
+    (void)s;
+    for (int i = 0; i < n; i++) {
+        codes[i] = tci_cache_find(requests[i], native);
+        requests[i]->found = codes[i] ? TCI_FOUND_MEMORY : TCI_FOUND_NOWHERE;
+        statuses[i] = TC_OK;
+        n_found += codes[i] != NULL;
+    }
+    __atomic_add_fetch(&tci_counters_get()->memory_hits, n_found, __ATOMIC_RELAXED);
+    if (n_found == n) {
+        return TC_OK;
+    }
+    const tci_backend *backend = tci_backend_pick(o);
+    tci_compile_job *jobs = backend ? tci_heap_get(sizeof(*jobs) * 2 * (size_t)n) : NULL;
+    if (!jobs) {
+        for (int i = 0; i < n; i++) {
+            tci_code_release(codes[i]);
+            codes[i] = NULL;
+        }
+        if (!backend) {
+            tci_str_printf(log, "there is no backend '%.40s'", o->backend);
+        }
+        return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
+    }
+    int n_jobs = 0;
+    for (int i = 0; i < n; i++) {
+        if (!codes[i]) {
+            jobs[n_jobs++].request = requests[i];
+        }
+    }
+    tc_status status = tci_compile_missing(jobs, jobs + n, n_jobs, o, backend, log);
+    for (int i = 0, j = 0; i < n; i++) {
+        if (!codes[i]) {
+            codes[i] = jobs[j].status == TC_OK ? jobs[j].code : NULL;
+            statuses[i] = jobs[j++].status;
+        }
+    }
+    tci_heap_free(jobs);
+    return status;
+}
+
+#undef TCI_COMPILE_COUNT

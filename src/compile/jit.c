@@ -1,0 +1,421 @@
+/* compile/jit.c - kernels to functions: one source file, one compiler process, one object file.
+ *
+ * In: the kernels of all programs of a batch. Out: for each a function in a loaded module. The one
+ * idea: a kernel's canonical text is its identity. Equal kernels are compiled once, kernels that
+ * any program before had compiled are found again (in this process or on disk), and only the rest
+ * go into new source: one file, or two compiled side by side when there are many.
+ *
+ * Invariants: is_found or loop is set once the kernel is scheduled; after tci_jit_compile all
+ * are found. A file's prelude is printed after its kernels, because printing them says what they
+ * need. */
+#include "jit.h"
+
+#include <string.h>
+
+#include "../base/env.h"
+#include "../base/os.h"
+#include "../debug/dump.h"
+#include "backend.h"
+
+#ifndef TCI_BUILD
+#define TCI_BUILD "rooms"
+#endif
+
+enum { TCI_JIT_SPLIT_FROM = 25, TCI_JIT_DEFAULT_TIMEOUT_S = 120, TCI_JIT_LOG_BYTES = 3000 };
+
+#define TCI_JIT_COUNT(field, n)                                                                    \
+    __atomic_add_fetch(&tci_counters_get()->field, (n), __ATOMIC_RELAXED)
+
+TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
+                          const tci_backend *backend, const tci_disk *disk)
+{
+    memset(j, 0, sizeof(*j));
+    j->s = s;
+    j->options = o;
+    j->backend = backend;
+    j->disk = disk;
+}
+
+TCI_FN void tci_jit_end(tci_jit *j)
+{
+    for (int i = 0; i < j->n_kernels; i++) {
+        if (j->kernels[i].is_found) {
+            tci_module_release(j->kernels[i].found.module);
+        }
+    }
+    j->n_kernels = 0;
+    tci_str_free(&j->said);
+}
+
+/* ---- identity ---- */
+
+/* The slot of that key in the table: its entry, or the free slot where it belongs. */
+static int32_t *tci_jit_slot(const tci_jit *j, tci_hash hash, const char *key, size_t key_bytes)
+{
+    uint32_t mask = (uint32_t)j->table_size - 1;
+    for (uint32_t at = (uint32_t)hash.lo & mask;; at = (at + 1) & mask) {
+        int32_t *slot = &j->table[at];
+        if (!*slot) {
+            return slot;
+        }
+        const tci_jit_kernel *k = &j->kernels[*slot - 1];
+        if (k->hash.lo == hash.lo && k->hash.hi == hash.hi && k->key_bytes == key_bytes
+            && !memcmp(k->key, key, key_bytes)) {
+            return slot;
+        }
+    }
+}
+
+static void tci_jit_grow_table(tci_jit *j)
+{
+    j->table_size = TCI_MAX(2 * j->table_size, 32);
+    j->table = TCI_NEW_ARRAY(j->s, int32_t, j->table_size);
+    for (int i = 0; i < j->n_kernels; i++) {
+        const tci_jit_kernel *k = &j->kernels[i];
+        *tci_jit_slot(j, k->hash, k->key, k->key_bytes) = i + 1;
+    }
+}
+
+TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
+{
+    if (2 * (j->n_kernels + 1) > j->table_size) {
+        tci_jit_grow_table(j);
+    }
+    tci_str text = {.s = j->s};
+    tci_kernel_print(&text, kernel);
+    tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
+                   j->options->cc ? j->options->cc : "", TCI_BUILD);
+    tci_hash hash = tci_hash_bytes(text.text, text.n);
+    int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
+    if (!*slot) {
+        tci_jit_kernel k;
+        memset(&k, 0, sizeof(k));
+        k.kernel = kernel;
+        k.key = text.text;
+        k.key_bytes = text.n;
+        k.hash = hash;
+        TCI_PUSH(j->s, j->kernels, j->n_kernels, j->cap_kernels, k);
+        *slot = j->n_kernels;
+    }
+    return *slot - 1;
+}
+
+/* A dump of loops or source shows all of a program, so nothing may be missing from it. */
+static bool tci_jit_must_show_all(const tci_jit *j)
+{
+    const char *dump = j->options->dump;
+    return dump && (strstr(dump, "loop") || strstr(dump, "source") || strstr(dump, "all"));
+}
+
+TCI_FN void tci_jit_find(tci_jit *j)
+{
+    bool look = !tci_jit_must_show_all(j);
+    const tc_backend *calls = j->backend->calls;
+    for (int i = 0; i < j->n_kernels; i++) {
+        tci_jit_kernel *k = &j->kernels[i];
+        k->is_found = look && tci_module_find_kernel(calls, k->key, k->key_bytes, k->hash,
+                                                     &k->found);
+        /* A module without a file cannot become part of an entry on disk. */
+        if (k->is_found && j->disk->writable && !k->found.module->stored) {
+            tci_module_release(k->found.module);
+            k->is_found = false;
+        }
+        if (look && !k->is_found) {
+            k->is_found = tci_disk_load_kernel(j->disk, calls, k->key, k->key_bytes, k->hash,
+                                               &k->found);
+        }
+        j->n_missing += !k->is_found;
+    }
+    TCI_JIT_COUNT(kernel_hits, j->n_kernels - j->n_missing);
+}
+
+/* ---- source ---- */
+
+TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log)
+{
+    const tc_backend *calls = j->backend->calls;
+    const char *wanted = j->options->cc ? j->options->cc : tci_env_get(TCI_ENV_CC);
+    tc_status status = calls->compiler(calls->user, wanted, &j->compiler);
+    if (status != TC_OK) {
+        const char *why = calls->last_error ? calls->last_error(calls->user) : "";
+        tci_str_printf(log, "%s", why[0] ? why : "there is no compiler");
+    }
+    return status;
+}
+
+/* Names of kernels end in eight digits of their hash; two that agree in all get more digits. */
+static void tci_jit_name_kernels(tci_jit *j)
+{
+    int size = 32;
+    while (size < 2 * j->n_kernels) {
+        size *= 2;
+    }
+    int32_t *seen = TCI_NEW_ARRAY(j->s, int32_t, size);
+    for (int i = 0; i < j->n_kernels; i++) {
+        tci_jit_kernel *k = &j->kernels[i];
+        char hex[33];
+        if (k->is_found) {
+            continue;
+        }
+        tci_hash_hex(k->hash, hex);
+        uint32_t at = (uint32_t)(k->hash.hi >> 32) & (uint32_t)(size - 1);
+        bool clash = false;
+        for (; seen[at]; at = (at + 1) & (uint32_t)(size - 1)) {
+            clash |= j->kernels[seen[at] - 1].hash.hi >> 32 == k->hash.hi >> 32;
+        }
+        seen[at] = i + 1;
+        hex[clash ? 32 : 8] = 0;
+        k->symbol = tci_scratch_printf(j->s, "%s_%s", k->kernel->name, hex);
+    }
+}
+
+TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
+{
+    int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
+    for (int i = 0; i < j->n_kernels; i++) {
+        tci_jit_kernel *k = &j->kernels[i];
+        if (!k->is_found) {
+            k->loop = tci_loop_schedule(j->s, k->kernel, vector_bytes, &k->launch);
+            if (verify) {
+                tci_loop_verify(j->s, k->loop);
+            }
+        }
+    }
+    tci_jit_name_kernels(j);
+    bool split = j->n_missing >= TCI_JIT_SPLIT_FROM && tci_os_cpu_count() >= 2;
+    j->n_sources = j->n_missing ? (split ? 2 : 1) : 0;
+    int nth = 0;
+    for (int i = 0; i < j->n_kernels; i++) {
+        if (!j->kernels[i].is_found) {
+            j->kernels[i].file = nth++ % j->n_sources;
+        }
+    }
+}
+
+TCI_FN void tci_jit_emit(tci_jit *j)
+{
+    const char *name = j->backend->calls->dialect;
+    int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
+    for (int file = 0; file < j->n_sources; file++) {
+        tci_dialect *d = tci_backend_dialect(j->s, name, vector_bytes);
+        if (!d) {
+            tci_scratch_fail(j->s, TC_ERR_BACKEND, "this build has no dialect '%.20s'", name);
+        }
+        tci_str body = {.s = j->s};
+        for (int i = 0; i < j->n_kernels; i++) {
+            const tci_jit_kernel *k = &j->kernels[i];
+            if (!k->is_found && k->file == file) {
+                tci_emit_kernel(&body, d, k->kernel, k->loop, k->symbol);
+            }
+        }
+        tci_str *source = &j->sources[file];
+        memset(source, 0, sizeof(*source));
+        source->s = j->s;
+        tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);
+        d->prelude(d, source);
+        tci_str_add_n(source, body.text, body.n);
+    }
+}
+
+/* ---- building ---- */
+
+/* One run of the backend's compiler. All heap, as nothing here may escape. */
+typedef struct tci_jit_build {
+    tci_str dir;
+    tci_str outputs[2];
+    tci_str objects[2];
+    tci_module *modules[2];
+} tci_jit_build;
+
+static void tci_jit_say(void *arg, const char *text)
+{
+    tci_str *said = arg;
+    tci_str_add(said, text);
+    if (said->n && said->text[said->n - 1] != '\n') {
+        tci_str_add(said, "\n");
+    }
+}
+
+/* $TMPDIR or /tmp; where neither can be written, a folder in the cache. */
+static bool tci_jit_make_dir(const tci_jit *j, tci_str *dir)
+{
+    bool writable;
+    if (tci_os_temp_dir(dir)) {
+        return true;
+    }
+    if (!j->disk->writable) {
+        return false;
+    }
+    tci_hash name = tci_hash_bytes(j->kernels[0].key, j->kernels[0].key_bytes);
+    dir->n = 0;
+    tci_str_printf(dir, "%s/tc-b-%016llx-%016llx", j->disk->dir.text, (unsigned long long)name.lo,
+                   (unsigned long long)tci_os_now_ns());
+    return !dir->failed && tci_os_private_dir(dir->text, &writable) && writable;
+}
+
+static void tci_jit_remove_dir(const char *dir)
+{
+    tci_os_file *files;
+    int n = tci_os_list(dir, &files);
+    for (int i = 0; i < n; i++) {
+        tci_str path = {0};
+        tci_str_printf(&path, "%s/%s", dir, files[i].name);
+        if (!path.failed) {
+            tci_os_remove(path.text);
+        }
+        tci_str_free(&path);
+    }
+    tci_heap_free(files);
+    tci_os_remove(dir);
+}
+
+static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
+{
+    const tc_backend *calls = j->backend->calls;
+    const char *sources[2], *outputs[2];
+    for (int i = 0; i < j->n_sources; i++) {
+        tci_str_printf(&b->outputs[i], "%s/tc_%d.so", b->dir.text, i);
+        if (b->outputs[i].failed) {
+            return TC_ERR_MEMORY;
+        }
+        sources[i] = j->sources[i].text;
+        outputs[i] = b->outputs[i].text;
+    }
+    tc_build build;
+    memset(&build, 0, sizeof(build));
+    build.n = j->n_sources;
+    build.sources = sources;
+    build.outputs = outputs;
+    build.directory = b->dir.text;
+    build.features = j->backend->target.features;
+    build.compiler = j->compiler.path;
+    build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * (j->options->cc_timeout_s > 0
+                           ? (int64_t)j->options->cc_timeout_s
+                           : TCI_MAX(tci_env_int(TCI_ENV_CC_TIMEOUT, TCI_JIT_DEFAULT_TIMEOUT_S),
+                                     (int64_t)1)));
+    build.keep = tci_env_int(TCI_ENV_KEEP, 0) != 0;
+    build.say = tci_jit_say;
+    build.say_arg = &j->said;
+    tc_status status = calls->compile(calls->user, &build);
+    TCI_JIT_COUNT(compiler_runs, build.processes);
+    return status;
+}
+
+/* Object file i into the cache, and from there (else from where it is) into the process. */
+static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
+{
+    char why[256] = "";
+    int code = 0;
+    tci_str path = {0};
+    if (!tci_os_read_file(b->outputs[i].text, &b->objects[i], &code)) {
+        tci_str_printf(&j->said, "the compiler left no object file: %s\n", strerror(code));
+        return TC_ERR_COMPILER;
+    }
+    const tci_str *object = &b->objects[i];
+    tci_hash sum = tci_hash_bytes(object->text, object->n);
+    tci_hash name = tci_hash_bytes(b->outputs[i].text, b->outputs[i].n); /* holds a random part */
+    name.lo ^= sum.lo;
+    bool stored = tci_disk_store_object(j->disk, name, object, &j->sources[i], &path);
+    const char *from = stored ? path.text : b->outputs[i].text;
+    b->modules[i] = tci_module_load(j->backend->calls, from, (int64_t)object->n, sum, why);
+    if (b->modules[i]) {
+        b->modules[i]->stored = stored;
+        j->written_bytes += stored ? (int64_t)(object->n + j->sources[i].n) : 0;
+    } else {
+        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", from, why);
+    }
+    tci_str_free(&path);
+    return b->modules[i] ? TC_OK : TC_ERR_COMPILER;
+}
+
+/* Finds the functions of file i's kernels and offers them to later compiles. */
+static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
+{
+    const tc_backend *calls = j->backend->calls;
+    for (int i = 0; i < j->n_kernels; i++) {
+        tci_jit_kernel *k = &j->kernels[i];
+        if (k->is_found || k->file != file) {
+            continue;
+        }
+        void *function = calls->module_find(calls->user, m->handle, k->symbol);
+        if (!function) {
+            tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
+            return TC_ERR_COMPILER;
+        }
+        tci_kernel_record record = {k->symbol, k->launch.note, k->launch.n_tasks,
+                                    k->launch.task_ns};
+        tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
+        tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
+                                   m, NULL};
+        tci_module_retain(m);
+        k->found = built;
+        k->is_found = true;
+        tci_disk_store_kernel(j->disk, &built, &j->compiler);
+        TCI_JIT_COUNT(kernels_built, 1);
+    }
+    return TC_OK;
+}
+
+static void tci_jit_tell(const tci_jit *j, const tci_jit_build *b, tci_str *log)
+{
+    size_t n = j->said.n;
+    tci_str_add(log, "compiling the generated code failed:\n");
+    tci_str_add_n(log, tci_str_text(&j->said), TCI_MIN(n, (size_t)TCI_JIT_LOG_BYTES));
+    if (n > TCI_JIT_LOG_BYTES) {
+        tci_str_printf(log, "\n... %zu more bytes\n", n - TCI_JIT_LOG_BYTES);
+    }
+    if (b->dir.n) {
+        tci_str path = {0};
+        tci_str_printf(&path, "%s/build.log", b->dir.text);
+        if (!path.failed) {
+            tci_os_publish(path.text, tci_str_text(&j->said), n, NULL);
+        }
+        tci_str_free(&path);
+        tci_str_printf(log, "source and log are kept in %s", b->dir.text);
+    }
+}
+
+static tc_status tci_jit_build_all(tci_jit *j, tci_jit_build *b)
+{
+    if (!tci_jit_make_dir(j, &b->dir)) {
+        b->dir.n = 0;
+        tci_str_add(&j->said, "no private directory can be made under $TMPDIR or /tmp\n");
+        return TC_ERR_IO;
+    }
+    tc_status status = tci_jit_run_compiler(j, b);
+    for (int i = 0; i < j->n_sources && status == TC_OK; i++) {
+        status = tci_jit_load(j, b, i);
+    }
+    for (int i = 0; i < j->n_sources && status == TC_OK; i++) {
+        status = tci_jit_bind(j, b->modules[i], i);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
+{
+    tci_jit_build b;
+    memset(&b, 0, sizeof(b));
+    if (!j->n_missing) {
+        return TC_OK;
+    }
+    tc_status status = tci_jit_build_all(j, &b);
+    if (status != TC_OK) {
+        tci_jit_tell(j, &b, log);
+    } else if (tci_env_int(TCI_ENV_KEEP, 0)) {
+        tci_log(j->options, "compile", "kept: %s", b.dir.text);
+    } else {
+        tci_jit_remove_dir(b.dir.text);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (b.modules[i]) {
+            tci_module_release(b.modules[i]);
+        }
+        tci_str_free(&b.outputs[i]);
+        tci_str_free(&b.objects[i]);
+    }
+    tci_str_free(&b.dir);
+    return status;
+}
+
+#undef TCI_JIT_COUNT

@@ -1,16 +1,17 @@
 /* compile/key.c - a compile request: what the roots need, in canonical order, and its key.
  *
- * In: roots in the user's graph, options, backend, target. Out: the nodes in a post-order walk from the
- * roots, the numbering of inputs, captured leaves and literal slots, key bytes and their hash; and, only
- * for a request that no cache knows, a copy of it in a scratch graph.
+ * In: roots in the user's graph, options, backend, target. Out: the nodes in a post-order walk from
+ * the roots, the numbering of inputs, captured leaves and literal slots, key bytes and their hash;
+ * and, only for a request that no cache knows, a copy of it in a scratch graph.
  *
- * The one idea: the walk depends on structure alone, so neither names, pointers, ids nor the order of
- * creation reach the key; and the key is written straight from the user's nodes, because most requests
- * end in the memory cache and never need the copy.
+ * The one idea: the walk depends on structure alone, so neither names, pointers, ids nor the order
+ * of creation reach the key; and the key is written straight from the user's nodes, because most
+ * requests end in the memory cache and never need the copy.
  *
- * A visited node's `pass` holds twice its place in nodes, or twice its place in inputs plus one. A node
- * counts as visited only if that place really holds it, so stale values need no clearing and an escape
- * in the middle harms nothing. Key numbers: user input i is i, nodes[j] is n_user_inputs + j. */
+ * A visited node's `pass` holds twice its place in nodes, or twice its place in inputs plus one.
+ * A node counts as visited only if that place really holds it, so stale values need no clearing
+ * and an escape in the middle harms nothing. Key numbers: user input i is i, nodes[j] is
+ * n_user_inputs + j. */
 #include <string.h>
 
 #include "../base/env.h"
@@ -267,7 +268,8 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
 }
 
 /* Options that change what is generated. threads, limits and logs do not. */
-static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend, const tci_target *target)
+static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
+                            const tci_target *target)
 {
     tci_key_text(k, TCI_BUILD);
     tci_key_text(k, backend);
@@ -332,7 +334,8 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
 
 static tci_node *tci_key_copy_leaf(tci_scratch *s, tci_graph *g, const tci_node *n)
 {
-    tci_node *leaf = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0, NULL);
+    tci_node *leaf = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL,
+                                    0, NULL);
     if (!tci_key_is_dense(n) && tci_node_count(n) > 0) {
         leaf->strides = tci_scratch_copy(s, n->strides, sizeof(tci_dim) * (size_t)n->rank);
         for (int i = 0; i < n->rank; i++) {
@@ -342,8 +345,8 @@ static tci_node *tci_key_copy_leaf(tci_scratch *s, tci_graph *g, const tci_node 
     return leaf;
 }
 
-static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_request *r, const tci_node *n,
-                                   tci_node **places)
+static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_request *r,
+                                   const tci_node *n, tci_node **places)
 {
     if (n->storage || n->op == TCI_OP_DATA) {
         return tci_key_copy_leaf(s, g, n);
@@ -355,10 +358,12 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     for (int i = 0; i < n->n_in; i++) {
         in[i] = places[tci_key_place(r, n->in[i])];
     }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
+                          n->attr);
 }
 
-/* Values of literals stay behind: a stage that looked at one would make code that is wrong for the next. */
+/* Values of literals stay behind: a stage that looked at one would make code that is wrong for
+ * the next. */
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r)
 {
     tci_request_copy c;
@@ -370,7 +375,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     tci_node **places = TCI_NEW_ARRAY(s, tci_node *, r->n_user_inputs + r->n_nodes);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
-        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL, 0, NULL);
+        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape,
+                                     0, NULL, 0, NULL);
         c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
         places[i] = c.inputs[i];
     }

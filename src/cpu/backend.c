@@ -1,0 +1,129 @@
+/* cpu/backend.c - the "cpu" backend: C source by the system's compiler, run by the host's threads.
+ *
+ * The first user of the seam in api/backend.h. Kernels are plain host functions, so there is no
+ * launch, no device memory and nothing to wait for. */
+#include "../compile/backend.h"
+
+#include <string.h>
+
+#include "../base/os.h"
+#include "cc.h"
+
+enum { TCI_CPU_WIDTHS = 8 };
+
+/* Targets handed out so far: their compiler flags are found again by the features text. */
+static struct {
+    tci_mutex lock;
+    int n;
+    tci_target targets[TCI_CPU_WIDTHS];
+} tci_cpu_targets = {.lock = TCI_MUTEX_INIT};
+
+static _Thread_local char tci_cpu_error[512];
+
+static void tci_cpu_say(const char *text, const char *detail)
+{
+    snprintf(tci_cpu_error, sizeof(tci_cpu_error), "%s%s", text, detail);
+}
+
+static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *out)
+{
+    tci_target t;
+    (void)user;
+    memset(&t, 0, sizeof(t));
+    tci_target_detect(&t, vector_bits);
+    memcpy(out->features, t.features, sizeof(out->features));
+    out->vector_bytes = t.vector_bytes;
+    out->usable = t.has_fma;
+    if (!out->usable) {
+        snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
+    }
+    pthread_mutex_lock(&tci_cpu_targets.lock);
+    bool known = false;
+    for (int i = 0; i < tci_cpu_targets.n; i++) {
+        known |= !strcmp(tci_cpu_targets.targets[i].features, t.features);
+    }
+    if (!known && tci_cpu_targets.n < TCI_CPU_WIDTHS) {
+        tci_cpu_targets.targets[tci_cpu_targets.n++] = t;
+    }
+    pthread_mutex_unlock(&tci_cpu_targets.lock);
+    return TC_OK;
+}
+
+static tc_status tci_cpu_compiler(void *user, const char *wanted, tc_backend_compiler *compiler)
+{
+    (void)user;
+    if (tci_cc_find(wanted, compiler)) {
+        return TC_OK;
+    }
+    if (wanted && wanted[0]) {
+        tci_cpu_say("no such compiler: ", wanted);
+    } else {
+        tci_cpu_say("no C compiler on PATH (tried cc, gcc, clang, tcc)", "");
+    }
+    return TC_ERR_COMPILER;
+}
+
+static tc_status tci_cpu_compile(void *user, tc_build *build)
+{
+    const char *why;
+    tci_target target;
+    (void)user;
+    memset(&target, 0, sizeof(target));
+    pthread_mutex_lock(&tci_cpu_targets.lock);
+    for (int i = 0; i < tci_cpu_targets.n; i++) {
+        if (!strcmp(tci_cpu_targets.targets[i].features, build->features)) {
+            target = tci_cpu_targets.targets[i];
+        }
+    }
+    pthread_mutex_unlock(&tci_cpu_targets.lock);
+    tc_status status = tci_cc_build(build, &target, &why);
+    if (status != TC_OK) {
+        tci_cpu_say(why, "");
+    }
+    return status;
+}
+
+static tc_status tci_cpu_module_load(void *user, const char *path, void **module)
+{
+    char why[256];
+    (void)user;
+    *module = tci_os_dlopen(path, why);
+    if (!*module) {
+        tci_cpu_say(why, "");
+    }
+    return *module ? TC_OK : TC_ERR_BACKEND;
+}
+
+static void *tci_cpu_module_find(void *user, void *module, const char *symbol)
+{
+    (void)user;
+    return tci_os_dlsym(module, symbol);
+}
+
+static void tci_cpu_module_free(void *user, void *module)
+{
+    (void)user;
+    tci_os_dlclose(module);
+}
+
+static const char *tci_cpu_last_error(void *user)
+{
+    (void)user;
+    return tci_cpu_error;
+}
+
+TCI_FN const tc_backend *tci_cpu_backend(void)
+{
+    static const tc_backend backend = {
+        .name = "cpu",
+        .dialect = "c",
+        .target = tci_cpu_target,
+        .compiler = tci_cpu_compiler,
+        .compile = tci_cpu_compile,
+        .module_load = tci_cpu_module_load,
+        .module_find = tci_cpu_module_find,
+        .module_free = tci_cpu_module_free,
+        .last_error = tci_cpu_last_error,
+    };
+    return &backend;
+}

@@ -1,0 +1,244 @@
+/* cpu/cc.c - finds and runs the system's C compiler.
+ *
+ * In: source texts and the paths of the objects wanted. Out: shared objects, or a status with the
+ * command and what the compiler said. No shell is involved: every argument is an element of a
+ * vector.
+ *
+ * Flags. What decides results is fixed: no contraction, wrapping integers, no strict aliasing, no
+ * errno. gcc works at -O1 plus -fexpensive-optimizations, which compiles faster than -O2 and gives
+ * the same speed on code that is explicit about vectors; clang inlines only from -O2. Generated
+ * code includes nothing and calls nothing but compiler helpers, so no libc is linked. tcc ignores
+ * vector types without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
+ *
+ * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
+ * own kind: overruns inside kernels are then reported too. */
+#include "cc.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/os.h"
+#include "../base/posix.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define TCI_CC_HOST_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TCI_CC_HOST_ASAN 1
+#endif
+#endif
+#ifndef TCI_CC_HOST_ASAN
+#define TCI_CC_HOST_ASAN 0
+#endif
+#ifdef __clang__
+#define TCI_CC_HOST_KIND TCI_CC_CLANG
+#else
+#define TCI_CC_HOST_KIND TCI_CC_GCC
+#endif
+
+enum { TCI_CC_MAX_ARGS = 64, TCI_CC_LOG_BYTES = 1 << 16 };
+
+/* ---- which compiler ---- */
+
+static const char *tci_cc_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static tci_cc_kind tci_cc_kind_of_name(const char *name)
+{
+    if (strstr(name, "clang")) {
+        return TCI_CC_CLANG;
+    }
+    if (strstr(name, "tcc")) {
+        return TCI_CC_TCC;
+    }
+    return strstr(name, "gcc") ? TCI_CC_GCC : TCI_CC_UNKNOWN;
+}
+
+TCI_FN tci_cc_kind tci_cc_kind_of(const char *path)
+{
+    tci_cc_kind kind = tci_cc_kind_of_name(tci_cc_base_name(path));
+    if (kind == TCI_CC_UNKNOWN) { /* "cc": see where it leads */
+        char *real = realpath(path, NULL);
+        kind = real ? tci_cc_kind_of_name(tci_cc_base_name(real)) : kind;
+        free(real);
+    }
+    return kind;
+}
+
+TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
+{
+    static const char *const usual[] = {"cc", "gcc", "clang", "tcc"};
+    tci_str path = {0};
+    bool found = false;
+    if (wanted && wanted[0]) {
+        found = tci_os_find_program(wanted, &path);
+    } else {
+        for (int i = 0; i < TCI_COUNT(usual) && !found; i++) {
+            found = tci_os_find_program(usual[i], &path);
+        }
+    }
+    memset(compiler, 0, sizeof(*compiler));
+    found = found && !path.failed && path.n < sizeof(compiler->path)
+            && tci_os_stat(path.text, &compiler->bytes, &compiler->mtime_ns);
+    if (found) {
+        memcpy(compiler->path, path.text, path.n + 1);
+        compiler->vector_bytes = tci_cc_kind_of(path.text) == TCI_CC_TCC ? 0 : 64;
+    }
+    tci_str_free(&path);
+    return found;
+}
+
+/* ---- one process ---- */
+
+typedef struct tci_cc_task {
+    const char *args[TCI_CC_MAX_ARGS];
+    int n_args;
+    int64_t timeout_ms;
+    tci_str source_path, log; /* heap */
+    tci_spawn result;
+    int exit_code;
+    pthread_t thread;
+} tci_cc_task;
+
+static void tci_cc_arg(tci_cc_task *t, const char *arg)
+{
+    if (t->n_args < TCI_CC_MAX_ARGS - 1) {
+        t->args[t->n_args++] = arg;
+    }
+}
+
+static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_target *target,
+                             const char *output)
+{
+    static const char *const always[] = {"-fPIC", "-ffp-contract=off", "-fwrapv",
+                                         "-fno-strict-aliasing",
+                                         "-fno-math-errno", "-fno-stack-protector", "-w"};
+    tci_cc_kind kind = tci_cc_kind_of(build->compiler);
+    bool asan = TCI_CC_HOST_ASAN && kind == TCI_CC_HOST_KIND;
+    tci_cc_arg(t, build->compiler);
+    tci_cc_arg(t, "-shared");
+    if (kind == TCI_CC_TCC) {
+        tci_cc_arg(t, "-nostdlib");
+        tci_cc_arg(t, "-w");
+    } else {
+        tci_cc_arg(t, kind == TCI_CC_GCC ? "-O1" : "-O2");
+        if (kind == TCI_CC_GCC) {
+            tci_cc_arg(t, "-fexpensive-optimizations");
+        }
+        for (int i = 0; i < TCI_COUNT(always); i++) {
+            tci_cc_arg(t, always[i]);
+        }
+        for (int i = 0; i < target->n_flags; i++) {
+            tci_cc_arg(t, target->flags[i]);
+        }
+        tci_cc_arg(t, asan ? "-fsanitize=address" : "-nostdlib");
+    }
+    if (build->keep) {
+        tci_cc_arg(t, "-g");
+    }
+    tci_cc_arg(t, "-o");
+    tci_cc_arg(t, output);
+    if (kind != TCI_CC_TCC) {
+        tci_cc_arg(t, "-x");
+        tci_cc_arg(t, "c");
+    }
+    tci_cc_arg(t, t->source_path.text);
+    if (kind != TCI_CC_TCC) {
+        tci_cc_arg(t, "-x");
+        tci_cc_arg(t, "none");
+        tci_cc_arg(t, "-lgcc");
+    }
+    t->args[t->n_args] = NULL;
+}
+
+static void *tci_cc_run(void *arg)
+{
+    tci_cc_task *t = arg;
+    t->result = tci_os_run(t->args, t->timeout_ms, TCI_CC_LOG_BYTES, &t->log, &t->exit_code);
+    return NULL;
+}
+
+/* ---- a build ---- */
+
+static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
+{
+    tci_str_printf(&t->source_path, "%s/tc_%d.c", build->directory, i);
+    return !t->source_path.failed
+           && tci_os_publish(t->source_path.text, build->sources[i], strlen(build->sources[i]),
+                             NULL);
+}
+
+/* The second process runs beside the first, from a thread that lives as long as it does. */
+static void tci_cc_run_all(tci_cc_task *tasks, int n)
+{
+    bool beside = n > 1 && pthread_create(&tasks[1].thread, NULL, tci_cc_run, &tasks[1]) == 0;
+    tci_cc_run(&tasks[0]);
+    if (beside) {
+        pthread_join(tasks[1].thread, NULL);
+    } else if (n > 1) {
+        tci_cc_run(&tasks[1]);
+    }
+}
+
+/* The command, what it printed, and how it ended. */
+static const char *tci_cc_tell(const tci_cc_task *t, tc_build *build)
+{
+    tci_str text = {0};
+    const char *why = NULL;
+    for (int i = 0; i < t->n_args; i++) {
+        tci_str_printf(&text, "%s%s", i ? " " : "", t->args[i]);
+    }
+    tci_str_printf(&text, "\n%s", tci_str_text(&t->log));
+    if (t->result == TCI_SPAWN_MISSING) {
+        why = "the compiler cannot be started";
+        tci_str_printf(&text, "\n%s", why);
+    } else if (t->result == TCI_SPAWN_TIMEOUT) {
+        why = "the compiler took too long";
+        tci_str_printf(&text, "\nkilled after %.3g s", (double)t->timeout_ms / 1000);
+    } else if (t->result == TCI_SPAWN_FAILED) {
+        why = "the compiler failed";
+        tci_str_printf(&text, "\nended with code %d", t->exit_code);
+    }
+    build->say(build->say_arg, tci_str_text(&text));
+    tci_str_free(&text);
+    return why;
+}
+
+TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why)
+{
+    tci_cc_task tasks[2];
+    int n = TCI_MIN(build->n, 2);
+    bool written = true;
+    *why = NULL;
+    memset(tasks, 0, sizeof(tasks));
+    for (int i = 0; i < n && written; i++) {
+        tasks[i].timeout_ms = build->timeout_ms;
+        written = tci_cc_write_source(&tasks[i], build, i);
+        if (written) {
+            tci_cc_fill_args(&tasks[i], build, target, build->outputs[i]);
+        }
+    }
+    if (written) {
+        tci_cc_run_all(tasks, n);
+        for (int i = 0; i < n; i++) {
+            build->processes += tasks[i].result != TCI_SPAWN_MISSING;
+            const char *this_why = tci_cc_tell(&tasks[i], build);
+            *why = *why ? *why : this_why;
+        }
+    } else {
+        *why = "the source cannot be written";
+        build->say(build->say_arg, *why);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_str_free(&tasks[i].source_path);
+        tci_str_free(&tasks[i].log);
+    }
+    return !written ? TC_ERR_IO : *why ? TC_ERR_COMPILER : TC_OK;
+}
+
+#undef TCI_CC_HOST_ASAN
+#undef TCI_CC_HOST_KIND

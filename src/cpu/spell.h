@@ -1,20 +1,21 @@
 /* cpu/spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
  *
- * Letters of a template (tci_cd_define): $T the type, $E its element, $A the type unaligned, $I $U the
- * signed and unsigned integer vector of the same shape, $V the unsigned integer of an element's size,
- * $B the mask, $R the result type, $L lanes, $W bits of an element, $f the suffix f of f32 names, $C F32 or
- * F64, $n the name being defined, $1..$4 pieces, which are templates too; @x the BASE prim x on the same
- * type, @@x on its element; {v16si} a vector type as x86 builtins declare it. */
+ * Letters of a template (tci_cd_define): $T the type, $E its element, $A the type unaligned, $I $U
+ * the signed and unsigned integer vector of the same shape, $V the unsigned integer of an element's
+ * size, $B the mask, $R the result type, $L lanes, $W bits of an element, $f the suffix f of f32
+ * names, $C F32 or F64, $n the name being defined, $1..$4 pieces, which are templates too; @x the
+ * BASE prim x on the same type, @@x on its element; {v16si} a vector type as x86 builtins declare
+ * it. */
 #ifndef TCI_CPU_SPELL_H
 #define TCI_CPU_SPELL_H
 
 #include "../emit/dialect.h"
 
 typedef struct tci_cd {
-    tci_dialect d;         /* what the caller holds; d.state is this struct */
-    const char **names;    /* open-addressed set of defined names; NULL = free */
-    int n_names, cap_names;/* cap a power of two, never more than half full */
-    tci_str out;           /* complete definitions */
+    tci_dialect d;          /* what the caller holds; d.state is this struct */
+    const char **names;     /* open-addressed set of defined names; NULL = free */
+    int n_names, cap_names; /* cap a power of two, never more than half full */
+    tci_str out;            /* complete definitions */
 } tci_cd;
 
 /* What the letters stand for. */
@@ -37,21 +38,32 @@ TCI_FN tc_dtype tci_cd_uint(int bytes);
 TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
 TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
 TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+
+/* ---- cpu/prims.c ---- */
+TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
+/* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
 TCI_FN const char *tci_cd_to_register(int bytes);
-TCI_FN const char *tci_cd_from_register(int bytes);
+/* The low `bytes` of a register expression, as the template's $R. */
+TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression);
+/* Name of the vector conversion of numbers that `to` can hold (integers wrap). */
 TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes);
+/* Name of: integer vector of 0 / -1 in the shape of t -> mask, and back. */
 TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes);
 TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
 
 /* ---- cpu/memory.c ---- */
-TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
-/* Names: storage bits (u16, u8) -> compute value; compute value -> storage bits, rounded; any lane true. */
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                              int lanes);
+/* Names: storage bits (u16, u8) -> compute value; compute value -> storage bits, rounded; any lane
+ * true. */
 TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
 TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
 TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
 
 /* ---- cpu/soft.c ---- */
-TCI_FN void tci_cd_soft(tci_cd *cd, const char *name);            /* defines one of its texts and what it needs */
-TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p);  /* scalar prims without an operator */
+TCI_FN void tci_cd_soft(tci_cd *cd,
+                        const char *name); /* defines one of its texts and what it needs */
+TCI_FN void tci_cd_define_soft(const tci_cd_env *e,
+                               tci_prim p); /* scalar prims without an operator */
 
 #endif

@@ -1,0 +1,89 @@
+/* cpu/target.c - what the processor offers to this process, and the compiler flags that follow from
+ * it.
+ *
+ * In: the vector width that was asked for. Out: a tci_target.
+ * The one idea: ask from inside the process. __builtin_cpu_supports reads CPUID and the register
+ * state that the operating system saves (XCR0), so the answer is right under valgrind and
+ * emulators, where -march=native would name what the machine has and the process may not use. A
+ * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
+ * Invariant: flags and features are a function of (arch, vector_bytes, has_fma), never of the
+ * model. */
+#include <stdio.h>
+#include <string.h>
+
+#include "../emit/target.h"
+
+typedef struct tci_cpu_level {
+    int vector_bytes;
+    const char *features;
+    const char *flags[8];
+} tci_cpu_level;
+
+/* Widest first. Every processor with AVX2 has F16C and FMA, but FMA is asked for all the same. */
+static const tci_cpu_level tci_cpu_levels[] = {
+    {64,
+     "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+     {"-mavx512f", "-mavx512bw", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma", "-mf16c",
+      "-mprefer-vector-width=512"}},
+    {32, "avx2,fma,f16c", {"-mavx2", "-mfma", "-mf16c"}},
+    {16, "avx,fma", {"-mavx", "-mfma"}},
+};
+
+/* Widest vector that the process may use, in bytes; 0: none with fma. */
+static int tci_cpu_widest(void)
+{
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("fma")) {
+        return 0;
+    }
+    if (!__builtin_cpu_supports("avx2")) {
+        return 16;
+    }
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+                  && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    return avx512 ? 64 : 32;
+#elif defined(__aarch64__)
+    return 16;
+#else
+    return 0;
+#endif
+}
+
+/* Scalar code (vector_bits -1) keeps the flags of the machine's own level up to AVX2: fma needs
+ * them. */
+TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
+{
+    memset(t, 0, sizeof *t);
+    int widest = tci_cpu_widest();
+    t->has_fma = widest > 0;
+    t->vector_bytes = vector_bits > 0   ? TCI_MIN(widest, vector_bits / 8)
+                      : vector_bits < 0 ? 0
+                                        : widest;
+#if defined(__aarch64__)
+    snprintf(t->arch, sizeof t->arch, "aarch64");
+    t->vector_bytes = t->vector_bytes >= 16 ? 16 : 0;
+    snprintf(t->features, sizeof t->features, "neon,fma vector=%d", t->vector_bytes);
+#else
+    snprintf(t->arch, sizeof t->arch, "%s", t->has_fma ? "x86-64" : "c");
+    int level_bytes = t->vector_bytes ? t->vector_bytes : TCI_MIN(widest, 32);
+    const char *features = "none";
+    for (int i = 0; i < TCI_COUNT(tci_cpu_levels); i++) {
+        const tci_cpu_level *level = &tci_cpu_levels[i];
+        if (level->vector_bytes > level_bytes || t->n_flags) {
+            continue;
+        }
+        features = level->features;
+        t->vector_bytes = t->vector_bytes ? level->vector_bytes : 0;
+        t->avx512 = level->vector_bytes == 64;
+        t->avx2 = level->vector_bytes >= 32;
+        for (int k = 0; k < TCI_COUNT(level->flags) && level->flags[k]; k++) {
+            t->flags[t->n_flags++] = level->flags[k];
+        }
+    }
+    if (!t->n_flags) {
+        t->vector_bytes = 0;
+    }
+    snprintf(t->features, sizeof t->features, "%s vector=%d", features, t->vector_bytes);
+#endif
+}

@@ -1,8 +1,8 @@
 /* debug/dump.c - log lines and stage dumps.
  *
- * In: topics and texts from the compile rooms. Out: the user's log callback, lines on stderr when TC_LOG
- * asks for them, and files in the dump directory when TC_DUMP or options.dump does. Nothing is written
- * that was not asked for, and no failure here reaches the compile. */
+ * In: topics and texts from the compile rooms. Out: the user's log callback, lines on stderr
+ * when TC_LOG asks for them, and files in the dump directory when TC_DUMP or options.dump does.
+ * Nothing is written that was not asked for, and no failure here reaches the compile. */
 #include "dump.h"
 
 #include <stdarg.h>

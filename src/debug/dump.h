@@ -5,10 +5,12 @@
 #include "../api/types.h"
 #include "../base/str.h"
 
-/* Topics: compile, cache, fusion, recompiles, source. True when somebody listens (options.log or TC_LOG). */
+/* Topics: compile, cache, fusion, recompiles, source. True when somebody listens (options.log or
+ * TC_LOG). */
 TCI_FN bool tci_log_wants(const tc_options *o, const char *topic);
 /* One text to the user's callback and, with TC_LOG, a line to stderr. */
-TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...) TCI_PRINTF(3, 4);
+TCI_FN void tci_log(const tc_options *o, const char *topic, const char *format, ...) TCI_PRINTF(3,
+                                                                                                4);
 
 /* Where the dumps of one compile go. */
 typedef struct tci_dump {

@@ -4,8 +4,8 @@
 
 #include "../compile/code.h"
 
-/* Kernels, traffic, flops, memory, and why what was not fused was not. `code` is complete but for its
- * explain text. */
+/* Kernels, traffic, flops, memory, and why what was not fused was not. `code` is complete but
+ * for its explain text. */
 TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code);
 
 #endif

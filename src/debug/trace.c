@@ -1,8 +1,9 @@
 /* debug/trace.c - writes the chrome trace.
  *
- * In: finished spans. Out: a JSON array of complete events ("ph":"X"), one a line, times in microseconds.
- * The one idea: after every event the closing bracket is written too, and the next event begins over it, so
- * the file is valid JSON at any moment, also when the host never says goodbye or crashes.
+ * In: finished spans. Out: a JSON array of complete events ("ph":"X"), one a line, times in
+ * microseconds. The one idea: after every event the closing bracket is written too, and the next
+ * event begins over it, so the file is valid JSON at any moment, also when the host never says
+ * goodbye or crashes.
  *
  * Threads are numbered by first appearance. One lock guards the file. */
 #include "trace.h"
@@ -94,9 +95,12 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
     pthread_mutex_lock(&tci_trace.lock);
     FILE *f = tci_trace.file;
     if (f && fseek(f, -2, SEEK_END) == 0) {
-        fprintf(f, "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,\"dur\":%.3f}\n]\n",
+        fprintf(f,
+                "%s{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,\"ts\":%.3f,"
+                "\"dur\":%.3f}\n]\n",
                 tci_trace.any ? "," : "", clean, category, tci_trace_thread(),
-                (double)(begin_ns - tci_trace.origin_ns) / 1000, (double)(end_ns - begin_ns) / 1000);
+                (double)(begin_ns - tci_trace.origin_ns) / 1000,
+                    (double)(end_ns - begin_ns) / 1000);
         fflush(f);
         tci_trace.any = true;
     }

@@ -1,0 +1,336 @@
+/* emit/c_like.c - prints loop IR as a function in a C-like language.
+ *
+ * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with the
+ * signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
+ * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
+#include "../loop/ir.h"
+
+typedef struct tci_c_like {
+    tci_str *out;
+    tci_dialect *d;
+    const tci_loop *l;
+} tci_c_like;
+
+static void tci_c_indent(tci_c_like *c, int depth)
+{
+    for (int i = 0; i < depth; i++) {
+        tci_str_add(c->out, "    ");
+    }
+}
+
+static const char *tci_c_type(tci_c_like *c, tc_dtype t, int lanes)
+{
+    return c->d->type(c->d, t, lanes);
+}
+
+static void tci_c_value(tci_c_like *c, int v)
+{
+    tci_str_printf(c->out, "%c%d", c->l->values[v].is_mutable ? 'a' : 'v', v);
+}
+
+static void tci_c_index(tci_c_like *c, int x)
+{
+    tci_str_printf(c->out, "%c%d", c->l->indices[x].is_loop ? 'i' : 'x', x);
+}
+
+static void tci_c_base(tci_c_like *c, int base)
+{
+    tci_str_printf(c->out, "%c%d", base < 0 ? 'm' : 'p', base < 0 ? ~base : base);
+}
+
+static void tci_c_lx(tci_c_like *c, int x);
+
+static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64_t constant)
+{
+    tci_str_add(c->out, "(");
+    tci_c_lx(c, a);
+    tci_str_add(c->out, operator);
+    if (b >= 0) {
+        tci_c_lx(c, b);
+    } else {
+        tci_str_printf(c->out, "%lld", (long long)constant);
+    }
+    tci_str_add(c->out, ")");
+}
+
+static void tci_c_smaller(tci_c_like *c, int a, const char *operator, int b)
+{
+    tci_str_add(c->out, "(");
+    tci_c_lx(c, a);
+    tci_str_add(c->out, operator);
+    tci_c_lx(c, b);
+    tci_str_add(c->out, " ? ");
+    tci_c_lx(c, a);
+    tci_str_add(c->out, " : ");
+    tci_c_lx(c, b);
+    tci_str_add(c->out, ")");
+}
+
+/* Elements up to the next aligned address. */
+static void tci_c_head(tci_c_like *c, const tci_lx *e)
+{
+    int bytes = tci_dtype_get((tc_dtype)c->l->operands[e->b].dtype)->bytes;
+    const char *word = tci_c_type(c, TC_I64, 1);
+    tci_str_printf(c->out, "((-(%s)(p%d + ", word, e->b);
+    tci_c_lx(c, e->a);
+    tci_str_printf(c->out, ") & %lld) / %d)", (long long)(e->c - 1), bytes);
+}
+
+static void tci_c_lx(tci_c_like *c, int x)
+{
+    const tci_lx *e = &c->l->lx[x];
+    switch (e->op) {
+    case TCI_LX_CONST: tci_str_printf(c->out, "%lld", (long long)e->c); break;
+    case TCI_LX_VAR: tci_c_index(c, e->a); break;
+    case TCI_LX_ADD: {
+        const tci_lx *b = &c->l->lx[e->b];
+        if (b->op == TCI_LX_CONST && b->c < 0 && b->c > INT64_MIN) {
+            tci_c_infix(c, e->a, " - ", -1, -b->c);
+        } else {
+            tci_c_infix(c, e->a, " + ", e->b, 0);
+        }
+        break;
+    }
+    case TCI_LX_MUL: tci_c_infix(c, e->a, " * ", -1, e->c); break;
+    case TCI_LX_DIV: tci_c_infix(c, e->a, " / ", -1, e->c); break;
+    case TCI_LX_MOD: tci_c_infix(c, e->a, " % ", -1, e->c); break;
+    case TCI_LX_MIN: tci_c_smaller(c, e->a, " < ", e->b); break;
+    case TCI_LX_MAX: tci_c_smaller(c, e->a, " > ", e->b); break;
+    case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
+    case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
+    default: tci_c_head(c, e); break;
+    }
+}
+
+/* ---- statements ---- */
+
+static void tci_c_define(tci_c_like *c, int v)
+{
+    const tci_lvalue *value = &c->l->values[v];
+    const char *type = tci_c_type(c, (tc_dtype)value->dtype, value->lanes);
+    tci_str_printf(c->out, "%s%s ", value->is_mutable ? "" : "const ", type);
+    tci_c_value(c, v);
+    tci_str_add(c->out, " = ");
+}
+
+static void tci_c_prim(tci_c_like *c, const tci_lstmt *st)
+{
+    const tci_lvalue *values = c->l->values;
+    int shape = st->prim == TCI_P_SELECT ? st->args[1] : st->args[0];
+    tc_dtype t = (tc_dtype)values[shape].dtype, to = (tc_dtype)values[st->dst].dtype;
+    bool converts = tci_prim_get((tci_prim)st->prim)->result == 'O';
+    tci_c_define(c, st->dst);
+    tci_str_printf(c->out, "%s(", c->d->prim(c->d, (tci_prim)st->prim, t, converts ? to : t,
+                                             values[st->dst].lanes, (int)st->imm));
+    for (int i = 0; i < 3 && st->args[i] >= 0; i++) {
+        tci_str_add(c->out, i > 0 ? ", " : "");
+        tci_c_value(c, st->args[i]);
+    }
+    tci_str_add(c->out, ");\n");
+}
+
+static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned uses)
+{
+    const tci_lvalue *values = c->l->values;
+    tc_dtype compute = TC_F32;
+    int lanes = 1;
+    if (st->mem == TCI_MEM_LANE || (uses & TCI_LMEM_WRITES)) {
+        compute = (tc_dtype)values[st->args[0]].dtype;
+        lanes = values[st->args[0]].lanes;
+    } else if (uses & TCI_LMEM_DST) {
+        compute = (tc_dtype)values[st->dst].dtype;
+        lanes = values[st->dst].lanes;
+    }
+    tc_dtype storage = compute;
+    if ((uses & TCI_LMEM_ADDRESS) && st->mem != TCI_MEM_PREFETCH) {
+        storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype : c->l->operands[st->base].dtype);
+    }
+    return c->d->mem(c->d, (tci_mem)st->mem, compute, storage, lanes);
+}
+
+static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
+{
+    unsigned uses = tci_lmem_uses((tci_mem)st->mem);
+    const char *comma = "";
+    if (uses & TCI_LMEM_DST) {
+        tci_c_define(c, st->dst);
+    }
+    tci_str_printf(c->out, "%s(", tci_c_mem_name(c, st, uses));
+    if (uses & TCI_LMEM_ADDRESS) {
+        tci_c_base(c, st->base);
+        tci_str_add(c->out, " + ");
+        tci_c_lx(c, st->x);
+        comma = ", ";
+    }
+    if (uses & TCI_LMEM_FIRST) {
+        tci_c_lx(c, st->x);
+    }
+    if (uses & TCI_LMEM_STRIDE) {
+        tci_str_printf(c->out, "%s%lld", comma, (long long)st->imm);
+    }
+    if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
+        tci_str_add(c->out, comma);
+        tci_c_value(c, st->args[0]);
+        comma = ", ";
+    }
+    if (uses & TCI_LMEM_COUNT) {
+        tci_str_add(c->out, comma);
+        tci_c_lx(c, st->n);
+    }
+    if (uses & TCI_LMEM_LANE) {
+        tci_str_printf(c->out, ", %lld", (long long)st->imm);
+    }
+    tci_str_add(c->out, ");\n");
+}
+
+static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
+{
+    tci_c_define(c, st->dst);
+    if (st->value.i == st->imm) {
+        tci_c_infix(c, st->x, " == ", -1, st->imm);
+    } else {
+        tci_c_infix(c, st->x, " >= ", -1, st->value.i);
+        tci_str_add(c->out, " & ");
+        tci_c_infix(c, st->x, " <= ", -1, st->imm);
+    }
+    tci_str_add(c->out, ";\n");
+}
+
+/* An index: from the end when negative; outside it is brought inside and recorded. */
+static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
+{
+    const char *type = tci_c_type(c, TC_I64, 1);
+    long long n = (long long)st->imm;
+    int v = st->dst, from = st->args[0];
+    char letter = c->l->values[from].is_mutable ? 'a' : 'v';
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from, letter, from, n,
+                   letter, from);
+    tci_c_indent(c, depth);
+    tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
+    tci_c_indent(c, depth + 1);
+    tci_str_printf(c->out, "*fault = %lld;\n", n + 1);
+    tci_c_indent(c, depth + 1);
+    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : %lld;\n", v, v, n > 0 ? n - 1 : 0);
+    tci_c_indent(c, depth);
+    tci_str_add(c->out, "}\n");
+}
+
+static void tci_c_block(tci_c_like *c, int block, int depth);
+
+static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
+{
+    tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
+    tci_c_index(c, st->dst);
+    tci_str_add(c->out, " = ");
+    tci_c_lx(c, st->x);
+    tci_str_add(c->out, "; ");
+    tci_c_index(c, st->dst);
+    tci_str_add(c->out, " < ");
+    tci_c_lx(c, st->n);
+    tci_str_add(c->out, "; ");
+    tci_c_index(c, st->dst);
+    tci_str_printf(c->out, " += %lld) {\n", (long long)st->imm);
+    tci_c_block(c, st->body, depth + 1);
+    tci_c_indent(c, depth);
+    tci_str_add(c->out, "}\n");
+}
+
+static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
+{
+    const tci_llocal *m = &c->l->locals[st->dst];
+    tci_str_printf(c->out, "%s m%d[%lld] __attribute__((aligned(64)));\n",
+                   tci_dtype_get((tc_dtype)m->dtype)->ctype, st->dst, (long long)m->n);
+}
+
+/* name = args[0]; */
+static void tci_c_assign(tci_c_like *c, const tci_lstmt *st)
+{
+    if (st->op == TCI_L_SET) {
+        tci_c_value(c, st->dst);
+        tci_str_add(c->out, " = ");
+    } else {
+        tci_c_define(c, st->dst);
+    }
+    tci_c_value(c, st->args[0]);
+    tci_str_add(c->out, ";\n");
+}
+
+static void tci_c_index_let(tci_c_like *c, const tci_lstmt *st)
+{
+    tci_str_printf(c->out, "const %s ", tci_c_type(c, TC_I64, 1));
+    tci_c_index(c, st->dst);
+    tci_str_add(c->out, " = ");
+    if (st->op == TCI_L_INDEX) {
+        tci_c_lx(c, st->x);
+    } else {
+        tci_str_printf(c->out, "(%s)", tci_c_type(c, TC_I64, 1));
+        tci_c_value(c, st->args[0]);
+    }
+    tci_str_add(c->out, ";\n");
+}
+
+static void tci_c_stmt(tci_c_like *c, const tci_lstmt *st, int depth)
+{
+    tci_c_indent(c, depth);
+    switch (st->op) {
+    case TCI_L_FOR: tci_c_for(c, st, depth); break;
+    case TCI_L_IF:
+        tci_str_add(c->out, "if (");
+        tci_c_value(c, st->args[0]);
+        tci_str_add(c->out, ") {\n");
+        tci_c_block(c, st->body, depth + 1);
+        tci_c_indent(c, depth);
+        tci_str_add(c->out, "}\n");
+        break;
+    case TCI_L_INDEX:
+    case TCI_L_FROM_VALUE: tci_c_index_let(c, st); break;
+    case TCI_L_LOCAL: tci_c_local(c, st); break;
+    case TCI_L_CONST:
+        tci_c_define(c, st->dst);
+        tci_str_printf(c->out, "%s;\n",
+                       c->d->constant(c->d, (tc_dtype)c->l->values[st->dst].dtype, st->value));
+        break;
+    case TCI_L_LITERAL:
+        tci_c_define(c, st->dst);
+        tci_str_printf(c->out, "lits[%lld];\n", (long long)st->imm);
+        break;
+    case TCI_L_PRIM: tci_c_prim(c, st); break;
+    case TCI_L_MEM: tci_c_mem(c, st); break;
+    case TCI_L_IN_RANGE: tci_c_in_range(c, st); break;
+    case TCI_L_TO_VALUE:
+        tci_c_define(c, st->dst);
+        tci_c_lx(c, st->x);
+        tci_str_add(c->out, ";\n");
+        break;
+    case TCI_L_FAULT: tci_c_fault(c, st, depth); break;
+    case TCI_L_NOTE: tci_str_printf(c->out, "/* %s */\n", st->text); break;
+    default: tci_c_assign(c, st); break;
+    }
+}
+
+static void tci_c_block(tci_c_like *c, int block, int depth)
+{
+    const tci_lblock *b = &c->l->blocks[block];
+    for (int i = 0; i < b->n; i++) {
+        tci_c_stmt(c, &b->stmts[i], depth);
+    }
+}
+
+TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l, const char *symbol)
+{
+    tci_c_like c = {out, d, l};
+    const char *word = tci_c_type(&c, TC_I64, 1);
+    tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
+    tci_str_printf(out,
+                   "__attribute__((visibility(\"default\")))\n"
+                   "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+                   symbol, word, word, word, word);
+    for (int i = 0; i < l->n_operands; i++) {
+        const tci_koperand *o = &l->operands[i];
+        const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
+        const char *qualifier = o->is_output ? "" : "const ";
+        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i, qualifier, type, i);
+    }
+    tci_c_block(&c, 0, 1);
+    tci_str_add(out, "}\n");
+}

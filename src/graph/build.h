@@ -1,7 +1,7 @@
-/* graph/build.h - constructors on a tci_graph with the shape and dtype rules: one function per op or
- * family. The public calls (api), composites and rewrites all build through these.
- * NULL in, NULL out. On a mistake: g->error and g->message are set (what was given, what was expected;
- * the caller adds op name, file and line) and NULL is returned. Movement and reduction ops take a 0-d tensor's
+/* graph/build.h - constructors on a tci_graph with the shape and dtype rules: one function per op
+ * or family. The public calls (api), composites and rewrites all build through these. NULL in, NULL
+ * out. On a mistake: g->error and g->message are set (what was given, what was expected; the caller
+ * adds op name, file and line) and NULL is returned. Movement and reduction ops take a 0-d tensor's
  * axis 0 or -1 as a request about its one element, as torch does. */
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
@@ -16,54 +16,74 @@ typedef struct tci_words {
 } tci_words;
 TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n); /* zeroed; NULL: out of memory */
 TCI_FN tci_node *tci_words_put(tci_graph *g, tci_words *w, tci_node *result); /* gives it back */
+
+/* "[3, 4]", for messages; lives as long as the full expression it stands in. */
+typedef struct tci_shape_text {
+    char text[120];
+} tci_shape_text;
+TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
+#define TCI_SHAPE_TEXT(x) (tci_shape_text_of((x)->rank, (x)->shape).text)
 struct tc_conv;
 struct tc_pool;
 
-TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands); /* promotes, broadcasts */
+TCI_FN tci_node *tci_build_ew(tci_graph *g, int op,
+                              tci_node *const *operands); /* promotes, broadcasts */
 TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank, const tci_dim *shape); /* one -1 */
+TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank,
+                                   const tci_dim *shape); /* one -1 */
 TCI_FN tci_node *tci_build_permute(tci_graph *g, tci_node *x, int n, const int *axes);
 TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int axis_b);
-TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape); /* -1 keeps */
+TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank,
+                                  const tci_dim *shape); /* -1 keeps */
 TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop, int64_t step);
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
+                                 int64_t step);
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after, tci_node *fill);
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+                               tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
-TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_t *axis_kernel_stride_dilation);
+TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
+                                  const int64_t *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before, const int64_t *after,
-                                    tci_node *fill); /* rank entries each */
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
+                                    const int64_t *after, tci_node *fill); /* rank entries each */
 
-/* The dtype that elementwise operands meet in: tensors among each other, then 0-d ones as torch's table says
- * (a 0-d tensor counts only where its kind is higher). */
+/* The dtype that elementwise operands meet in: tensors among each other, then 0-d ones as torch's
+ * table says (a 0-d tensor counts only where its kind is higher). */
 TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n);
 /* By the op's rule: the dtype of its operands and of its result when they meet in `common`. */
 TCI_FN int tci_build_ew_arity(int op);
 TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_dtype *result);
 TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
+TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
+/* tci_graph_node after tci_build_check_shape. */
+TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
+                                const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
+                                const int64_t *attr);
 TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 
 /* ---- ops/composite.c ---- */
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
-TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight, tci_node *bias,
+TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
+                                      tci_node *bias,
                                       tci_node *eps); /* weight, bias: NULL where left out */
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
-TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias, const struct tc_conv *o);
+TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
+                                  const struct tc_conv *o);
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o);
 /* Expansion of a composite node into rows of the table (in the same graph). */
 TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n);

@@ -1,19 +1,20 @@
 /* graph/contract.c - contractions: matmul and einsum in terms of the one CONTRACT node.
  *
- * In: operands and who shares which axis. Out: CONTRACT nodes (graph/node.h) with the movement around them.
- * The one idea: every axis carries a label, a small int. Axes of size 1 that another operand has longer
- * lose their label (a reshape), so broadcasting needs no copy and CONTRACT sees equal sizes only. A
- * repeated label within one operand (a diagonal) is a reshape and a strided slice. An axis that only one
- * operand has and the result lacks is summed before the product.
+ * In: operands and who shares which axis. Out: CONTRACT nodes (graph/node.h) with the movement
+ * around them.
+ * The one idea: every axis carries a label, a small int. Axes of size 1 that another operand has
+ * longer lose their label (a reshape), so broadcasting needs no copy and CONTRACT sees equal sizes
+ * only. A repeated label within one operand (a diagonal) is a reshape and a strided slice. An axis
+ * that only one operand has and the result lacks is summed before the product.
  *
- * Operands of einsum are taken left to right. Several roundings would show in f16 and bf16, so whatever
- * needs more than one node computes in f32 and rounds once. */
+ * Operands of einsum are taken left to right. Several roundings would show in f16 and bf16, so
+ * whatever needs more than one node computes in f32 and rounds once. */
 #include "build.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-enum { TCI_CONTRACT_LETTERS = 52, TCI_CONTRACT_TEXT = 120 };
+enum { TCI_CONTRACT_LETTERS = 52 };
 
 /* A tensor with a label per axis; labels is kept by the caller and changes as axes go. */
 typedef struct tci_contract_term {
@@ -34,18 +35,17 @@ static int tci_contract_find(const int64_t *labels, int n, int64_t label)
 
 /* ---- the node ---- */
 
-static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const tci_contract_term *b, int rank_out,
-                               const int64_t *labels_out, tci_dim *shape)
+static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const tci_contract_term *b,
+                               int rank_out, const int64_t *labels_out, tci_dim *shape)
 {
     for (int i = 0; i < a->n; i++) {
         int j = tci_contract_find(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
-            char text_a[TCI_CONTRACT_TEXT], text_b[TCI_CONTRACT_TEXT];
-            tci_graph_print_shape(text_a, sizeof(text_a), a->node->rank, a->node->shape);
-            tci_graph_print_shape(text_b, sizeof(text_b), b->node->rank, b->node->shape);
-            tci_graph_fail(g, TC_ERR_SHAPE, "shapes %s and %s do not fit: axis %d of the first is %" PRId64
-                           ", axis %d of the second is %" PRId64, text_a, text_b, i, a->node->shape[i], j,
-                           b->node->shape[j]);
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "shapes %s and %s do not fit: axis %d of the first is %" PRId64
+                           ", axis %d of the second is %" PRId64,
+                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i, a->node->shape[i],
+                           j, b->node->shape[j]);
             return false;
         }
     }
@@ -53,7 +53,8 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         int in_a = tci_contract_find(a->labels, a->n, labels_out[i]);
         int in_b = tci_contract_find(b->labels, b->n, labels_out[i]);
         if (in_a < 0 && in_b < 0) {
-            tci_graph_fail(g, TC_ERR_ARGUMENT, "axis %d of the result stands in neither operand", i);
+            tci_graph_fail(g, TC_ERR_ARGUMENT, "axis %d of the result stands in neither operand",
+                           i);
             return false;
         }
         shape[i] = in_a >= 0 ? a->node->shape[in_a] : b->node->shape[in_b];
@@ -61,8 +62,8 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
     return true;
 }
 
-/* Writes the attributes: labels renumbered in the order of their first use, so equal contractions are
- * one node whatever letters they were written with. */
+/* Writes the attributes: labels renumbered in the order of their first use, so equal contractions
+ * are one node whatever letters they were written with. */
 static void tci_contract_attr(const tci_contract_term *a, const tci_contract_term *b, int rank_out,
                               const int64_t *labels_out, int64_t *attr, int64_t *names)
 {
@@ -82,7 +83,8 @@ static void tci_contract_attr(const tci_contract_term *a, const tci_contract_ter
     }
 }
 
-static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a, const tci_contract_term *b, int rank_out,
+static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a,
+                                   const tci_contract_term *b, int rank_out,
                                    const int64_t *labels_out)
 {
     int total = a->n + b->n + rank_out;
@@ -99,7 +101,9 @@ static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a, con
         return tci_words_put(g, &w, NULL);
     }
     if (dtype == TC_BOOL) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "bool has no products of sums: expected integers or floats (tc_cast makes them)");
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "bool has no products of sums: expected integers or floats (tc_cast makes "
+                       "them)");
         return tci_words_put(g, &w, NULL);
     }
     tci_contract_attr(a, b, rank_out, labels_out, attr, names);
@@ -108,11 +112,12 @@ static tci_node *tci_contract_pair(tci_graph *g, const tci_contract_term *a, con
     if (!in[0] || !in[1] || !tci_build_check_shape(g, rank_out, shape, dtype)) {
         return tci_words_put(g, &w, NULL);
     }
-    return tci_words_put(g, &w, tci_graph_node(g, TCI_OP_CONTRACT, dtype, rank_out, shape, 2, in, 3 + total, attr));
+    return tci_words_put(
+        g, &w, tci_graph_node(g, TCI_OP_CONTRACT, dtype, rank_out, shape, 2, in, 3 + total, attr));
 }
 
-TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b, const int *labels_b,
-                                    int rank_out, const int *labels_out)
+TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
+                                    const int *labels_b, int rank_out, const int *labels_out)
 {
     if (!a || !b) {
         return NULL;
@@ -148,11 +153,13 @@ static bool tci_contract_drop_axis(tci_graph *g, tci_contract_term *t, int at)
 }
 
 /* Axes of size 1 that meet a longer one under the same label in `other` go. */
-static bool tci_contract_broadcast(tci_graph *g, tci_contract_term *t, const tci_contract_term *other)
+static bool tci_contract_broadcast(tci_graph *g, tci_contract_term *t,
+                                   const tci_contract_term *other)
 {
     for (int i = t->n - 1; i >= 0; i--) {
         int j = tci_contract_find(other->labels, other->n, t->labels[i]);
-        if (j >= 0 && t->node->shape[i] == 1 && other->node->shape[j] != 1 && !tci_contract_drop_axis(g, t, i)) {
+        if (j >= 0 && t->node->shape[i] == 1 && other->node->shape[j] != 1 &&
+            !tci_contract_drop_axis(g, t, i)) {
             return false;
         }
     }
@@ -167,7 +174,8 @@ static bool tci_contract_sum(tci_graph *g, tci_contract_term *t, const bool *dro
         return true;
     }
     if (dtype == TC_BOOL) {
-        tci_graph_fail(g, TC_ERR_DTYPE, "bool has no sums here: expected integers or floats (tc_cast makes them)");
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "bool has no sums here: expected integers or floats (tc_cast makes them)");
         return false;
     }
     tci_words w;
@@ -196,7 +204,9 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     int64_t label = t->labels[i];
     int n = t->n;
     if (size != t->node->shape[j]) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "a repeated label needs equal sizes: axis %d is %" PRId64 ", axis %d is %" PRId64,
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "a repeated label needs equal sizes: axis %d is %" PRId64 ", axis %d is "
+                                                                                 "%" PRId64,
                        i, size, j, t->node->shape[j]);
         return false;
     }
@@ -240,7 +250,8 @@ static bool tci_contract_diagonals(tci_graph *g, tci_contract_term *t)
 
 /* ---- matmul ---- */
 
-/* Labels: batch axes count from the right as 3, 4, ...; 0 the rows of a, 1 the summed axis, 2 the columns of b. */
+/* Labels: batch axes count from the right as 3, 4, ...; 0 the rows of a, 1 the summed axis, 2 the
+ * columns of b. */
 static void tci_contract_matmul_labels(tci_contract_term *t, int64_t row, int64_t column)
 {
     int n = t->n;
@@ -259,7 +270,8 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
         return NULL;
     }
     if (!a->rank || !b->rank) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the %s operand is 0-d: expected at least one axis", a->rank ? "second" : "first");
+        tci_graph_fail(g, TC_ERR_SHAPE, "the %s operand is 0-d: expected at least one axis",
+                       a->rank ? "second" : "first");
         return NULL;
     }
     tci_words w;
@@ -273,11 +285,12 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     tci_contract_matmul_labels(&tb, 1, 2);
     tci_dim inner_a = a->shape[a->rank - 1], inner_b = b->shape[b->rank > 1 ? b->rank - 2 : 0];
     if (inner_a != inner_b) {
-        char text_a[TCI_CONTRACT_TEXT], text_b[TCI_CONTRACT_TEXT];
-        tci_graph_print_shape(text_a, sizeof(text_a), a->rank, a->shape);
-        tci_graph_print_shape(text_b, sizeof(text_b), b->rank, b->shape);
-        tci_graph_fail(g, TC_ERR_SHAPE, "shapes %s and %s do not fit: axis %d of the first is %" PRId64
-                       ", axis %d of the second is %" PRId64, text_a, text_b, a->rank - 1, inner_a,
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "shapes %s and %s do not fit: axis %d of the first is %" PRId64 ", axis %d "
+                                                                                       "of the "
+                                                                                       "second is "
+                                                                                       "%" PRId64,
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, inner_a,
                        b->rank > 1 ? b->rank - 2 : 0, inner_b);
         return tci_words_put(g, &w, NULL);
     }
@@ -308,7 +321,8 @@ typedef struct tci_contract_parse {
 
 static bool tci_contract_bad_spec(const tci_contract_parse *p, const char *why)
 {
-    tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\": %s at character %d", p->spec, why, (int)(p->next - p->spec) + 1);
+    tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\": %s at character %d", p->spec, why,
+                   (int)(p->next - p->spec) + 1);
     return false;
 }
 
@@ -326,9 +340,10 @@ static bool tci_contract_is_dots(const char *p)
 }
 
 /* Reads one operand's or the result's labels: letters, spaces, at most one "...", which stands for
- * `n_dots` axes labelled TCI_CONTRACT_LETTERS + distance from the right. Stops at ',', '-' or the end.
- * labels NULL: only counts the letters and says whether there are dots. */
-static bool tci_contract_labels(tci_contract_parse *p, int n_dots, int64_t *labels, int *n_letters, bool *dots)
+ * `n_dots` axes labelled TCI_CONTRACT_LETTERS + distance from the right. Stops at ',', '-' or the
+ * end. labels NULL: only counts the letters and says whether there are dots. */
+static bool tci_contract_labels(tci_contract_parse *p, int n_dots, int64_t *labels, int *n_letters,
+                                bool *dots)
 {
     int n = 0;
     *n_letters = 0;
@@ -358,9 +373,10 @@ static bool tci_contract_labels(tci_contract_parse *p, int n_dots, int64_t *labe
     return true;
 }
 
-/* The result's labels where the spec has no "->": the dots, then in alphabetical order every letter that
- * stands once in all. */
-static int tci_contract_implicit(const tci_contract_term *terms, int n_terms, int max_dots, int64_t *out)
+/* The result's labels where the spec has no "->": the dots, then in alphabetical order every letter
+ * that stands once in all. */
+static int tci_contract_implicit(const tci_contract_term *terms, int n_terms, int max_dots,
+                                 int64_t *out)
 {
     int n = 0;
     for (int i = max_dots - 1; i >= 0; i--) {
@@ -380,7 +396,8 @@ static int tci_contract_implicit(const tci_contract_term *terms, int n_terms, in
     return n;
 }
 
-static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *terms, int n, int *max_dots)
+static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *terms, int n,
+                                      int *max_dots)
 {
     *max_dots = 0;
     for (int t = 0; t < n; t++) {
@@ -392,7 +409,8 @@ static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *
         }
         int n_dots = terms[t].node->rank - n_letters;
         if (n_dots < 0 || (n_dots && !dots)) {
-            tci_graph_fail(p->g, TC_ERR_SHAPE, "\"%.80s\": operand %d has rank %d, its labels say %s%d", p->spec, t,
+            tci_graph_fail(p->g, TC_ERR_SHAPE,
+                           "\"%.80s\": operand %d has rank %d, its labels say %s%d", p->spec, t + 1,
                            terms[t].node->rank, dots ? "at least " : "", n_letters);
             return false;
         }
@@ -402,7 +420,8 @@ static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *
         }
         *max_dots = TCI_MAX(*max_dots, n_dots);
         if (t + 1 < n && *p->next != ',') {
-            tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\" names %d operands: given %d", p->spec, t + 1, n);
+            tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\" names %d operands: given %d", p->spec,
+                           t + 1, n);
             return false;
         }
         p->next += t + 1 < n;
@@ -410,8 +429,8 @@ static bool tci_contract_parse_inputs(tci_contract_parse *p, tci_contract_term *
     return *p->next != ',' || tci_contract_bad_spec(p, "more operands are named than given");
 }
 
-static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_term *terms, int n, int max_dots,
-                                      int64_t *out, int *rank)
+static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_term *terms, int n,
+                                      int max_dots, int64_t *out, int *rank)
 {
     if (!*p->next) {
         *rank = tci_contract_implicit(terms, n, max_dots, out);
@@ -441,19 +460,19 @@ static bool tci_contract_parse_output(tci_contract_parse *p, const tci_contract_
         for (int t = 0; t < n && !known; t++) {
             known = tci_contract_find(terms[t].labels, terms[t].n, out[i]) >= 0;
         }
-        if (!known) {
-            return tci_contract_bad_spec(p, "a label of the result stands in no operand, before");
-        }
-        if (tci_contract_find(out, i, out[i]) >= 0) {
-            return tci_contract_bad_spec(p, "a label stands twice in the result, before");
+        if (!known || tci_contract_find(out, i, out[i]) >= 0) {
+            tci_graph_fail(p->g, TC_ERR_ARGUMENT, "\"%.80s\": label %d of the result stands %s",
+                           p->spec, i + 1, known ? "there twice" : "in no operand");
+            return false;
         }
     }
     return true;
 }
 
-/* Sums those axes of t that nobody else needs: not the result, and none of terms[0, n) but t itself. */
-static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_contract_term *terms, int n,
-                                 const int64_t *out, int rank)
+/* Sums those axes of t that nobody else needs: not the result, and none of terms[0, n) but t
+ * itself. */
+static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_contract_term *terms,
+                                 int n, const int64_t *out, int rank)
 {
     tci_words w;
     if (!tci_words_get(g, &w, t->n)) {
@@ -464,7 +483,8 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
     for (int i = 0; i < t->n; i++) {
         bool needed = tci_contract_find(out, rank, t->labels[i]) >= 0;
         for (int k = 0; k < n && !needed; k++) {
-            needed = &terms[k] != t && tci_contract_find(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
+            needed =
+                &terms[k] != t && tci_contract_find(terms[k].labels, terms[k].n, t->labels[i]) >= 0;
         }
         drop[i] = !needed;
         n_drop += !needed;
@@ -475,7 +495,8 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
 }
 
 /* The single remaining term in the result's axis order. */
-static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const int64_t *out, int rank)
+static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const int64_t *out,
+                                     int rank)
 {
     if (!tci_contract_sum_own(g, t, NULL, 0, out, rank)) {
         return NULL;
@@ -493,12 +514,13 @@ static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const i
 
 /* terms[0] = terms[0] * terms[1], keeping what the result or terms[2, n) need. room: labels for the
  * product, used in turn with terms[0]'s own. */
-static bool tci_contract_step(tci_graph *g, tci_contract_term *terms, int n, const int64_t *out, int rank,
-                              int64_t *room)
+static bool tci_contract_step(tci_graph *g, tci_contract_term *terms, int n, const int64_t *out,
+                              int rank, int64_t *room)
 {
     tci_contract_term *a = &terms[0], *b = &terms[1];
     if (!tci_contract_broadcast(g, a, b) || !tci_contract_broadcast(g, b, a) ||
-        !tci_contract_sum_own(g, a, terms, n, out, rank) || !tci_contract_sum_own(g, b, terms, n, out, rank)) {
+        !tci_contract_sum_own(g, a, terms, n, out, rank) ||
+        !tci_contract_sum_own(g, b, terms, n, out, rank)) {
         return false;
     }
     int n_labels = 0;
@@ -529,7 +551,8 @@ static bool tci_contract_step(tci_graph *g, tci_contract_term *terms, int n, con
 }
 
 /* Whether more than one node will round: several products, or a sum before the product. */
-static bool tci_contract_rounds_twice(const tci_contract_term *terms, int n, const int64_t *out, int rank)
+static bool tci_contract_rounds_twice(const tci_contract_term *terms, int n, const int64_t *out,
+                                      int rank)
 {
     for (int t = 0; n == 2 && t < n; t++) {
         const tci_contract_term *own = &terms[t], *other = &terms[1 - t];
@@ -544,7 +567,8 @@ static bool tci_contract_rounds_twice(const tci_contract_term *terms, int n, con
     return n > 2;
 }
 
-static bool tci_contract_widen(tci_graph *g, tci_contract_term *terms, int n, tc_dtype dtype, bool twice)
+static bool tci_contract_widen(tci_graph *g, tci_contract_term *terms, int n, tc_dtype dtype,
+                               bool twice)
 {
     tc_dtype wide = tci_dtype_is_half(dtype) && twice ? TC_F32 : dtype;
     for (int t = 0; t < n; t++) {
@@ -556,8 +580,8 @@ static bool tci_contract_widen(tci_graph *g, tci_contract_term *terms, int n, tc
     return true;
 }
 
-static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contract_term *terms, int n, int64_t *out,
-                                     int64_t *room)
+static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contract_term *terms,
+                                     int n, int64_t *out, int64_t *room)
 {
     tci_contract_parse p = {g, spec, spec};
     int max_dots, rank;
@@ -584,7 +608,8 @@ static tci_node *tci_contract_einsum(tci_graph *g, const char *spec, tci_contrac
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n)
 {
     if (!spec || n < 1) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT, "%s", spec ? "no operands are given" : "the specification is NULL");
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "%s",
+                       spec ? "no operands are given" : "the specification is NULL");
         return NULL;
     }
     int total = 0, max_rank = 0;
@@ -597,7 +622,8 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
     }
     /* The product of two terms never has more labels than letters and dots. */
     int most = TCI_CONTRACT_LETTERS + max_rank;
-    const int term_words = (int)((sizeof(tci_contract_term) + sizeof(int64_t) - 1) / sizeof(int64_t));
+    const int term_words =
+        (int)((sizeof(tci_contract_term) + sizeof(int64_t) - 1) / sizeof(int64_t));
     tci_words w;
     if (!tci_words_get(g, &w, n * term_words + total + 3 * most)) {
         return NULL;

@@ -1,12 +1,13 @@
 /* graph/node.c - nodes: made, found again, ordered, forgotten.
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
- * The one idea: building is hash-consing, so an expression built twice is one node, and comparing nodes is
- * comparing pointers. INPUT, DATA and LITERAL are never merged: each is a thing of its own.
+ * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
+ * nodes is comparing pointers. INPUT, DATA and LITERAL are never merged: each is a thing of its
+ * own.
  *
- * Memory: a node and its lists are one block. In a context's graph, blocks come from free lists by size
- * (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that a loop over scopes reuses the same memory;
- * larger blocks come straight from the allocator. In a compile's graph all is scratch.
+ * Memory: a node and its lists are one block. In a context's graph, blocks come from free lists by
+ * size (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that a loop over scopes reuses the
+ * same memory; larger blocks come straight from the allocator. In a compile's graph all is scratch.
  * Ids: a slot is reused after its node was dropped, under a higher generation; a handle that still
  * holds the old generation reads as dead. */
 #include "node.h"
@@ -62,6 +63,9 @@ TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format,
 
 TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes, size_t new_bytes)
 {
+    if (!p && !new_bytes) {
+        return NULL;
+    }
     if (g->scratch) {
         void *r = new_bytes ? tci_scratch_get(g->scratch, new_bytes) : NULL;
         if (r && old_bytes) {
@@ -359,11 +363,18 @@ static tci_node *tci_node_find_or_make(tci_graph *g, tci_node_want *w)
     return n ? n : tci_node_make(g, w);
 }
 
-TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank, const tci_dim *shape, int n_in,
-                                tci_node *const *in, int n_attr, const int64_t *attr)
+TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank,
+                                const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
+                                const int64_t *attr)
 {
-    tci_node_want w = {.op = op, .dtype = dtype, .rank = rank, .shape = shape, .n_in = n_in, .in = in,
-                       .n_attr = n_attr, .attr = attr};
+    tci_node_want w = {.op = op,
+                       .dtype = dtype,
+                       .rank = rank,
+                       .shape = shape,
+                       .n_in = n_in,
+                       .in = in,
+                       .n_attr = n_attr,
+                       .attr = attr};
     return tci_node_find_or_make(g, &w);
 }
 

@@ -14,20 +14,19 @@
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
- *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d fill
- *   CAT              axis          GATHER  axis; inputs x, index (any integer dtype); shape of index;
- *                    index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index
- *                    outside makes the run return TC_ERR_INDEX (the element is then 0)
- *   WINDOW           4 words per windowed axis: axis, kernel, stride, dilation. Output: input axes with
- *                    the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one axis of
- *                    size kernel per entry, appended in order: out[.., o, .., k] = in[.., o*s + k*d, ..]
- *   SCAN             axis          (running sum, inclusive)
- *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are small
- *                    ints; equal labels have equal sizes; a label missing from out is summed. Result
- *                    dtype = operand dtype; accumulates in its compute dtype (integers wrap)
- *   SOFTMAX, LOG_SOFTMAX   axis     MEAN  axes ascending
- *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?, bias?
- *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices */
+ *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d
+ * fill CAT              axis          GATHER  axis; inputs x, index (any integer dtype); shape of
+ * index; index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index outside
+ * makes the run return TC_ERR_INDEX (the element is then 0) WINDOW           4 words per windowed
+ * axis: axis, kernel, stride, dilation. Output: input axes with the windowed sizes replaced by
+ * floor((n - d*(k-1) - 1)/s) + 1, then one axis of size kernel per entry, appended in order:
+ * out[.., o, .., k] = in[.., o*s + k*d, ..] SCAN             axis          (running sum, inclusive)
+ *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
+ * small ints; equal labels have equal sizes; a label missing from out is summed. Result dtype =
+ * operand dtype; accumulates in its compute dtype (integers wrap) SOFTMAX, LOG_SOFTMAX   axis MEAN
+ * axes ascending LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64
+ * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
+ * class indices */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
@@ -51,7 +50,10 @@ typedef enum tci_op {
         TCI_OP_COUNT
 } tci_op;
 static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
-static inline bool tci_op_is_reduce(int op) { return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END; }
+static inline bool tci_op_is_reduce(int op)
+{
+    return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END;
+}
 static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END; }
 TCI_FN const char *tci_op_name(int op);
 
@@ -72,13 +74,14 @@ typedef struct tci_node {
     struct tci_node **in;
     tci_dim *shape;
     int64_t *attr;
-    uint32_t id;              /* slot in its graph; ascending in creation order inside a compile's graph */
+    uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
-    uint32_t n_users;         /* nodes of this graph that have it as an input, counted per operand */
+    uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
     uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;
-    tci_value value;          /* LITERAL, CONST: the number in `dtype`; INPUT: counts up with each one made */
+    tci_value
+        value; /* LITERAL, CONST: the number in `dtype`; INPUT: counts up with each one made */
     tci_storage *storage;     /* DATA, and any node once evaluated; else NULL */
     tci_dim *strides;         /* DATA: elements per axis, may be 0 or negative; NULL = dense */
     int64_t offset;           /* DATA: elements from storage->data to element 0...0 */
@@ -121,16 +124,21 @@ typedef struct tci_graph {
 } tci_graph;
 
 /* Finds or makes a node. in, shape, attr are copied. NULL: out of memory (g->error set). */
-TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank, const tci_dim *shape, int n_in,
-                                tci_node *const *in, int n_attr, const int64_t *attr);
-TCI_FN tci_node *tci_graph_literal(tci_graph *g, tc_dtype dtype, tci_value v); /* folds the five values */
+TCI_FN tci_node *tci_graph_node(tci_graph *g, int op, tc_dtype dtype, int rank,
+                                const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
+                                const int64_t *attr);
+TCI_FN tci_node *tci_graph_literal(tci_graph *g, tc_dtype dtype,
+                                   tci_value v); /* folds the five values */
 TCI_FN tci_node *tci_graph_const(tci_graph *g, tc_dtype dtype, tci_value v);
 TCI_FN void tci_graph_init(tci_graph *g, tci_scratch *scratch, const tc_allocator *alloc);
 TCI_FN void tci_graph_deinit(tci_graph *g);
-TCI_FN void tci_graph_drop(tci_graph *g, tci_node *n);    /* forget one node (scope end, replaced keep) */
-TCI_FN bool tci_graph_open_scope(tci_graph *g);           /* false: out of memory. Closing: api/scope.c */
-TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes, size_t new_bytes); /* its memory */
-TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+TCI_FN void tci_graph_drop(tci_graph *g,
+                           tci_node *n);        /* forget one node (scope end, replaced keep) */
+TCI_FN bool tci_graph_open_scope(tci_graph *g); /* false: out of memory. Closing: api/scope.c */
+TCI_FN void *tci_graph_resize(tci_graph *g, void *p, size_t old_bytes,
+                              size_t new_bytes); /* its memory */
+TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 
 /* Visits every node that `roots` need, inputs first. List in scratch. */
 typedef struct tci_node_list { tci_node **items; int n, cap; } tci_node_list;
@@ -139,7 +147,9 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
 /* graph/print.c: text of the nodes a set of roots needs, in a stable form; graph/verify.c. */
 TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);
 TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots);
-TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank, const tci_dim *shape); /* "[3, 4]" */
-TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots, int n_roots); /* escapes on a breach */
+TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank,
+                                  const tci_dim *shape); /* "[3, 4]" */
+TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots,
+                             int n_roots); /* escapes on a breach */
 
 #endif

@@ -1,0 +1,133 @@
+/* graph/print.c - the text of a graph: for dumps, golden tests and error reports.
+ *
+ * In: roots. Out: one line a node, inputs first, numbered in that order; the same graph gives the
+ * same text in every process (no address, no id). A line reads %2 = reduce-row f32 [3] (%1) {1}
+ * with the inputs in parentheses and the attributes in braces; the last line names the roots. The
+ * other form is Graphviz. */
+#include "node.h"
+
+#include <inttypes.h>
+
+enum { TCI_PRINT_SHAPE_TEXT = 400 };
+
+/* Position in the sorted list by node id. */
+static int *tci_print_numbers(tci_scratch *s, const tci_node_list *list)
+{
+    uint32_t max_id = 0;
+    for (int i = 0; i < list->n; i++) {
+        max_id = TCI_MAX(max_id, list->items[i]->id);
+    }
+    int *numbers = TCI_NEW_ARRAY(s, int, (size_t)max_id + 1);
+    for (int i = 0; i < list->n; i++) {
+        numbers[list->items[i]->id] = i;
+    }
+    return numbers;
+}
+
+static void tci_graph_print_value(tci_str *out, const tci_node *n)
+{
+    if (tci_dtype_is_float((tc_dtype)n->dtype)) {
+        tci_str_printf(out, " = %.17g", n->value.f);
+    } else if (n->dtype == TC_U64) {
+        tci_str_printf(out, " = %" PRIu64, n->value.u);
+    } else {
+        tci_str_printf(out, " = %" PRId64, n->value.i);
+    }
+}
+
+/* Names are the user's: everything but plain characters is printed as an octal escape. */
+static void tci_print_name(tci_str *out, const char *name)
+{
+    tci_str_add(out, " \"");
+    for (; *name; name++) {
+        unsigned char c = (unsigned char)*name;
+        if (c >= ' ' && c < 127 && c != '"' && c != '\\') {
+            tci_str_add_n(out, name, 1);
+        } else {
+            tci_str_printf(out, "\\%03o", c);
+        }
+    }
+    tci_str_add(out, "\"");
+}
+
+static void tci_print_words(tci_str *out, const char *open, const int64_t *words, int n,
+                            const char *close)
+{
+    tci_str_add(out, open);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(out, "%s%" PRId64, i ? ", " : "", words[i]);
+    }
+    tci_str_add(out, close);
+}
+
+/* What a node is, without its inputs. */
+static void tci_print_facts(tci_str *out, const tci_node *n)
+{
+    char shape[TCI_PRINT_SHAPE_TEXT];
+    tci_graph_print_shape(shape, sizeof(shape), n->rank, n->shape);
+    tci_str_printf(out, "%s %s %s", tci_op_name(n->op), tci_dtype_get((tc_dtype)n->dtype)->name,
+                   shape);
+}
+
+static void tci_print_details(tci_str *out, const tci_node *n)
+{
+    if (n->n_attr) {
+        tci_print_words(out, " {", n->attr, n->n_attr, "}");
+    }
+    if (n->op == TCI_OP_CONST || n->op == TCI_OP_LITERAL) {
+        tci_graph_print_value(out, n);
+    }
+    if (n->name) {
+        tci_print_name(out, n->name);
+    }
+    if (n->strides) {
+        tci_print_words(out, " strides (", n->strides, n->rank, ")");
+        tci_str_printf(out, " offset %" PRId64, n->offset);
+    }
+}
+
+TCI_FN void tci_graph_print(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    const int *numbers = tci_print_numbers(s, &list);
+    for (int i = 0; i < list.n; i++) {
+        const tci_node *n = list.items[i];
+        tci_str_printf(out, "%%%d = ", i);
+        tci_print_facts(out, n);
+        for (int k = 0; k < n->n_in; k++) {
+            tci_str_printf(out, "%s%%%d", k ? ", " : " (", numbers[n->in[k]->id]);
+        }
+        tci_str_add(out, n->n_in ? ")" : "");
+        tci_print_details(out, n);
+        tci_str_add(out, "\n");
+    }
+    tci_str_add(out, "out");
+    for (int i = 0; i < n_roots; i++) {
+        tci_str_printf(out, "%s%%%d", i ? ", " : " ", numbers[roots[i]->id]);
+    }
+    tci_str_add(out, "\n");
+}
+
+TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    const int *numbers = tci_print_numbers(s, &list);
+    tci_str_add(out, "digraph tc {\n    node [shape=box, fontname=monospace];\n");
+    for (int i = 0; i < list.n; i++) {
+        const tci_node *n = list.items[i];
+        tci_str_printf(out, "    n%d [label=\"", i);
+        tci_print_facts(out, n);
+        if (n->n_attr) {
+            tci_print_words(out, "\\n{", n->attr, n->n_attr, "}");
+        }
+        tci_str_add(out, "\"];\n");
+        for (int k = 0; k < n->n_in; k++) {
+            tci_str_printf(out, "    n%d -> n%d;\n", numbers[n->in[k]->id], i);
+        }
+    }
+    for (int i = 0; i < n_roots; i++) {
+        tci_str_printf(out, "    out%d [shape=plaintext];\n    n%d -> out%d;\n", i,
+                       numbers[roots[i]->id], i);
+    }
+    tci_str_add(out, "}\n");
+}

@@ -1,0 +1,376 @@
+/* graph/verify.c - checks the invariants of graph/node.h on everything that a set of roots needs.
+ *
+ * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the breach.
+ * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
+ * for every node; one a family what holds for its attributes and shapes. */
+#include "build.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct tci_verify {
+    tci_scratch *s;
+    const tci_node *n;
+} tci_verify;
+
+static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
+{
+    if (!holds) {
+        tci_scratch_fail(v->s, TC_ERR_INTERNAL, "graph: %s %s %s: %s", tci_op_name(v->n->op),
+                         v->n->dtype < TC_DTYPE_COUNT ? tci_dtype_get((tc_dtype)v->n->dtype)->name
+                                                      : "?",
+                         TCI_SHAPE_TEXT(v->n), what);
+    }
+}
+
+static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
+{
+    return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
+}
+
+static void tci_verify_counts(const tci_verify *v, int n_in, int n_attr)
+{
+    tci_verify_that(v, v->n->n_in == n_in, "wrong number of inputs");
+    tci_verify_that(v, v->n->n_attr == n_attr, "wrong number of attributes");
+}
+
+static void tci_verify_every(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    int64_t count = 1;
+    tci_verify_that(v, n->op < TCI_OP_COUNT, "no such op");
+    tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
+    tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
+    for (int i = 0; i < n->rank; i++) {
+        tci_verify_that(v, n->shape[i] >= 0, "a negative size");
+        int64_t size = TCI_MAX(n->shape[i], 1);
+        tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
+        count *= size;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        tci_verify_that(v, n->in[i] != NULL, "a NULL input");
+    }
+}
+
+static void tci_verify_ew(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_counts(v, tci_build_ew_arity(n->op), 0);
+    tc_dtype operands = (tc_dtype)n->in[0]->dtype, want_operands, want;
+    tci_build_ew_dtypes(n->op, operands, &want_operands, &want);
+    tci_verify_that(v, want_operands == operands && want == n->dtype,
+                    "dtypes against the op's rule");
+    for (int i = 0; i < n->n_in; i++) {
+        tci_verify_that(v, n->in[i]->dtype == operands, "operands of several dtypes");
+        tci_verify_that(v, tci_verify_same_shape(n->in[i], n), "operands of another shape");
+    }
+}
+
+/* Attributes [first, first + n_axes) are the reduced axes; the rest of x's axes is the result. */
+static void tci_verify_dropped(const tci_verify *v, int first, int n_axes)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->rank == x->rank - n_axes, "rank against the reduced axes");
+    int at = 0, out = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (at < n_axes && n->attr[first + at] == i) {
+            at++;
+        } else {
+            tci_verify_that(v, out < n->rank && n->shape[out] == x->shape[i],
+                            "a kept axis has another size");
+            out++;
+        }
+    }
+    tci_verify_that(v, at == n_axes, "reduced axes not ascending or out of range");
+}
+
+static void tci_verify_reduce(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_counts(v, 1, n->n_attr);
+    tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN) {
+        tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
+    } else {
+        tci_verify_that(v, n->in[0]->dtype == n->dtype, "changes the dtype");
+    }
+    tci_verify_dropped(v, 0, n->n_attr);
+}
+
+static void tci_verify_leaf(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_counts(v, 0, 0);
+    if (n->op == TCI_OP_IOTA) {
+        tci_verify_that(v, n->rank == 1 && n->dtype == TC_I64, "a ramp is 1-d and i64");
+    } else if (n->op == TCI_OP_LITERAL || n->op == TCI_OP_CONST) {
+        tci_verify_that(v, n->rank == 0, "a number is 0-d");
+    }
+}
+
+static void tci_verify_permute(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->n_attr == n->rank && n->rank == x->rank, "an entry per axis");
+    for (int i = 0; i < n->rank; i++) {
+        tci_verify_that(v, n->attr[i] >= 0 && n->attr[i] < x->rank, "axis out of range");
+        tci_verify_that(v, n->shape[i] == x->shape[n->attr[i]], "size of a moved axis");
+        for (int k = 0; k < i; k++) {
+            tci_verify_that(v, n->attr[k] != n->attr[i], "an axis twice");
+        }
+    }
+}
+
+static void tci_verify_slice(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
+    for (int i = 0; i < n->rank; i++) {
+        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        if (n->shape[i]) {
+            int64_t last = start + (n->shape[i] - 1) * step;
+            bool inside = start >= 0 && start < x->shape[i] && last >= 0 && last < x->shape[i];
+            tci_verify_that(v, inside, "reaches outside of its input");
+        }
+    }
+}
+
+static void tci_verify_expand(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_verify_that(v, n->rank == x->rank && !n->n_attr, "keeps the rank");
+    for (int i = 0; i < n->rank && i < x->rank; i++) {
+        tci_verify_that(v, x->shape[i] == n->shape[i] || x->shape[i] == 1,
+                        "repeats an axis longer than 1");
+    }
+}
+
+static void tci_verify_window(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    int n_windows = n->rank - x->rank;
+    tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
+    for (int i = 0; i < n_windows; i++) {
+        const int64_t *a = n->attr + 4 * i;
+        tci_verify_that(v, a[0] >= 0 && a[0] < x->rank && a[1] >= 1 && a[2] >= 1 && a[3] >= 1,
+                        "window out of range");
+        tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
+        int64_t last = (n->shape[a[0]] - 1) * a[2] + (a[1] - 1) * a[3];
+        tci_verify_that(v, !n->shape[a[0]] || last < x->shape[a[0]],
+                        "reaches outside of its input");
+    }
+}
+
+static void tci_verify_movement(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->n_in == (n->op == TCI_OP_PAD ? 2 : 1), "wrong number of inputs");
+    tci_verify_that(v, n->dtype == n->in[0]->dtype, "changes the dtype");
+    switch (n->op) {
+    case TCI_OP_RESHAPE:
+        tci_verify_that(v, tci_node_count(n) == tci_node_count(n->in[0]) && !n->n_attr,
+                        "changes the element count");
+        break;
+    case TCI_OP_PERMUTE:
+        tci_verify_permute(v);
+        break;
+    case TCI_OP_EXPAND:
+        tci_verify_expand(v);
+        break;
+    case TCI_OP_SLICE:
+        tci_verify_slice(v);
+        break;
+    case TCI_OP_WINDOW:
+        tci_verify_window(v);
+        break;
+    default:
+        tci_verify_that(v, n->n_attr == n->rank && n->rank == n->in[0]->rank, "a count per axis");
+        tci_verify_that(v, !n->in[1]->rank && n->in[1]->dtype == n->dtype,
+                        "the fill is 0-d and of the same dtype");
+        break;
+    }
+}
+
+static void tci_verify_cat(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
+                    "axis out of range");
+    int64_t size = 0;
+    for (int i = 0; i < n->n_in; i++) {
+        const tci_node *x = n->in[i];
+        tci_verify_that(v, x->rank == n->rank && x->dtype == n->dtype,
+                        "operands of another rank or dtype");
+        for (int d = 0; d < n->rank; d++) {
+            tci_verify_that(v, d == n->attr[0] || x->shape[d] == n->shape[d],
+                            "operands of other sizes");
+        }
+        size += x->shape[n->attr[0]];
+    }
+    tci_verify_that(v, size == n->shape[n->attr[0]], "size of the joined axis");
+}
+
+static void tci_verify_gather(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_counts(v, 2, 1);
+    const tci_node *x = n->in[0], *index = n->in[1];
+    tci_verify_that(v, n->dtype == x->dtype && tci_dtype_is_int((tc_dtype)index->dtype), "dtypes");
+    tci_verify_that(v, tci_verify_same_shape(n, index) && x->rank == n->rank,
+                    "has the shape of the index");
+    tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] || n->shape[d] <= x->shape[d], "index longer than x");
+    }
+}
+
+/* The size that a label of the result or of an operand has, or -1. */
+static int64_t tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
+{
+    for (int i = 0; i < x->rank; i++) {
+        if (labels[i] == label) {
+            return x->shape[i];
+        }
+    }
+    return -1;
+}
+
+static void tci_verify_contract(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->n_in == 2 && n->n_attr >= 3, "two operands");
+    const tci_node *a = n->in[0], *b = n->in[1];
+    bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
+    tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
+                    "ranks against the attributes");
+    tci_verify_that(v, a->dtype == n->dtype && b->dtype == n->dtype && n->dtype != TC_BOOL,
+                    "one dtype, not bool");
+    const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
+    for (int i = 0; i < a->rank; i++) {
+        int64_t size = tci_verify_label_size(b, lb, la[i]);
+        tci_verify_that(v, size < 0 || size == a->shape[i], "a label of two sizes");
+        for (int k = 0; k < i; k++) {
+            tci_verify_that(v, la[k] != la[i], "a label twice in one operand");
+        }
+    }
+    for (int i = 0; i < n->rank; i++) {
+        int64_t in_a = tci_verify_label_size(a, la, out[i]),
+                in_b = tci_verify_label_size(b, lb, out[i]);
+        tci_verify_that(v, in_a == n->shape[i] || (in_a < 0 && in_b == n->shape[i]),
+                        "size of a result's label");
+    }
+}
+
+static void tci_verify_same_as_input(const tci_verify *v, int n_attr)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->n_in >= 1 && n->n_attr == n_attr, "wrong number of inputs or attributes");
+    tci_verify_that(v, n->dtype == n->in[0]->dtype && tci_verify_same_shape(n, n->in[0]),
+                    "unlike its input");
+}
+
+static void tci_verify_axis(const tci_verify *v)
+{
+    tci_verify_same_as_input(v, 1);
+    tci_verify_that(v, v->n->attr[0] >= 0 && v->n->attr[0] < v->n->rank, "axis out of range");
+}
+
+static void tci_verify_where(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_counts(v, 3, 0);
+    tci_verify_that(
+        v, n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype && n->in[2]->dtype == n->dtype,
+        "dtypes");
+    for (int i = 0; i < 3; i++) {
+        tci_verify_that(v, tci_verify_same_shape(n->in[i], n), "operands of another shape");
+    }
+}
+
+static void tci_verify_composite(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, tci_dtype_is_float((tc_dtype)n->dtype) && n->dtype == n->in[0]->dtype,
+                    "float, as its input");
+    switch (n->op) {
+    case TCI_OP_MEAN:
+        tci_verify_counts(v, 1, n->n_attr);
+        tci_verify_dropped(v, 0, n->n_attr);
+        break;
+    case TCI_OP_LAYER_NORM:
+        tci_verify_that(v, n->n_attr >= 3 && n->n_attr == 3 + n->attr[0],
+                        "axes against their count");
+        tci_verify_that(
+            v, n->n_in == 2 + (n->attr[n->n_attr - 2] != 0) + (n->attr[n->n_attr - 1] != 0),
+            "inputs");
+        tci_verify_same_as_input(v, n->n_attr);
+        break;
+    case TCI_OP_CROSS_ENTROPY:
+        tci_verify_counts(v, 2, 0);
+        tci_verify_that(v, !n->rank, "the loss is 0-d");
+        break;
+    default:
+        tci_verify_axis(v);
+        break;
+    }
+}
+
+static void tci_verify_node(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_every(v);
+    if (tci_op_is_ew(n->op)) {
+        tci_verify_ew(v);
+        return;
+    }
+    if (tci_op_is_reduce(n->op)) {
+        tci_verify_reduce(v);
+        return;
+    }
+    if (tci_op_is_composite(n->op)) {
+        tci_verify_composite(v);
+        return;
+    }
+    switch (n->op) {
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA:
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA:
+        tci_verify_leaf(v);
+        break;
+    case TCI_OP_WHERE:
+        tci_verify_where(v);
+        break;
+    case TCI_OP_CAST:
+        tci_verify_counts(v, 1, 0);
+        tci_verify_that(v, tci_verify_same_shape(n, n->in[0]), "changes the shape");
+        break;
+    case TCI_OP_CAT:
+        tci_verify_cat(v);
+        break;
+    case TCI_OP_GATHER:
+        tci_verify_gather(v);
+        break;
+    case TCI_OP_SCAN:
+        tci_verify_axis(v);
+        break;
+    case TCI_OP_CONTRACT:
+        tci_verify_contract(v);
+        break;
+    default:
+        tci_verify_movement(v);
+        break;
+    }
+}
+
+/* tci_graph_sort lists inputs first by construction, and would not end on a cycle it cannot meet:
+ * nodes are made after their inputs and never changed. */
+TCI_FN void tci_graph_verify(tci_scratch *s, tci_node *const *roots, int n_roots)
+{
+    tci_node_list list = tci_graph_sort(s, roots, n_roots);
+    for (int i = 0; i < list.n; i++) {
+        tci_verify v = {s, list.items[i]};
+        tci_verify_node(&v);
+    }
+}

@@ -1,0 +1,779 @@
+/* interp/reference.c - the judge: evaluates a graph node by node.
+ *
+ * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense array
+ * of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the output and
+ * says which input element it comes from. No fusion, no index algebra, no sharing with the kernel path but
+ * the scalar prims and the dtype conversions.
+ *
+ * wide: values of float nodes stay doubles between nodes, and the math functions are libm's. Composites
+ * are direct formulas in double in both modes, as their promise is an error bound and not an order. */
+#include <math.h>
+#include <string.h>
+
+#include "../ops/math.h"
+#include "reference.h"
+
+typedef struct tci_ref {
+    tci_scratch s;
+    bool wide;
+    tc_status status;          /* TC_ERR_INDEX once a gather read outside */
+    tci_node *const *inputs;
+    const void *const *memory;
+    int n_inputs;
+} tci_ref;
+
+/* ---- dense indices ---- */
+
+typedef struct tci_ref_index {
+    int rank;
+    const tci_dim *shape;
+    int64_t *at;
+} tci_ref_index;
+
+static tci_ref_index tci_ref_walk(tci_ref *r, int rank, const tci_dim *shape)
+{
+    tci_ref_index i = {rank, shape, TCI_NEW_ARRAY(&r->s, int64_t, rank + 1)};
+    return i;
+}
+
+/* Steps to the next element in row-major order. */
+static void tci_ref_next(tci_ref_index *i)
+{
+    for (int d = i->rank - 1; d >= 0; d--) {
+        if (++i->at[d] < i->shape[d]) {
+            return;
+        }
+        i->at[d] = 0;
+    }
+}
+
+static int64_t tci_ref_flat(int rank, const tci_dim *shape, const int64_t *at)
+{
+    int64_t flat = 0;
+    for (int d = 0; d < rank; d++) {
+        flat = flat * shape[d] + at[d];
+    }
+    return flat;
+}
+
+static tci_value *tci_ref_of(const tci_node *n)
+{
+    return n->pass;
+}
+
+static int64_t tci_ref_product(const tci_dim *shape, int from, int to)
+{
+    int64_t n = 1;
+    for (int d = from; d < to; d++) {
+        n *= shape[d];
+    }
+    return n;
+}
+
+/* ---- numbers ---- */
+
+/* The dtype in which a node of dtype t is computed. */
+static tc_dtype tci_ref_compute(const tci_ref *r, tc_dtype t)
+{
+    return r->wide && tci_dtype_is_float(t) ? TC_F64 : (tc_dtype)tci_dtype_get(t)->compute;
+}
+
+/* To the dtype of a node; wide floats are not rounded. */
+static tci_value tci_ref_round(const tci_ref *r, tci_value v, tc_dtype from, tc_dtype to)
+{
+    if (r->wide && tci_dtype_is_float(to)) {
+        to = TC_F64;
+    }
+    return tci_value_cast(v, from, to);
+}
+
+static tci_value tci_ref_float(double x)
+{
+    tci_value v;
+    v.f = x;
+    return v;
+}
+
+static tci_value tci_ref_int(int64_t x)
+{
+    tci_value v;
+    v.i = x;
+    return v;
+}
+
+/* ---- elementwise rows: one expansion of the value column into scalar calls ---- */
+
+typedef struct tci_ref_scalar {
+    tci_value v;
+    tc_dtype t;
+    bool wide;
+} tci_ref_scalar;
+
+static double tci_ref_libm(tci_prim p, double a, double b)
+{
+    switch (p) {
+    case TCI_P_EXP: return exp(a);
+    case TCI_P_LOG: return log(a);
+    case TCI_P_SIN: return sin(a);
+    case TCI_P_COS: return cos(a);
+    case TCI_P_TANH: return tanh(a);
+    case TCI_P_ERF: return erf(a);
+    case TCI_P_SIGMOID: return 1.0 / (1.0 + exp(-a));
+    case TCI_P_GELU: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
+    default: return pow(a, b);
+    }
+}
+
+static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
+{
+    tci_ref_scalar r = {{0}, tci_prim_get(p)->result == 'B' ? TC_BOOL : a.t, a.wide};
+    tci_value args[3] = {a.v, b.v, tci_ref_int(1)};
+    if (p == TCI_P_POW && !tci_dtype_is_float(a.t)) {
+        int helper = tci_dtype_is_signed(a.t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
+        r.v = tci_value_cast(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, helper, args), TC_I64, a.t);
+    } else if (a.wide && tci_prim_is_math(p)) {
+        r.v.f = tci_ref_libm(p, a.v.f, b.v.f);
+    } else {
+        r.v = tci_prim_eval(p, a.t, r.t, 0, args);
+    }
+    return r;
+}
+
+static tci_ref_scalar tci_ref_1(tci_prim p, tci_ref_scalar a)
+{
+    return tci_ref_2(p, a, a);
+}
+
+static tci_ref_scalar tci_ref_number(tci_ref_scalar like, double x)
+{
+    like.v = tci_dtype_is_float(like.t) ? tci_ref_float(x) : tci_ref_int((int64_t)x);
+    return like;
+}
+
+/* a where a > b (MIN: a < b) or a is NaN, else b. */
+static tci_ref_scalar tci_ref_extreme(bool max, tci_ref_scalar a, tci_ref_scalar b)
+{
+    bool beats = max ? tci_ref_2(TCI_P_LT, b, a).v.i : tci_ref_2(TCI_P_LT, a, b).v.i;
+    bool is_nan = !tci_ref_2(TCI_P_EQ, a, a).v.i;
+    return beats || is_nan ? a : b;
+}
+
+/* Python's remainder: b's sign. */
+static tci_ref_scalar tci_ref_modulo(tci_ref_scalar a, tci_ref_scalar b)
+{
+    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b), zero = tci_ref_number(a, 0);
+    bool nonzero = !tci_ref_2(TCI_P_EQ, r, zero).v.i;
+    bool differ = tci_ref_2(TCI_P_LT, r, zero).v.i != tci_ref_2(TCI_P_LT, b, zero).v.i;
+    return nonzero && differ ? tci_ref_2(TCI_P_ADD, r, b) : r;
+}
+
+static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
+{
+#define A a
+#define B b
+#define K(x) tci_ref_number(a, x)
+#define NEG(x) tci_ref_1(TCI_P_NEG, x)
+#define ABS(x) tci_ref_1(TCI_P_ABS, x)
+#define EXP(x) tci_ref_1(TCI_P_EXP, x)
+#define LOG(x) tci_ref_1(TCI_P_LOG, x)
+#define SQRT(x) tci_ref_1(TCI_P_SQRT, x)
+#define SIN(x) tci_ref_1(TCI_P_SIN, x)
+#define COS(x) tci_ref_1(TCI_P_COS, x)
+#define TANH(x) tci_ref_1(TCI_P_TANH, x)
+#define ERF(x) tci_ref_1(TCI_P_ERF, x)
+#define SIGMOID(x) tci_ref_1(TCI_P_SIGMOID, x)
+#define GELU(x) tci_ref_1(TCI_P_GELU, x)
+#define FLOOR(x) tci_ref_1(TCI_P_FLOOR, x)
+#define CEIL(x) tci_ref_1(TCI_P_CEIL, x)
+#define TRUNC(x) tci_ref_1(TCI_P_TRUNC, x)
+#define RINT(x) tci_ref_1(TCI_P_RINT, x)
+#define NOT(x) tci_ref_1(TCI_P_NOT, x)
+#define ADD(x, y) tci_ref_2(TCI_P_ADD, x, y)
+#define SUB(x, y) tci_ref_2(TCI_P_SUB, x, y)
+#define MUL(x, y) tci_ref_2(TCI_P_MUL, x, y)
+#define DIV(x, y) tci_ref_2(TCI_P_DIV, x, y)
+#define EQ(x, y) tci_ref_2(TCI_P_EQ, x, y)
+#define NE(x, y) NOT(EQ(x, y))
+#define LT(x, y) tci_ref_2(TCI_P_LT, x, y)
+#define LE(x, y) tci_ref_2(TCI_P_LE, x, y)
+#define AND(x, y) tci_ref_2(TCI_P_AND, x, y)
+#define OR(x, y) tci_ref_2(TCI_P_OR, x, y)
+#define POW(x, y) tci_ref_2(TCI_P_POW, x, y)
+#define MAX(x, y) tci_ref_extreme(true, x, y)
+#define MIN(x, y) tci_ref_extreme(false, x, y)
+#define MODULO(x, y) tci_ref_modulo(x, y)
+    switch (op) {
+#define X(id, name, arity, rule, flags, value, doc)                                                \
+    case TCI_OP_##id: return value;
+        TCI_EW_OPS(X)
+#undef X
+    default: return a;
+    }
+#undef A
+#undef B
+#undef K
+#undef NEG
+#undef ABS
+#undef EXP
+#undef LOG
+#undef SQRT
+#undef SIN
+#undef COS
+#undef TANH
+#undef ERF
+#undef SIGMOID
+#undef GELU
+#undef FLOOR
+#undef CEIL
+#undef TRUNC
+#undef RINT
+#undef NOT
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef EQ
+#undef NE
+#undef LT
+#undef LE
+#undef AND
+#undef OR
+#undef POW
+#undef MAX
+#undef MIN
+#undef MODULO
+}
+
+static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        tci_ref_scalar a = {tci_ref_of(n->in[0])[i], t, r->wide};
+        tci_ref_scalar b = {tci_ref_of(n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
+        tci_ref_scalar y = tci_ref_row(n->op, a, b);
+        out[i] = tci_ref_round(r, y.v, y.t, (tc_dtype)n->dtype);
+    }
+}
+
+/* ---- leaves ---- */
+
+static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const int64_t count = tci_node_count(n);
+    const tc_dtype t = (tc_dtype)n->dtype;
+    const void *memory = n->storage ? n->storage->data : NULL;
+    for (int j = 0; n->op == TCI_OP_INPUT && j < r->n_inputs; j++) {
+        memory = r->inputs[j] == n ? r->memory[j] : memory;
+    }
+    if (!memory && count > 0) {
+        tci_scratch_fail(&r->s, TC_ERR_ARGUMENT, "a leaf of the graph has no memory");
+    }
+    tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
+    const bool strided = n->op == TCI_OP_DATA && n->strides;
+    for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
+        int64_t from = i;
+        if (strided) {
+            from = 0;
+            for (int d = 0; d < n->rank; d++) {
+                from += at.at[d] * n->strides[d];
+            }
+        }
+        from += n->op == TCI_OP_DATA ? n->offset : 0;
+        out[i] = tci_value_load(t, (const char *)memory + from * tci_dtype_get(t)->bytes);
+    }
+}
+
+/* ---- movement: which input element does an output element come from? ---- */
+
+/* False: none (PAD's fill). `at` has the rank of the output, `to` that of the input. */
+static bool tci_ref_source(const tci_node *n, const int64_t *at, int64_t *to)
+{
+    const tci_node *in = n->in[0];
+    for (int d = 0; d < in->rank; d++) {
+        switch (n->op) {
+        case TCI_OP_PERMUTE: to[n->attr[d]] = at[d]; break;
+        case TCI_OP_EXPAND: to[d] = in->shape[d] == 1 ? 0 : at[d]; break;
+        case TCI_OP_SLICE: to[d] = n->attr[2 * d] + at[d] * n->attr[2 * d + 1]; break;
+        case TCI_OP_PAD:
+            to[d] = at[d] - n->attr[d];
+            if (to[d] < 0 || to[d] >= in->shape[d]) {
+                return false;
+            }
+            break;
+        default: to[d] = at[d]; break;
+        }
+    }
+    for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
+        const int64_t *a = n->attr + 4 * w; /* axis, kernel, stride, dilation */
+        to[a[0]] = at[a[0]] * a[2] + at[in->rank + w] * a[3];
+    }
+    return true;
+}
+
+static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *in = n->in[0];
+    tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
+    int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
+    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+        bool inside = tci_ref_source(n, at.at, to);
+        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)] : tci_ref_of(n->in[1])[0];
+    }
+}
+
+static void tci_ref_cat(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const int axis = (int)n->attr[0];
+    tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
+    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+        int64_t whole = at.at[axis];
+        int part = 0;
+        while (at.at[axis] >= n->in[part]->shape[axis]) {
+            at.at[axis] -= n->in[part++]->shape[axis];
+        }
+        out[i] = tci_ref_of(n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
+        at.at[axis] = whole;
+    }
+}
+
+/* An index counted from the end where negative; -1 and a failed status when outside. */
+static int64_t tci_ref_check(tci_ref *r, int64_t index, int64_t size)
+{
+    index = index < 0 ? index + size : index;
+    if (index < 0 || index >= size) {
+        r->status = TC_ERR_INDEX;
+        return -1;
+    }
+    return index;
+}
+
+static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const int axis = (int)n->attr[0];
+    const tci_node *x = n->in[0];
+    tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
+    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+        int64_t whole = at.at[axis];
+        int64_t index = tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
+        at.at[axis] = tci_ref_check(r, index, x->shape[axis]);
+        out[i] = at.at[axis] < 0 ? tci_ref_int(0) : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
+        at.at[axis] = whole;
+    }
+}
+
+/* ---- reductions ---- */
+
+static tci_value tci_ref_identity(int op, tc_dtype t)
+{
+    bool is_float = tci_dtype_is_float(t);
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    bool is_signed = tci_dtype_is_signed(t);
+    int64_t lowest = is_signed ? (int64_t)(~(uint64_t)0 << (bits - 1)) : 0;
+    int64_t highest = t == TC_BOOL ? 1 : (int64_t)(~(uint64_t)0 >> (64 - bits + is_signed));
+    switch (op) {
+    case TCI_OP_PROD: return is_float ? tci_ref_float(1) : tci_ref_int(1);
+    case TCI_OP_ALL: return tci_ref_int(1);
+    case TCI_OP_MAX: return is_float ? tci_ref_float(-(double)INFINITY) : tci_ref_int(lowest);
+    case TCI_OP_MIN: return is_float ? tci_ref_float((double)INFINITY) : tci_ref_int(highest);
+    default: return is_float ? tci_ref_float(0) : tci_ref_int(0);
+    }
+}
+
+static tci_ref_scalar tci_ref_combine(int op, tci_ref_scalar acc, tci_ref_scalar v)
+{
+    switch (op) {
+    case TCI_OP_PROD: return tci_ref_2(TCI_P_MUL, acc, v);
+    case TCI_OP_MAX: return tci_ref_extreme(true, acc, v);
+    case TCI_OP_MIN: return tci_ref_extreme(false, acc, v);
+    case TCI_OP_ANY: return tci_ref_2(TCI_P_OR, acc, v);
+    case TCI_OP_ALL: return tci_ref_2(TCI_P_AND, acc, v);
+    default: return tci_ref_2(TCI_P_ADD, acc, v);
+    }
+}
+
+/* Position in the output of an input position: the reduced axes drop out. */
+static int64_t tci_ref_kept(const tci_node *n, const tci_node *in, const int64_t *at)
+{
+    int64_t flat = 0;
+    int next = 0;
+    for (int d = 0; d < in->rank; d++) {
+        if (next < n->n_attr && n->attr[next] == d) {
+            next++;
+        } else {
+            flat = flat * in->shape[d] + at[d];
+        }
+    }
+    return flat;
+}
+
+/* Row-major over the input is row-major over the reduced axes for each output element. */
+static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *in = n->in[0];
+    const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype), t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = tci_ref_identity(n->op, t);
+    }
+    for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
+        tci_value *o = &out[tci_ref_kept(n, in, at.at)];
+        tci_ref_scalar acc = {*o, t, r->wide}, v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
+        *o = tci_ref_combine(n->op, acc, v).v;
+    }
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
+    }
+}
+
+/* Elements of one axis are `inner` apart; `outer` * `inner` of them start one. */
+typedef struct tci_ref_axis {
+    int64_t size, inner, outer;
+} tci_ref_axis;
+
+static tci_ref_axis tci_ref_along(const tci_node *n, int64_t axis)
+{
+    tci_ref_axis a = {n->shape[axis], tci_ref_product(n->shape, (int)axis + 1, n->rank),
+                      tci_ref_product(n->shape, 0, (int)axis)};
+    return a;
+}
+
+static int64_t tci_ref_start(const tci_ref_axis *a, int64_t line)
+{
+    return line / a->inner * a->inner * a->size + line % a->inner;
+}
+
+static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *in = n->in[0];
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)in->dtype);
+    const tci_ref_axis a = tci_ref_along(in, n->attr[0]);
+    for (int64_t line = 0; line < a.outer * a.inner; line++) {
+        const tci_value *x = tci_ref_of(in) + tci_ref_start(&a, line);
+        int64_t best = 0;
+        for (int64_t j = 1; j < a.size; j++) {
+            tci_ref_scalar have = {x[best * a.inner], t, r->wide}, v = {x[j * a.inner], t, r->wide};
+            bool beats = n->op == TCI_OP_ARGMAX ? tci_ref_2(TCI_P_LT, have, v).v.i : tci_ref_2(TCI_P_LT, v, have).v.i;
+            bool first_nan = !tci_ref_2(TCI_P_EQ, v, v).v.i && tci_ref_2(TCI_P_EQ, have, have).v.i;
+            best = beats || first_nan ? j : best;
+        }
+        out[line] = tci_ref_int(best);
+    }
+}
+
+static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    const tci_ref_axis a = tci_ref_along(n, n->attr[0]);
+    for (int64_t line = 0; line < a.outer * a.inner; line++) {
+        const int64_t start = tci_ref_start(&a, line);
+        tci_ref_scalar acc = {tci_ref_identity(TCI_OP_SUM, t), t, r->wide};
+        for (int64_t j = 0; j < a.size; j++) {
+            tci_ref_scalar v = {tci_ref_of(n->in[0])[start + j * a.inner], t, r->wide};
+            acc = tci_ref_2(TCI_P_ADD, acc, v);
+            out[start + j * a.inner] = tci_ref_round(r, acc.v, t, (tc_dtype)n->dtype);
+        }
+    }
+}
+
+/* ---- contraction ---- */
+
+typedef struct tci_ref_contract {
+    int n_labels, n_kept;     /* distinct labels: the output's first, then the summed ones as they appear */
+    int64_t *label;
+    tci_dim *size;
+    int rank[2];
+    int *place[2];            /* of each axis of a and b: which of the labels */
+} tci_ref_contract;
+
+static int tci_ref_label(tci_ref_contract *c, int64_t label)
+{
+    for (int i = 0; i < c->n_labels; i++) {
+        if (c->label[i] == label) {
+            return i;
+        }
+    }
+    c->label[c->n_labels] = label;
+    return c->n_labels++;
+}
+
+static tci_ref_contract tci_ref_contract_of(tci_ref *r, const tci_node *n)
+{
+    tci_ref_contract c = {0};
+    const int64_t *labels = n->attr + 3;
+    const int n_out = (int)n->attr[2];
+    c.rank[0] = (int)n->attr[0];
+    c.rank[1] = (int)n->attr[1];
+    const int all = c.rank[0] + c.rank[1] + n_out;
+    c.label = TCI_NEW_ARRAY(&r->s, int64_t, all + 1);
+    c.size = TCI_NEW_ARRAY(&r->s, tci_dim, all + 1);
+    for (int i = 0; i < n_out; i++) {
+        tci_ref_label(&c, labels[c.rank[0] + c.rank[1] + i]);
+    }
+    c.n_kept = c.n_labels;
+    for (int k = 0; k < 2; k++) {
+        c.place[k] = TCI_NEW_ARRAY(&r->s, int, c.rank[k] + 1);
+        for (int i = 0; i < c.rank[k]; i++) {
+            c.place[k][i] = tci_ref_label(&c, labels[(k ? c.rank[0] : 0) + i]);
+            c.size[c.place[k][i]] = n->in[k]->shape[i];
+        }
+    }
+    return c;
+}
+
+static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, const tci_node *n, int k,
+                                const int64_t *at)
+{
+    const tci_node *in = n->in[k];
+    int64_t flat = 0;
+    for (int i = 0; i < c->rank[k]; i++) {
+        flat = flat * in->shape[i] + at[c->place[k][i]];
+    }
+    return tci_value_cast(tci_ref_of(in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
+                          tci_ref_compute(r, (tc_dtype)n->dtype));
+}
+
+/* One FMA chain over the summed labels, the first of them slowest. */
+static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    tci_ref_contract c = tci_ref_contract_of(r, n);
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    tci_ref_index at = tci_ref_walk(r, c.n_labels, c.size);
+    const int64_t summed = tci_ref_product(c.size, c.n_kept, c.n_labels);
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        tci_value acc = tci_ref_identity(TCI_OP_SUM, t);
+        for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
+            tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at), tci_ref_factor(r, &c, n, 1, at.at), acc};
+            acc = tci_prim_eval(TCI_P_FMA, t, t, 0, args);
+        }
+        out[i] = tci_ref_round(r, acc, t, (tc_dtype)n->dtype);
+    }
+}
+
+/* ---- composites: the textbook formulas, in double ---- */
+
+static double tci_ref_double(const tci_node *n, int64_t i)
+{
+    tci_value v = tci_ref_of(n)[i];
+    return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
+}
+
+static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int64_t i, double x)
+{
+    out[i] = tci_ref_round(r, tci_ref_float(x), TC_F64, (tc_dtype)n->dtype);
+}
+
+/* The largest and log(sum(exp(x - largest))) of a line of x. */
+static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most, double *log_sum)
+{
+    double sum = 0;
+    *most = -(double)INFINITY;
+    for (int64_t j = 0; j < a->size; j++) {
+        double v = tci_ref_double(x, start + j * a->inner);
+        *most = v > *most || v != v ? v : *most;
+    }
+    for (int64_t j = 0; j < a->size; j++) {
+        sum += exp(tci_ref_double(x, start + j * a->inner) - *most);
+    }
+    *log_sum = log(sum);
+}
+
+static void tci_ref_softmax(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0];
+    const tci_ref_axis a = tci_ref_along(x, n->attr[0]);
+    for (int64_t line = 0; line < a.outer * a.inner; line++) {
+        const int64_t start = tci_ref_start(&a, line);
+        double most, log_sum;
+        tci_ref_log_sum(x, &a, start, &most, &log_sum);
+        for (int64_t j = 0; j < a.size; j++) {
+            double v = tci_ref_double(x, start + j * a.inner) - most;
+            tci_ref_put(r, n, out, start + j * a.inner,
+                        n->op == TCI_OP_SOFTMAX ? exp(v) / exp(log_sum) : v - log_sum);
+        }
+    }
+}
+
+static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *in = n->in[0];
+    const int64_t count = tci_node_count(n);
+    double *sum = TCI_NEW_ARRAY(&r->s, double, count + 1);
+    double per = 1;
+    tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
+    for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
+        sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(in, i);
+    }
+    for (int i = 0; i < n->n_attr; i++) {
+        per *= (double)in->shape[n->attr[i]];
+    }
+    for (int64_t i = 0; i < count; i++) {
+        tci_ref_put(r, n, out, i, sum[i] / per);
+    }
+}
+
+/* Flat position of `at` among only the given axes, or among all others. */
+static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes, const int64_t *at, bool given)
+{
+    int64_t flat = 0;
+    int next = 0;
+    for (int d = 0; d < x->rank; d++) {
+        bool is_given = next < n_axes && axes[next] == d;
+        next += is_given;
+        if (is_given == given) {
+            flat = flat * x->shape[d] + at[d];
+        }
+    }
+    return flat;
+}
+
+static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0];
+    const int n_axes = (int)n->attr[0];
+    const int64_t *axes = n->attr + 1, count = tci_node_count(x);
+    const bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
+    const double eps = tci_ref_double(n->in[1], 0);
+    double per = 1;
+    for (int i = 0; i < n_axes; i++) {
+        per *= (double)x->shape[axes[i]];
+    }
+    double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1), *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
+    tci_ref_index at = tci_ref_walk(r, x->rank, x->shape);
+    for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
+        mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(x, i) / per;
+    }
+    for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
+        int64_t group = tci_ref_among(x, axes, n_axes, at.at, false);
+        double d = tci_ref_double(x, i) - mean[group];
+        var[group] += d * d / per;
+    }
+    for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
+        int64_t group = tci_ref_among(x, axes, n_axes, at.at, false);
+        int64_t within = tci_ref_among(x, axes, n_axes, at.at, true);
+        double y = (tci_ref_double(x, i) - mean[group]) / sqrt(var[group] + eps);
+        y = has_weight ? y * tci_ref_double(n->in[2], within) : y;
+        y = has_bias ? y + tci_ref_double(n->in[2 + has_weight], within) : y;
+        tci_ref_put(r, n, out, i, y);
+    }
+}
+
+static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tci_node *x = n->in[0], *target = n->in[1];
+    const tci_ref_axis a = tci_ref_along(x, x->rank > 1 ? 1 : 0);
+    double loss = 0;
+    for (int64_t line = 0; line < a.outer * a.inner; line++) {
+        const int64_t start = tci_ref_start(&a, line);
+        double most, log_sum;
+        tci_ref_log_sum(x, &a, start, &most, &log_sum);
+        int64_t index = tci_value_cast(tci_ref_of(target)[line], (tc_dtype)target->dtype, TC_I64).i;
+        index = tci_ref_check(r, index, a.size);
+        loss -= index < 0 ? 0 : tci_ref_double(x, start + index * a.inner) - most - log_sum;
+    }
+    tci_ref_put(r, n, out, 0, loss / (double)(a.outer * a.inner));
+}
+
+/* ---- the walk over the graph ---- */
+
+static void tci_ref_special(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const int64_t count = tci_node_count(n);
+    const tc_dtype from = n->n_in > 0 ? tci_ref_compute(r, (tc_dtype)n->in[0]->dtype) : TC_I64;
+    switch (n->op) {
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = n->value;
+        }
+        break;
+    case TCI_OP_IOTA:
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = tci_ref_int(i);
+        }
+        break;
+    case TCI_OP_WHERE:
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
+        }
+        break;
+    case TCI_OP_CAST:
+        for (int64_t i = 0; i < count; i++) {
+            out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
+        }
+        break;
+    case TCI_OP_RESHAPE: memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)count); break;
+    case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
+    case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
+    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
+    default: tci_ref_move(r, n, out); break; /* PERMUTE EXPAND SLICE PAD WINDOW */
+    }
+}
+
+static void tci_ref_node(tci_ref *r, tci_node *n)
+{
+    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_node_count(n) + 1);
+    n->pass = out;
+    if (tci_op_is_ew(n->op)) {
+        tci_ref_elementwise(r, n, out);
+    } else if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN) {
+        tci_ref_arg(r, n, out);
+    } else if (tci_op_is_reduce(n->op)) {
+        tci_ref_reduce(r, n, out);
+    } else if (!tci_op_is_composite(n->op)) {
+        tci_ref_special(r, n, out);
+    } else {
+        switch (n->op) {
+        case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
+        case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
+        case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
+        default: tci_ref_softmax(r, n, out); break;
+        }
+    }
+}
+
+static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
+{
+    const tc_dtype t = (tc_dtype)n->dtype;
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        tci_value v = tci_ref_of(n)[i];
+        v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
+        tci_value_store(t, (char *)output + i * tci_dtype_get(t)->bytes, v);
+    }
+}
+
+TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
+                                    tci_node *const *roots, void *const *outputs, int n_roots, bool wide)
+{
+    tci_ref *r = tci_heap_get(sizeof *r);
+    if (!r) {
+        return TC_ERR_MEMORY;
+    }
+    r->wide = wide;
+    r->status = TC_OK;
+    r->inputs = input_nodes;
+    r->memory = inputs;
+    r->n_inputs = n_inputs;
+    tci_scratch_init(&r->s);
+    tc_status status;
+    if (setjmp(r->s.escape)) {
+        status = r->s.why;
+    } else {
+        tci_node_list list = tci_graph_sort(&r->s, roots, n_roots);
+        for (int i = 0; i < list.n; i++) {
+            tci_ref_node(r, list.items[i]);
+        }
+        for (int i = 0; i < n_roots; i++) {
+            tci_ref_store(r, roots[i], outputs[i]);
+        }
+        for (int i = 0; i < list.n; i++) {
+            list.items[i]->pass = NULL;
+        }
+        status = r->status;
+    }
+    tci_scratch_free(&r->s);
+    tci_heap_free(r);
+    return status;
+}

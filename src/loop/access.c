@@ -129,41 +129,40 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
 
 /* ---- one lane at a time ---- */
 
-static bool tci_access_opens_lanes(tci_build *b, const tci_bind *vec, tci_lopen *open)
+static void tci_access_open_lanes(tci_build *b, const tci_bind *vec, tci_lopen *open)
 {
     int end = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int lane = tci_build_for(b, tci_lx_const(b->l, 0), end, 1, open);
     tci_lin at = tci_lin_add(b, vec->at, tci_lin_var(b, lane));
-    int axis = b->vec_axis;
-    tci_build_set(b, axis, tci_build_bind(b, at, vec->lo, vec->hi, false, -1));
-    return true;
+    b->lane_axis = b->vec_axis;
+    b->lane_bind = vec;
+    b->lane_index = lane;
+    b->lane_parent = open->parent;
+    tci_build_set(b, b->vec_axis, tci_build_bind(b, at, vec->lo, vec->hi, false, -1));
 }
 
-static int tci_access_local(tci_build *b, tc_dtype t, int64_t n)
+static void tci_access_close_lanes(tci_build *b, const tci_lopen *open)
 {
-    tci_lstmt st = tci_loop_stmt(TCI_L_LOCAL);
-    st.dst = tci_loop_local(b->l, t, n);
-    tci_loop_append(b->l, b->cur, st);
-    return st.dst;
+    tci_build_close(b, open);
+    tci_build_set(b, b->lane_axis, b->lane_bind);
+    b->lane_bind = NULL;
 }
 
 /* Evaluates `inst` lane by lane as a scalar, through a local array. */
 static int tci_access_by_lane(tci_build *b, int inst)
 {
-    int axis = b->vec_axis;
-    const tci_bind *vec = b->bind[axis];
+    const tci_bind *vec = b->bind[b->vec_axis];
     tc_dtype t = (tc_dtype)b->k->insts[inst].dtype;
-    int local = tci_access_local(b, t, b->l->lanes);
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
     tci_lopen open;
-    tci_access_opens_lanes(b, vec, &open);
+    tci_access_open_lanes(b, vec, &open);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_STORE_ONE;
     st.base = ~local;
     st.x = tci_lx_var(b->l, open.st.dst);
     st.args[0] = tci_build_value(b, inst);
     tci_build_mem(b, st, t, 1, b->cur);
-    tci_build_close(b, &open);
-    tci_build_set(b, axis, vec);
+    tci_access_close_lanes(b, &open);
     tci_lstmt ld = tci_loop_stmt(TCI_L_MEM);
     ld.mem = vec->n >= 0 ? TCI_MEM_LOAD_N : TCI_MEM_LOAD;
     ld.base = ~local;
@@ -209,12 +208,10 @@ static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st,
 {
     tci_loop *l = b->l;
     int at = tci_lx_block(l, st.x), saved = b->cur;
-    int also[2] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0};
-    for (int i = 0; i < 2; i++) {
+    int also[4] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0,
+                   st.args[0] >= 0 ? l->values[st.args[0]].block : 0, tci_build_floor(b, inst->axes)};
+    for (int i = 0; i < 4; i++) {
         at = l->blocks[also[i]].depth > l->blocks[at].depth ? also[i] : at;
-    }
-    if (st.args[0] >= 0 && l->blocks[l->values[st.args[0]].block].depth > l->blocks[at].depth) {
-        at = l->values[st.args[0]].block;
     }
     b->cur = at;
     int value = tci_build_mutable(b, tci_build_widen(b, tci_access_fill(b, inst), lanes));
@@ -222,6 +219,7 @@ static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st,
     tci_build_if(b, condition, &open);
     tci_build_assign(b, value, tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, b->cur));
     tci_build_close(b, &open);
+    value = tci_build_copy(b, value);
     b->cur = saved;
     return value;
 }
@@ -232,8 +230,8 @@ static int tci_access_load(tci_build *b, int i)
     bool vector = tci_build_is_vector(b, inst->axes);
     int64_t coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
-    if (g.truth == TCI_NEVER) {
-        return tci_access_fill(b, inst);
+    if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
+        return tci_access_fill(b, inst); /* an index into an empty operand was recorded as a fault */
     }
     bool linear = !vector || tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
@@ -242,8 +240,9 @@ static int tci_access_load(tci_build *b, int i)
     vector = vector && coef != 0;
     int lanes = vector ? b->l->lanes : 1;
     tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
-    int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)
-                                 : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, -1);
+    int value = g.condition >= 0
+                    ? tci_access_load_if(b, inst, st, g.condition, lanes)
+                    : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
     if (g.mask >= 0 && inst->value.u != 0) {
         int args[3] = {g.mask, value, tci_access_fill(b, inst)};
         value = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
@@ -313,12 +312,38 @@ static int tci_access_fault(tci_build *b, int i)
     return st.dst;
 }
 
+/* A reduction's result inside a lane loop: the one lane of the vector, through a local array. */
+static int tci_access_red_lane(tci_build *b, int inst)
+{
+    TCI_ASSERT(b->s, b->lane_bind != NULL);
+    const tci_bind *one = b->bind[b->lane_axis];
+    tci_build_set(b, b->lane_axis, b->lane_bind);
+    int vector = tci_build_recall(b, inst);
+    tci_build_set(b, b->lane_axis, one);
+    TCI_ASSERT(b->s, vector >= 0);
+    if (b->l->values[vector].lanes == 1) {
+        return vector;
+    }
+    tc_dtype t = (tc_dtype)b->l->values[vector].dtype;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~tci_build_local(b, t, b->l->lanes, b->lane_parent);
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = vector;
+    tci_build_mem(b, st, t, 1, b->lane_parent);
+    st.mem = TCI_MEM_LOAD_ONE;
+    st.x = tci_lx_var(b->l, b->lane_index);
+    st.args[0] = -1;
+    return tci_build_mem(b, st, t, 1, b->cur);
+}
+
 TCI_FN int tci_build_access(tci_build *b, int inst)
 {
     switch (b->k->insts[inst].op) {
     case TCI_K_LOAD: return tci_access_load(b, inst);
     case TCI_K_INDEX: return tci_access_index(b, inst);
     case TCI_K_GUARD: return tci_access_guard_value(b, inst);
+    case TCI_K_RED: return tci_access_red_lane(b, inst);
     default: return tci_access_fault(b, inst);
     }
 }
@@ -328,10 +353,9 @@ TCI_FN int tci_build_access(tci_build *b, int inst)
 /* The offset is no linear function of the vector axis: through a local array, lane by lane. */
 static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int value)
 {
-    int axis = b->vec_axis;
-    const tci_bind *vec = b->bind[axis];
+    const tci_bind *vec = b->bind[b->vec_axis];
     tc_dtype t = (tc_dtype)b->l->values[value].dtype;
-    int local = tci_access_local(b, t, b->l->lanes);
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_STORE;
     st.base = ~local;
@@ -339,7 +363,7 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     st.args[0] = value;
     tci_build_mem(b, st, t, b->l->lanes, b->cur);
     tci_lopen open;
-    tci_access_opens_lanes(b, vec, &open);
+    tci_access_open_lanes(b, vec, &open);
     tci_lstmt one = tci_loop_stmt(TCI_L_MEM);
     one.mem = TCI_MEM_LOAD_ONE;
     one.base = ~local;
@@ -349,8 +373,7 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     st.x = tci_build_lx(b, tci_build_kx(b, store->x));
     st.args[0] = tci_build_mem(b, one, t, 1, b->cur);
     tci_build_mem(b, st, t, 1, b->cur);
-    tci_build_close(b, &open);
-    tci_build_set(b, axis, vec);
+    tci_access_close_lanes(b, &open);
 }
 
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)

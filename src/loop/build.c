@@ -29,6 +29,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
 {
     open->st = tci_loop_stmt(TCI_L_FOR);
     open->parent = b->cur;
+    open->floor = b->floor;
     open->st.x = begin;
     open->st.n = end;
     open->st.imm = step;
@@ -41,14 +42,16 @@ TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open)
 {
     open->st = tci_loop_stmt(TCI_L_IF);
     open->parent = b->cur;
+    open->floor = b->floor;
     open->st.args[0] = condition;
-    b->cur = open->st.body = tci_loop_block(b->l, b->cur);
+    b->floor = b->cur = open->st.body = tci_loop_block(b->l, b->cur);
 }
 
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
 {
     tci_loop_append(b->l, open->parent, open->st);
     b->cur = open->parent;
+    b->floor = open->floor;
 }
 
 TCI_FN void tci_build_note(tci_build *b, const char *text)
@@ -73,9 +76,10 @@ TCI_FN tci_lin tci_lin_const(int64_t c)
 
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index)
 {
+    int32_t var = index;
     int64_t one = 1;
     tci_lin x = {0, 1, NULL, NULL};
-    x.var = tci_scratch_copy(b->s, &b->l->lx[tci_lx_var(b->l, index)].a, sizeof(int32_t));
+    x.var = tci_scratch_copy(b->s, &var, sizeof(var));
     x.coef = tci_scratch_copy(b->s, &one, sizeof(one));
     return x;
 }
@@ -298,7 +302,19 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int6
     bind->lo = lo;
     bind->hi = TCI_MAX(lo, hi);
     bind->n = n;
+    bind->block = b->floor;
     return bind;
+}
+
+TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes)
+{
+    int block = 0;
+    for (int a = 0; axes >> TCI_MIN(a, 63) && a < b->k->n_axes; a++) {
+        if (b->bind[a] && tci_build_depends(axes, a)) {
+            block = tci_build_deeper(b, block, b->bind[a]->block);
+        }
+    }
+    return block;
 }
 
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind)
@@ -349,9 +365,10 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, tci_lx_block(b->l, st.n));
     }
     if (st.args[0] >= 0) {
-        at = tci_build_deeper(b, at, b->l->values[st.args[0]].block);
+        at = b->l->values[st.args[0]].is_mutable ? b->cur
+                                                 : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
     }
-    at = block >= 0 ? block : at;
+    at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);
     }
@@ -369,7 +386,7 @@ TCI_FN int tci_build_splat(tci_build *b, int value)
     st.mem = TCI_MEM_SPLAT;
     st.args[0] = value;
     int r = tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, b->l->lanes, -1);
-    b->l->values[value].splat = r;
+    b->l->values[value].splat = b->l->values[value].is_mutable ? -1 : r;
     return r;
 }
 
@@ -387,7 +404,8 @@ TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, cons
     }
     for (int i = 0; i < n; i++) {
         st.args[i] = tci_build_widen(b, args[i], lanes);
-        block = tci_build_deeper(b, block, b->l->values[st.args[i]].block);
+        bool changes = b->l->values[st.args[i]].is_mutable;
+        block = tci_build_deeper(b, block, changes ? b->cur : b->l->values[st.args[i]].block);
     }
     st.prim = (uint8_t)p;
     st.imm = imm;
@@ -412,6 +430,14 @@ TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value)
     st.dst = mutable_value;
     st.args[0] = tci_build_widen(b, value, b->l->values[mutable_value].lanes);
     tci_loop_append(b->l, b->cur, st);
+}
+
+TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_LOCAL);
+    st.dst = tci_loop_local(b->l, t, n);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
 }
 
 TCI_FN int tci_build_copy(tci_build *b, int value)
@@ -439,7 +465,7 @@ static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
     return n;
 }
 
-static int tci_build_recall(tci_build *b, int i)
+TCI_FN int tci_build_recall(tci_build *b, int i)
 {
     if (b->memo_first[i] < 0) {
         return -1;
@@ -556,7 +582,6 @@ static int tci_build_emit(tci_build *b, int i)
             args[a] = tci_build_recall(b, inst->args[a]);
         }
         return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args, (int)inst->imm);
-    case TCI_K_RED: TCI_ASSERT(b->s, inst->op != TCI_K_RED); return -1;
     default: return tci_build_access(b, i);
     }
 }

@@ -24,6 +24,7 @@ typedef struct tci_bind {
     tci_lin at;
     int64_t lo, hi;     /* range of every (existing) lane, inclusive */
     int32_t n;          /* index expression: lanes that exist; -1: all */
+    int32_t block;      /* what is loaded at this place stays in this block: a branch's, else 0 */
 } tci_bind;
 
 typedef struct tci_lmemo {
@@ -43,6 +44,7 @@ typedef struct tci_build {
     const tci_kernel *k;
     tci_loop *l;
     int cur;                      /* block under construction */
+    int floor;                    /* innermost open branch, or 0 */
     int stage;                    /* stage being emitted */
     const tci_bind **bind;        /* per axis, NULL: not bound here */
     int vec_axis;                 /* axis with a vector binding, -1 none */
@@ -51,10 +53,13 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep *keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
+    /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block before */
+    const tci_bind *lane_bind;
+    int lane_axis, lane_index, lane_parent;
 } tci_build;
 
 /* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its parent. */
-typedef struct tci_lopen { tci_lstmt st; int parent; } tci_lopen;
+typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
@@ -79,22 +84,26 @@ TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 
-/* Statements that give values. A block of -1 means the deepest one needed. */
+/* Statements that give values, in the deepest block that a part of them needs, at least `block`; what
+ * reads a mutable value stays in the current block. */
 TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v);
 TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm);
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
+TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes); /* deepest branch among their bindings */
 TCI_FN int tci_build_mutable(tci_build *b, int first);
 TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value);
+TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* declares an array */
 TCI_FN int tci_build_copy(tci_build *b, int value);
 
 /* Kernel values, loop/build.c; loads, guards and indices, loop/access.c. */
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l);
 TCI_FN int tci_build_value(tci_build *b, int inst);
+TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
-TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT */
+TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
 TCI_FN int tci_build_vector_lanes(const tci_build *b);  /* lanes of the vector axis' binding, else 1 */

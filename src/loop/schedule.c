@@ -1,0 +1,713 @@
+/* loop/schedule.c - decides how a kernel runs and builds the loop nest.
+ *
+ * In: a kernel and the width of the machine's vectors. Out: its loop IR and what the run must know
+ * (tci_launch). The outer domain is cut into units: one point of the outer axes that are neither
+ * vectorized nor tiled, times one chunk of the vector axis, times one group of row tiles; a task is
+ * `grain` neighbouring units. Inside a unit the vector axis is walked in tiles of `unroll` vectors, and
+ * for each of them the rows. Which elements fall into a tile never changes a result.
+ *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
+ *   transposing   small blocks of two axes, so that every cache line is used whole
+ *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
+ *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
+#include <stdio.h>
+
+#include "stage.h"
+
+enum {
+    TCI_SCHED_MAX_CUTS = 12,
+    TCI_SCHED_BLOCK = 32,            /* rows of a transposing block */
+    TCI_SCHED_BLOCK_VECTOR = 64,     /* its elements along the vector axis */
+    TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
+    TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
+    TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
+    TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
+};
+static const int64_t tci_sched_stream_bytes = (int64_t)32 << 20;
+static const double tci_sched_task_ns = 20000, tci_sched_min_task_ns = 1000;
+
+typedef struct tci_sched {
+    const tci_kernel *k;
+    tci_loop *l;
+    tci_build *b;
+    int vector_bytes;
+    bool *live;             /* instructions reached from a stage's roots; scratch for the decisions */
+    int vec_axis, row_axis; /* -1 none */
+    int64_t n_vec;          /* size of the vector axis */
+    int unroll;             /* vectors of a tile */
+    int64_t chunk, n_chunks;
+    int rows;               /* rows of a tile, at most */
+    int64_t n_tiles, base, extra; /* the first `extra` tiles have base + 1 rows, the others base */
+    int64_t group, n_groups;      /* row tiles of a unit */
+    int *others; int n_others;    /* outer axes that a unit fixes */
+    int64_t points, units, grain;
+    bool transposing, stream;
+    int stream_store;
+    int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
+    double total_ns;
+} tci_sched;
+
+/* ---- what a stage computes ---- */
+
+static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, bool *live);
+
+static void tci_sched_reach_kx(const tci_kernel *k, int kx, bool *live)
+{
+    tci_kx e = k->kx[kx];
+    if (e.op == TCI_KX_VALUE) {
+        tci_sched_reach(k, (int)e.c, true, live);
+    }
+    if (e.op == TCI_KX_ADD) {
+        tci_sched_reach_kx(k, e.b, live);
+    }
+    if (e.op == TCI_KX_ADD || e.op == TCI_KX_MUL || e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) {
+        tci_sched_reach_kx(k, e.a, live);
+    }
+}
+
+/* Marks what `inst` needs. Arguments have lower numbers, so one sweep downwards is enough. */
+static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, bool *live)
+{
+    if (live[inst]) {
+        return;
+    }
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        if (!live[i] || (in->op == TCI_K_FAULT && !through_index)) {
+            continue;
+        }
+        for (int a = 0; a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (through_index && in->op == TCI_K_LOAD) {
+            tci_sched_reach_kx(k, in->x, live);
+        }
+    }
+}
+
+/* Marks the values of one stage. through_index: also those that only make up offsets. */
+static void tci_sched_mark(const tci_kernel *k, int stage, bool through_index, bool *live)
+{
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].stage == stage) {
+            tci_sched_reach(k, k->stores[i].value, through_index, live);
+        }
+    }
+    for (int i = 0; i < k->n_reds; i++) {
+        if (k->reds[i].stage == stage) {
+            tci_sched_reach(k, k->reds[i].a, through_index, live);
+            if (k->reds[i].b >= 0) {
+                tci_sched_reach(k, k->reds[i].b, through_index, live);
+            }
+        }
+    }
+}
+
+static uint64_t tci_sched_stage_axes(const tci_kernel *k, int stage)
+{
+    uint64_t axes = 0;
+    for (int i = 0; i < k->stages[stage].n_axes; i++) {
+        axes |= (uint64_t)1 << TCI_MIN(k->stages[stage].axes[i], 63);
+    }
+    return axes;
+}
+
+TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    uint64_t axes = tci_sched_stage_axes(k, stage);
+    bool all = axes == 0; /* no inner axes: every value of the point counts */
+    int64_t cost = 0;
+    tci_sched_mark(k, stage, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (live[i] && (all || (in->axes & axes))) {
+            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost : in->op == TCI_K_LOAD;
+        }
+    }
+    for (int i = 0; i < k->n_reds; i++) {
+        cost += k->reds[i].stage == stage ? 2 : 0;
+    }
+    return cost;
+}
+
+TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
+{
+    int64_t cost = tci_stage_cost(k, stage);
+    int unroll = cost <= 6 ? 4 : cost <= 24 ? 2 : 1;
+    return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
+}
+
+/* ---- lanes ---- */
+
+static int tci_sched_widest(const tci_kernel *k)
+{
+    int widest = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+        const tci_kstage *st = &k->stages[t];
+        int axis = k->n_outer - 1;
+        if (k->vector == TCI_VEC_INNER) {
+            axis = st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
+        }
+        tci_sched_mark(k, t, false, live);
+        for (int i = 0; i < k->n_insts; i++) {
+            const tci_kinst *in = &k->insts[i];
+            if (live[i] && in->dtype != TC_BOOL && tci_build_depends(in->axes, axis)) {
+                widest = TCI_MAX(widest, tci_dtype_get((tc_dtype)in->dtype)->bytes);
+            }
+        }
+        for (int r = 0; r < k->n_reds && axis >= 0; r++) {
+            bool arg = k->reds[r].op == TCI_RED_ARGMAX || k->reds[r].op == TCI_RED_ARGMIN;
+            if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
+                int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
+                widest = TCI_MAX(widest, bytes);
+            }
+        }
+    }
+    return TCI_MAX(widest, 1);
+}
+
+static int tci_sched_lanes(const tci_kernel *k, int vector_bytes)
+{
+    bool outer = k->vector == TCI_VEC_OUTER;
+    if (outer && (k->n_outer == 0 || k->axes[k->n_outer - 1].size < 2)) {
+        return 1;
+    }
+    int lanes = vector_bytes / tci_sched_widest(k);
+    return TCI_MAX(TCI_MIN(lanes, TCI_VLANES), 1);
+}
+
+/* ---- tiles ---- */
+
+/* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
+static bool tci_sched_is_shared(const tci_sched *s, int axis)
+{
+    const tci_kernel *k = s->k;
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (s->live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, s->vec_axis) &&
+            !tci_build_depends(in->axes, axis)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tci_sched_split_rows(tci_sched *s, int max_rows)
+{
+    int64_t n = s->k->axes[s->row_axis].size;
+    for (int t = max_rows; t > 1 && t * 5 >= max_rows * 3; t--) {
+        if (n % t == 0) {
+            max_rows = t;
+            break;
+        }
+    }
+    s->n_tiles = (n + max_rows - 1) / max_rows;
+    s->base = n / s->n_tiles;
+    s->extra = n % s->n_tiles;
+    s->rows = (int)(s->base + (s->extra > 0));
+}
+
+static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
+{
+    const tci_kernel *k = s->k;
+    bool dot = false, scan = false;
+    int n_accs = 1, n_registers = s->vector_bytes == 64 ? 32 : 16;
+    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
+    for (int t = 0; t < k->n_stages; t++) {
+        int n = 0;
+        for (int r = 0; r < k->n_reds; r++) {
+            dot = dot || k->reds[r].op == TCI_RED_DOT;
+            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1) : 0;
+        }
+        n_accs = TCI_MAX(n_accs, n);
+        scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
+        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+            tci_sched_mark(k, t, false, s->live);
+        }
+    }
+    for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
+        s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
+    }
+    int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
+    if (s->row_axis < 0) {
+        s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
+    } else {
+        bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
+        s->unroll = (int)TCI_MIN(n_vecs, thirds ? 3 : 2);
+        int rows = dot ? TCI_MIN((n_registers - 1 - s->unroll) / s->unroll, 14) : 4;
+        rows = (int)TCI_MIN(rows / n_accs, most / s->unroll);
+        tci_sched_split_rows(s, TCI_MAX(rows, 1));
+    }
+    s->unroll = TCI_MAX(s->unroll, 1);
+}
+
+/* An access that strides along the vector axis but is contiguous along another outer axis: the last such
+ * axis, else -1. */
+static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
+{
+    const tci_kernel *k = s->k;
+    int64_t c;
+    if (!tci_build_coef(k, kx, s->vec_axis, &c) || (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+        return -1;
+    }
+    for (int a = k->n_outer - 2; a >= 0; a--) {
+        if (k->axes[a].size >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+            return a;
+        }
+    }
+    return -1;
+}
+
+static void tci_sched_map_tile(tci_sched *s)
+{
+    const tci_kernel *k = s->k;
+    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
+    for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
+        if (k->insts[i].op == TCI_K_LOAD) {
+            s->row_axis = tci_sched_other_axis(s, k->insts[i].x, (tc_dtype)k->operands[k->insts[i].imm].dtype);
+        }
+    }
+    for (int i = 0; i < k->n_stores && s->row_axis < 0; i++) {
+        s->row_axis = tci_sched_other_axis(s, k->stores[i].x, (tc_dtype)k->operands[k->stores[i].operand].dtype);
+    }
+    s->transposing = s->row_axis >= 0;
+    s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
+    if (s->transposing) {
+        s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
+        s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
+        tci_sched_split_rows(s, 1);
+    }
+    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, n_vecs), 1);
+}
+
+/* ---- streaming ---- */
+
+/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is aligned. */
+static bool tci_sched_can_stream(tci_sched *s)
+{
+    const tci_kernel *k = s->k;
+    s->stream_store = -1;
+    if (s->l->lanes < 2 || s->transposing) {
+        return false;
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_koperand *o = &k->operands[k->stores[i].operand];
+        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+        int64_t coef;
+        bool runs = tci_build_coef(k, k->stores[i].x, s->vec_axis, &coef) && coef == 1;
+        if (runs && o->n * bytes > tci_sched_stream_bytes && s->n_vec * bytes >= 4096 &&
+            o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
+            s->stream_store = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- units and tasks ---- */
+
+static double tci_sched_total_ns(const tci_kernel *k, int lanes)
+{
+    double bytes = (double)k->bytes;
+    double bandwidth = bytes < 1 << 20 ? 40 : bytes < (double)tci_sched_stream_bytes ? 25 : 12;
+    double flops_ns = (double)k->flops / (4.0 * lanes);
+    double bytes_ns = bytes / bandwidth;
+    return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
+}
+
+static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
+}
+
+static void tci_sched_units(tci_sched *s)
+{
+    const tci_kernel *k = s->k;
+    s->others = TCI_NEW_ARRAY(k->s, int, k->n_outer + 1);
+    s->points = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        if (a != s->vec_axis && a != s->row_axis) {
+            s->others[s->n_others++] = a;
+            s->points *= k->axes[a].size;
+        }
+    }
+    double target = TCI_MAX(TCI_MIN(s->total_ns / 64, tci_sched_task_ns), tci_sched_min_task_ns);
+    int64_t step = (int64_t)s->unroll * s->l->lanes;
+    int64_t pieces = s->points > 0 ? (int64_t)(s->total_ns / (double)s->points / target) : 1;
+    int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
+    int64_t want = tci_sched_ceil_div(s->n_vec, TCI_MAX(pieces, 1));
+    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
+    s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
+    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
+    s->group = s->n_tiles;
+    if (s->transposing) {
+        s->group = TCI_SCHED_BLOCK;
+    } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
+        s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
+    }
+    s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
+    s->units = s->points * s->n_chunks * s->n_groups;
+    double unit_ns = s->total_ns / (double)TCI_MAX(s->units, 1);
+    s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
+    s->grain = TCI_MIN(s->grain, TCI_MAX(s->units, 1));
+}
+
+/* ---- keeping costly values of a row ---- */
+
+static bool tci_sched_same_axes(const tci_kernel *k, int a, int b)
+{
+    const tci_kstage *x = &k->stages[a], *y = &k->stages[b];
+    bool same = x->n_axes == y->n_axes && x->n_axes > 0;
+    for (int i = 0; same && i < x->n_axes; i++) {
+        same = x->axes[i] == y->axes[i];
+    }
+    return same;
+}
+
+/* Cost of the prims that `inst` alone stands for along the row, given what is kept already. */
+static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    int64_t cost = 0;
+    tci_sched_reach(k, inst, false, live);
+    for (int i = 0; i <= inst; i++) {
+        const tci_kinst *in = &k->insts[i];
+        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes) ? tci_prim_get((tci_prim)in->prim)->cost : 0;
+    }
+    return cost;
+}
+
+/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of them that
+ * cost more than a pass through the cache are kept in a local array. */
+static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
+{
+    const tci_kernel *k = s->k;
+    uint64_t axes = tci_sched_stage_axes(k, first);
+    bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    int64_t extent = 1;
+    for (int i = 0; i < k->stages[first].n_axes; i++) {
+        extent *= k->axes[k->stages[first].axes[i]].size;
+    }
+    tci_sched_mark(k, first, false, early);
+    for (int i = 0; i < k->n_stores; i++) {
+        late[k->stores[i].value] |= k->stores[i].stage == later;
+    }
+    for (int i = 0; i < k->n_reds; i++) {
+        late[k->reds[i].a] |= k->reds[i].stage == later;
+        if (k->reds[i].b >= 0) {
+            late[k->reds[i].b] |= k->reds[i].stage == later;
+        }
+    }
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        bool kept = false;
+        for (int j = 0; late[i] && j < s->b->n_keeps; j++) {
+            kept = kept || s->b->keeps[j].inst == i;
+        }
+        if (!late[i] || kept) {
+            continue;
+        }
+        int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
+        bool row = in->op == TCI_K_PRIM && in->dtype != TC_BOOL && (in->axes & axes);
+        if (row && early[i] && bytes <= *room && tci_sched_row_cost(k, i, axes) >= 8) {
+            tci_lkeep keep = {i, tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0), first};
+            TCI_PUSH(k->s, s->b->keeps, s->b->n_keeps, s->b->cap_keeps, keep);
+            *room -= bytes;
+            continue;
+        }
+        for (int a = 0; a < in->n_args; a++) {
+            late[in->args[a]] = true;
+        }
+    }
+}
+
+static void tci_sched_keep_rows(tci_sched *s)
+{
+    int64_t room = TCI_SCHED_KEEP_BYTES;
+    for (int later = 1; later < s->k->n_stages; later++) {
+        for (int first = 0; first < later; first++) {
+            if (tci_sched_same_axes(s->k, first, later)) {
+                tci_sched_keep_between(s, first, later, &room);
+            }
+        }
+    }
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_sched_place { tci_sched *s; int group; bool is_main; } tci_sched_place;
+
+static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
+{
+    if (tile->stream && tile->prefetch > 0) {
+        tci_stage_prefetch(s->b, tile);
+    }
+    tci_stage_all(s->b, tile);
+}
+
+/* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
+static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows, int64_t skip)
+{
+    tci_build *b = s->b;
+    int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
+    const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, rows);
+    bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
+                  fixed_end - fixed == 1;
+    tci_lopen open;
+    tci_lin at = single ? tci_lin_const(fixed) : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
+    for (int r = 0; r < rows; r++) {
+        binds[r] = single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
+                          : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+    }
+    tile->n_rows = rows;
+    tile->rows = binds;
+    tci_sched_tile(s, tile);
+    if (!single) {
+        tci_build_close(b, &open);
+    }
+}
+
+static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
+{
+    tci_loop *l = s->l;
+    if (s->row_axis < 0) {
+        tile->n_rows = 1;
+        tci_sched_tile(s, tile);
+        return;
+    }
+    tile->row_axis = s->row_axis;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->n_tiles);
+    int extra = tci_lx_const(l, s->extra);
+    if (s->n_groups > 1) {
+        begin = tci_lx_make(l, TCI_LX_MUL, group, -1, s->group);
+        int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, s->group), 0);
+        end = tci_lx_make(l, TCI_LX_MIN, next, end, 0);
+    }
+    if (s->extra > 0) {
+        int stop = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
+        tci_sched_row_loop(s, tile, begin, stop, (int)s->base + 1, 0);
+        begin = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
+    }
+    tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+}
+
+static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    tci_sched_place *place = arg;
+    tci_sched *s = place->s;
+    tci_tile tile = {0};
+    tile.row_axis = -1;
+    tile.vec_axis = s->vec_axis;
+    tile.n_vecs = n;
+    tile.vecs = vecs;
+    tile.stream = s->stream && n == s->unroll;
+    tile.prefetch = tile.stream ? TCI_SCHED_PREFETCH_BYTES : 0;
+    (void)b;
+    tci_sched_rows(s, &tile, place->group);
+}
+
+/* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store first. */
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin, int64_t end)
+{
+    tci_loop *l = s->l;
+    tci_build *b = s->b;
+    int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
+    if (s->n_chunks > 1) {
+        tci_lin at = tci_lin_mul(b, chunk, s->chunk);
+        from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
+        to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
+    }
+    if (s->stream) {
+        const tci_kstore *st = &s->k->stores[s->stream_store];
+        tci_lin start = tci_build_let(b, from);
+        tci_build_set(b, s->vec_axis, tci_build_bind(b, start, begin, end - 1, false, -1));
+        int x = tci_build_lx(b, tci_build_kx(b, st->x));
+        tci_build_set(b, s->vec_axis, NULL);
+        int bytes = tci_dtype_get((tc_dtype)s->k->operands[st->operand].dtype)->bytes;
+        head = tci_lx_make(l, TCI_LX_HEAD, x, st->operand, (int64_t)l->lanes * bytes);
+        int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
+        int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0), tci_lx_const(l, 0), 0);
+        head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
+        from = tci_build_lx(b, start);
+    }
+    tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
+}
+
+/* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of the axis. */
+static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
+{
+    tci_loop *l = s->l;
+    tci_build *b = s->b;
+    int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
+    const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
+    tci_lopen open;
+    tci_lin first = tci_lin_mul(b, chunk, s->chunk);
+    int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
+    if (s->n_chunks * s->chunk > whole) {
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+    }
+    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
+    for (int u = 0; u < s->unroll; u++) {
+        int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
+        vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
+    }
+    tci_sched_body(b, place, s->unroll, vecs);
+    tci_build_close(b, &open);
+    if (whole < s->n_vec) {
+        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
+        last.x = tci_build_lx(b, chunk);
+        last.value.i = last.imm = s->n_chunks - 1;
+        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
+        tci_loop_append(l, b->cur, last);
+        tci_build_if(b, last.dst, &open);
+        tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
+        tci_build_close(b, &open);
+    }
+}
+
+static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
+{
+    tci_sched_place place = {s, group, true};
+    int64_t begin = 0;
+    if (s->vec_axis < 0) {
+        tci_tile tile = {0};
+        tile.row_axis = tile.vec_axis = -1;
+        tile.n_vecs = 1;
+        tci_sched_rows(s, &tile, group);
+        return;
+    }
+    if (s->n_cuts == 0 && !s->stream && s->n_chunks > 1) {
+        tci_sched_chunk(s, &place, chunk);
+        return;
+    }
+    s->cuts[s->n_cuts] = s->n_vec;
+    for (int i = 0; i <= s->n_cuts; i++) {
+        if (s->stream || s->n_chunks > 1) {
+            tci_sched_dynamic(s, &place, chunk, begin, s->cuts[i]);
+        } else {
+            tci_stage_vectors(s->b, begin, s->cuts[i], s->unroll, tci_sched_body, &place);
+        }
+        begin = s->cuts[i];
+    }
+}
+
+/* Takes x apart: the remainder by size is returned, x becomes the quotient. */
+static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
+{
+    tci_build *b = s->b;
+    if (size == 1) {
+        return tci_lin_const(0);
+    }
+    tci_lin digit = *x;
+    if (!top) {
+        int lx = tci_build_lx(b, *x);
+        digit = tci_build_let(b, tci_lx_make(s->l, TCI_LX_MOD, lx, -1, size));
+        *x = tci_build_let(b, tci_lx_make(s->l, TCI_LX_DIV, lx, -1, size));
+    }
+    return digit;
+}
+
+static void tci_sched_nest(tci_sched *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = s->l;
+    tci_lopen open;
+    tci_lin u = tci_lin_const(0);
+    bool loops = s->units > 1;
+    if (loops) {
+        int begin = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
+        int end = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
+        end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
+        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    }
+    int64_t above = s->n_chunks * s->points;
+    tci_lin group = tci_sched_digit(s, &u, s->n_groups, above == 1);
+    tci_lin chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
+    int64_t left = s->points;
+    for (int i = s->n_others - 1; i >= 0; i--) {
+        int64_t size = s->k->axes[s->others[i]].size;
+        left /= size;
+        tci_lin at = tci_sched_digit(s, &u, size, left == 1);
+        tci_build_set(b, s->others[i], tci_build_bind(b, at, 0, size - 1, false, -1));
+    }
+    tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    if (loops) {
+        tci_build_close(b, &open);
+    }
+    if (s->stream) {
+        tci_lstmt fence = tci_loop_stmt(TCI_L_MEM);
+        fence.mem = TCI_MEM_FENCE;
+        tci_loop_append(l, 0, fence);
+    }
+}
+
+/* ---- the whole ---- */
+
+static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
+{
+    char tile[40] = "";
+    const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
+    if (s->transposing) {
+        snprintf(tile, sizeof(tile), ", block %dx%d", TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
+        snprintf(tile, sizeof(tile), ", tile %dx%d", s->rows, s->unroll);
+    }
+    snprintf(note, n, "%s%d lane%s%s%s%s%s", s->l->lanes > 1 ? "vector " : "scalar ", s->l->lanes,
+             s->l->lanes > 1 ? "s" : "", form, tile, s->stream ? ", stream" : "",
+             s->b->n_keeps > 0 ? ", row kept" : "");
+    return note;
+}
+
+static void tci_sched_decide(tci_sched *s)
+{
+    const tci_kernel *k = s->k;
+    s->vec_axis = s->row_axis = -1;
+    s->n_vec = s->n_tiles = s->base = 1;
+    s->unroll = s->rows = 1;
+    s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    s->total_ns = tci_sched_total_ns(k, s->l->lanes);
+    if (k->vector == TCI_VEC_INNER) {
+        tci_sched_keep_rows(s);
+    } else if (k->n_outer > 0) {
+        bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0;
+        int64_t cost = 0;
+        for (int t = 0; t < k->n_stages; t++) {
+            cost += tci_stage_cost(k, t);
+        }
+        s->vec_axis = k->n_outer - 1;
+        s->n_vec = k->axes[s->vec_axis].size;
+        if (plain) {
+            tci_sched_map_tile(s);
+            s->stream = tci_sched_can_stream(s);
+        } else {
+            tci_sched_reduce_tile(s, cost);
+        }
+        int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
+        s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+    }
+    tci_sched_units(s);
+}
+
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, int vector_bytes, tci_launch *launch)
+{
+    tci_sched s = {0};
+    s.k = k;
+    s.l = tci_loop_make(scratch, k);
+    s.l->lanes = tci_sched_lanes(k, vector_bytes);
+    s.b = tci_build_make(scratch, k, s.l);
+    s.vector_bytes = vector_bytes;
+    tci_sched_decide(&s);
+    if (s.units > 0) {
+        tci_sched_nest(&s);
+    }
+    launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
+    launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
+    launch->lanes = s.l->lanes;
+    tci_sched_note(&s, launch->note, sizeof(launch->note));
+    s.l->note = tci_scratch_printf(scratch, "%s", launch->note);
+    return s.l;
+}

@@ -1,0 +1,208 @@
+/* loop/verify.c - checks the invariants of loop/ir.h; a broken one escapes as an internal error.
+ *
+ * One walk in execution order. A name counts as defined from its statement to the end of its block:
+ * `state` is 0 before, 1 inside, 2 after. */
+#include "ir.h"
+
+typedef struct tci_lverify {
+    tci_scratch *s;
+    const tci_loop *l;
+    uint8_t *values, *indices, *locals;
+} tci_lverify;
+
+static void tci_lverify_lx(const tci_lverify *v, int x)
+{
+    TCI_ASSERT(v->s, x >= 0 && x < v->l->n_lx);
+    const tci_lx *e = &v->l->lx[x];
+    if (e->op == TCI_LX_VAR) {
+        TCI_ASSERT(v->s, e->a >= 0 && e->a < v->l->n_indices && v->indices[e->a] == 1);
+        return;
+    }
+    if (e->a >= 0) {
+        tci_lverify_lx(v, e->a);
+    }
+    if (e->op == TCI_LX_ADD || e->op == TCI_LX_MIN || e->op == TCI_LX_MAX) {
+        tci_lverify_lx(v, e->b);
+    }
+    bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
+    TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
+}
+
+static const tci_lvalue *tci_lverify_use(const tci_lverify *v, int value)
+{
+    TCI_ASSERT(v->s, value >= 0 && value < v->l->n_values);
+    TCI_ASSERT(v->s, v->values[value] == 1);
+    return &v->l->values[value];
+}
+
+static void tci_lverify_define(tci_lverify *v, int value)
+{
+    TCI_ASSERT(v->s, value >= 0 && value < v->l->n_values && v->values[value] == 0);
+    v->values[value] = 1;
+}
+
+static void tci_lverify_prim(tci_lverify *v, const tci_lstmt *st)
+{
+    const tci_prim_info *p = tci_prim_get((tci_prim)st->prim);
+    const tci_lvalue *to = &v->l->values[st->dst];
+    for (int i = 0; i < 3; i++) {
+        bool present = st->args[i] >= 0;
+        TCI_ASSERT(v->s, present || i > 0);
+        if (!present) {
+            continue;
+        }
+        const tci_lvalue *arg = tci_lverify_use(v, st->args[i]);
+        TCI_ASSERT(v->s, i < p->arity && arg->lanes == to->lanes);
+        bool condition = st->prim == TCI_P_SELECT && i == 0;
+        const tci_lvalue *like = &v->l->values[st->args[st->prim == TCI_P_SELECT ? 1 : 0]];
+        TCI_ASSERT(v->s, arg->dtype == (condition ? TC_BOOL : like->dtype));
+        TCI_ASSERT(v->s, p->result != 'S' || condition || arg->dtype == to->dtype);
+    }
+    TCI_ASSERT(v->s, p->result != 'B' || to->dtype == TC_BOOL);
+    tci_lverify_define(v, st->dst);
+}
+
+static void tci_lverify_address(const tci_lverify *v, const tci_lstmt *st, unsigned uses)
+{
+    bool writes = (uses & TCI_LMEM_WRITES) != 0;
+    if (st->base < 0) {
+        TCI_ASSERT(v->s, ~st->base < v->l->n_locals && v->locals[~st->base] == 1);
+    } else {
+        TCI_ASSERT(v->s, st->base < v->l->n_operands);
+        TCI_ASSERT(v->s, st->mem == TCI_MEM_PREFETCH || v->l->operands[st->base].is_output == writes);
+    }
+    tci_lverify_lx(v, st->x);
+}
+
+static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
+{
+    unsigned uses = tci_lmem_uses((tci_mem)st->mem);
+    int lanes = v->l->lanes;
+    if (uses & TCI_LMEM_ADDRESS) {
+        tci_lverify_address(v, st, uses);
+    }
+    if (uses & TCI_LMEM_FIRST) {
+        tci_lverify_lx(v, st->x);
+    }
+    if (uses & TCI_LMEM_COUNT) {
+        tci_lverify_lx(v, st->n);
+    }
+    if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
+        const tci_lvalue *value = tci_lverify_use(v, st->args[0]);
+        bool one = st->mem == TCI_MEM_STORE_ONE || st->mem == TCI_MEM_SPLAT;
+        TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
+        TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
+    }
+    if (uses & TCI_LMEM_DST) {
+        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
+        tci_lverify_define(v, st->dst);
+        TCI_ASSERT(v->s, v->l->values[st->dst].lanes == (one ? 1 : lanes));
+    }
+}
+
+/* dst and args[0] have one type. */
+static void tci_lverify_same(const tci_lverify *v, const tci_lstmt *st)
+{
+    const tci_lvalue *from = tci_lverify_use(v, st->args[0]), *to = &v->l->values[st->dst];
+    TCI_ASSERT(v->s, from->dtype == to->dtype && from->lanes == to->lanes);
+    TCI_ASSERT(v->s, to->is_mutable == (st->op != TCI_L_COPY));
+}
+
+static void tci_lverify_block(tci_lverify *v, int block, int loop_index);
+
+static void tci_lverify_index(tci_lverify *v, const tci_lstmt *st, int block)
+{
+    TCI_ASSERT(v->s, v->indices[st->dst] == 0 && v->l->indices[st->dst].block == block);
+    v->indices[st->dst] = 1;
+}
+
+static void tci_lverify_stmt(tci_lverify *v, const tci_lstmt *st, int block)
+{
+    bool leaf = st->op == TCI_L_CONST || st->op == TCI_L_LITERAL || st->op == TCI_L_IN_RANGE ||
+                st->op == TCI_L_TO_VALUE;
+    switch (st->op) {
+    case TCI_L_FOR:
+        tci_lverify_lx(v, st->x);
+        tci_lverify_lx(v, st->n);
+        TCI_ASSERT(v->s, st->imm > 0);
+        tci_lverify_block(v, st->body, st->dst);
+        break;
+    case TCI_L_IF: {
+        const tci_lvalue *condition = tci_lverify_use(v, st->args[0]);
+        TCI_ASSERT(v->s, condition->dtype == TC_BOOL && condition->lanes == 1);
+        tci_lverify_block(v, st->body, -1);
+        break;
+    }
+    case TCI_L_INDEX:
+        tci_lverify_lx(v, st->x);
+        tci_lverify_index(v, st, block);
+        break;
+    case TCI_L_FROM_VALUE: {
+        const tci_lvalue *from = tci_lverify_use(v, st->args[0]);
+        TCI_ASSERT(v->s, tci_dtype_is_int((tc_dtype)from->dtype) && from->lanes == 1);
+        tci_lverify_index(v, st, block);
+        break;
+    }
+    case TCI_L_LOCAL: v->locals[st->dst] = 1; break;
+    case TCI_L_PRIM: tci_lverify_prim(v, st); break;
+    case TCI_L_MEM: tci_lverify_mem(v, st); break;
+    case TCI_L_VAR:
+    case TCI_L_COPY:
+        tci_lverify_same(v, st);
+        tci_lverify_define(v, st->dst);
+        break;
+    case TCI_L_SET:
+        tci_lverify_same(v, st);
+        tci_lverify_use(v, st->dst);
+        break;
+    case TCI_L_FAULT:
+        TCI_ASSERT(v->s, v->l->faults && tci_lverify_use(v, st->args[0])->lanes == 1);
+        tci_lverify_define(v, st->dst);
+        break;
+    default: break;
+    }
+    if (st->op == TCI_L_IN_RANGE || st->op == TCI_L_TO_VALUE) {
+        tci_lverify_lx(v, st->x);
+    }
+    if (leaf) {
+        tci_lverify_define(v, st->dst);
+    }
+}
+
+static void tci_lverify_block(tci_lverify *v, int block, int loop_index)
+{
+    const tci_loop *l = v->l;
+    TCI_ASSERT(v->s, block > -1 && block < l->n_blocks);
+    if (loop_index >= 0) {
+        TCI_ASSERT(v->s, l->indices[loop_index].block == block && l->indices[loop_index].is_loop);
+        v->indices[loop_index] = 1;
+    }
+    const tci_lblock *b = &l->blocks[block];
+    for (int i = 0; i < b->n; i++) {
+        tci_lverify_stmt(v, &b->stmts[i], block);
+    }
+    for (int i = 0; i < b->n; i++) { /* its names end here */
+        const tci_lstmt *st = &b->stmts[i];
+        bool index = st->op == TCI_L_INDEX || st->op == TCI_L_FROM_VALUE;
+        if (index) {
+            v->indices[st->dst] = 2;
+        } else if (st->op == TCI_L_LOCAL) {
+            v->locals[st->dst] = 2;
+        } else if (st->dst >= 0 && st->op != TCI_L_SET && st->op != TCI_L_FOR) {
+            v->values[st->dst] = 2;
+        }
+    }
+    if (loop_index >= 0) {
+        v->indices[loop_index] = 2;
+    }
+}
+
+TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
+{
+    tci_lverify v = {s, l, NULL, NULL, NULL};
+    v.values = TCI_NEW_ARRAY(s, uint8_t, l->n_values + 1);
+    v.indices = TCI_NEW_ARRAY(s, uint8_t, l->n_indices + 1);
+    v.locals = TCI_NEW_ARRAY(s, uint8_t, l->n_locals + 1);
+    tci_lverify_block(&v, 0, -1);
+}

@@ -1,0 +1,568 @@
+/* ops/composite.c - ops that are made of other ops.
+ *
+ * Two kinds. Composite rows (softmax, log_softmax, mean, layer_norm, cross_entropy) stay one node
+ * until the compile, where tci_expand_composite replaces them: the planner or a backend may know
+ * them whole. conv2d and max_pool2d are expanded as they are built: a contraction and a reduction
+ * over windows.
+ * The one idea: an op written here is fused, printed and differentiated by what it is made of.
+ *
+ * A composite computes in the op-math dtype (f32 for f16 and bf16) and rounds once, at its end. */
+#include "../api/ops.h"
+#include "../graph/build.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* ---- helpers ---- */
+
+static tc_dtype tci_composite_math(const tci_node *n)
+{
+    return (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+}
+
+static tci_node *tci_composite_unary(tci_graph *g, int op, tci_node *a)
+{
+    return tci_build_ew(g, op, &a);
+}
+
+static tci_node *tci_composite_binary(tci_graph *g, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_build_ew(g, op, in);
+}
+
+static tci_node *tci_composite_number(tci_graph *g, tc_dtype dtype, double v)
+{
+    tci_value f = {.f = v}, i = {.i = (int64_t)v};
+    return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+}
+
+/* Reduces over axes given as attributes. */
+static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const int64_t *axes, int n,
+                                      bool keepdims)
+{
+    tci_words w;
+    if (!x || !tci_words_get(g, &w, n)) {
+        return NULL;
+    }
+    int *list = (int *)(void *)w.items;
+    for (int i = 0; i < n; i++) {
+        list[i] = (int)axes[i];
+    }
+    tc_axes a = {list, n, false};
+    return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
+}
+
+static int64_t tci_composite_count(const tci_node *x, const int64_t *axes, int n)
+{
+    int64_t count = 1;
+    for (int i = 0; i < n; i++) {
+        count *= x->shape[axes[i]];
+    }
+    return count;
+}
+
+static tci_node *tci_composite_mean(tci_graph *g, tci_node *x, const int64_t *axes, int n,
+                                    bool keepdims)
+{
+    if (!x) {
+        return NULL;
+    }
+    tci_node *count =
+        tci_composite_number(g, (tc_dtype)x->dtype, (double)tci_composite_count(x, axes, n));
+    return tci_composite_binary(g, TCI_OP_DIV,
+                                tci_composite_reduce(g, TCI_OP_SUM, x, axes, n, keepdims), count);
+}
+
+/* The log-softmax, or the softmax, of x in x's dtype. */
+static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, bool log)
+{
+    if (!x) {
+        return NULL;
+    }
+    if (!tci_node_count(x)) {
+        return tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)x->dtype, 0.0), x->rank,
+                                   x->shape);
+    }
+    tci_node *largest = tci_composite_reduce(g, TCI_OP_MAX, x, &axis, 1, true);
+    tci_node *shifted = tci_composite_binary(g, TCI_OP_SUB, x, largest);
+    tci_node *powers = tci_composite_unary(g, TCI_OP_EXP, shifted);
+    tci_node *sum = tci_composite_reduce(g, TCI_OP_SUM, powers, &axis, 1, true);
+    if (log) {
+        return tci_composite_binary(g, TCI_OP_SUB, shifted,
+                                    tci_composite_unary(g, TCI_OP_LOG, sum));
+    }
+    return tci_composite_binary(g, TCI_OP_DIV, powers, sum);
+}
+
+/* ---- builders of composite nodes ---- */
+
+TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log)
+{
+    int at;
+    int op = log ? TCI_OP_LOG_SOFTMAX : TCI_OP_SOFTMAX;
+    if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    if (!tci_dtype_is_float((tc_dtype)x->dtype)) {
+        x = tci_build_cast(g, x, TC_F32);
+    }
+    tci_dim one = 1;
+    tci_node *line = x && !x->rank ? tci_build_reshape(g, x, 1, &one) : x;
+    if (!line) {
+        return NULL;
+    }
+    int64_t attr = at;
+    tci_node *r =
+        tci_graph_node(g, op, (tc_dtype)line->dtype, line->rank, line->shape, 1, &line, 1, &attr);
+    return tci_build_reshape(g, r, x->rank, x->shape);
+}
+
+/* weight or bias: its sizes must be those of the normalized axes. */
+static bool tci_composite_norm_check(tci_graph *g, const char *what, const tci_node *p,
+                                     const tci_node *x, const int64_t *axes, int n)
+{
+    bool fits = !p || p->rank == n;
+    for (int i = 0; p && fits && i < n; i++) {
+        fits = p->shape[i] == x->shape[axes[i]];
+    }
+    if (!fits) {
+        tci_words w;
+        tci_dim *sizes = tci_words_get(g, &w, n);
+        for (int i = 0; sizes && i < n; i++) {
+            sizes[i] = x->shape[axes[i]];
+        }
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the %s has shape %s: expected %s, the sizes of the normalized axes", what,
+                       TCI_SHAPE_TEXT(p), tci_shape_text_of(sizes ? n : 0, sizes).text);
+        tci_words_put(g, &w, NULL);
+    }
+    return fits;
+}
+
+/* Normalizes the axes to ascending order without doubles: attr = n, axes, has_weight, has_bias. */
+static bool tci_composite_norm_axes(tci_graph *g, const tci_node *x, tc_axes axes, int64_t *attr)
+{
+    int n = 0;
+    for (int d = 0; d < x->rank; d++) {
+        int uses = axes.all;
+        for (int i = 0; !axes.all && i < axes.n; i++) {
+            int at;
+            if (!tci_build_axis(g, axes.items[i], x->rank, &at)) {
+                return false;
+            }
+            uses += at == d;
+        }
+        if (uses > 1) {
+            tci_graph_fail(g, TC_ERR_AXIS, "axis %d is given twice", d);
+            return false;
+        }
+        if (uses) {
+            attr[1 + n++] = d;
+        }
+    }
+    attr[0] = n;
+    if (!n) {
+        tci_graph_fail(g, TC_ERR_AXIS, "no axes to normalize over: expected at least one");
+    }
+    return n > 0;
+}
+
+TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
+                                      tci_node *bias, tci_node *eps)
+{
+    if (!x || !eps) {
+        return NULL;
+    }
+    if (eps->rank) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "eps has rank %d: expected a number or a 0-d tensor",
+                       eps->rank);
+        return NULL;
+    }
+    if (!tci_dtype_is_float((tc_dtype)x->dtype)) {
+        x = tci_build_cast(g, x, TC_F32);
+    }
+    tci_words w;
+    if (!x || !tci_words_get(g, &w, x->rank + 3)) {
+        return NULL;
+    }
+    int64_t *attr = w.items;
+    tci_node *in[4] = {x, tci_build_cast(g, eps, TC_F64), NULL, NULL};
+    int n_in = 2;
+    bool fits = in[1] && tci_composite_norm_axes(g, x, axes, attr);
+    int n = (int)attr[0];
+    fits = fits && tci_composite_norm_check(g, "weight", weight, x, attr + 1, n) &&
+           tci_composite_norm_check(g, "bias", bias, x, attr + 1, n);
+    if (!fits) {
+        return tci_words_put(g, &w, NULL);
+    }
+    attr[1 + n] = weight != NULL;
+    attr[2 + n] = bias != NULL;
+    if (weight) {
+        in[n_in++] = weight;
+    }
+    if (bias) {
+        in[n_in++] = bias;
+    }
+    return tci_words_put(g, &w,
+                         tci_graph_node(g, TCI_OP_LAYER_NORM, (tc_dtype)x->dtype, x->rank, x->shape,
+                                        n_in, in, 3 + n, attr));
+}
+
+TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target)
+{
+    if (!logits || !target) {
+        return NULL;
+    }
+    int axis = logits->rank > 1 ? 1 : 0;
+    bool fits = logits->rank >= 1 && target->rank == logits->rank - 1;
+    for (int i = 0; fits && i < target->rank; i++) {
+        fits = target->shape[i] == logits->shape[i + (i >= axis)];
+    }
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "logits have shape %s, target %s: expected the target to have the logits' "
+                       "sizes "
+                       "without axis %d, the classes",
+                       TCI_SHAPE_TEXT(logits), TCI_SHAPE_TEXT(target), axis);
+        return NULL;
+    }
+    if (!tci_dtype_is_int((tc_dtype)target->dtype)) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "the target has dtype %s: expected class indices of an integer dtype",
+                       tci_dtype_get((tc_dtype)target->dtype)->name);
+        return NULL;
+    }
+    if (!logits->shape[axis] && tci_node_count(target)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the logits have no classes: axis %d has size 0", axis);
+        return NULL;
+    }
+    tci_node *in[2] = {logits, target};
+    if (!tci_dtype_is_float((tc_dtype)logits->dtype)) {
+        in[0] = tci_build_cast(g, logits, TC_F32);
+    }
+    if (!in[0]) {
+        return NULL;
+    }
+    return tci_graph_node(g, TCI_OP_CROSS_ENTROPY, (tc_dtype)in[0]->dtype, 0, NULL, 2, in, 0, NULL);
+}
+
+/* ---- expansions: one function a row, pasted from its id ---- */
+
+static tci_node *tci_expand_SOFTMAX(tci_graph *g, tci_node *n)
+{
+    tci_node *x = tci_build_cast(g, n->in[0], tci_composite_math(n));
+    return tci_composite_softmax(g, x, n->attr[0], false);
+}
+
+static tci_node *tci_expand_LOG_SOFTMAX(tci_graph *g, tci_node *n)
+{
+    tci_node *x = tci_build_cast(g, n->in[0], tci_composite_math(n));
+    return tci_composite_softmax(g, x, n->attr[0], true);
+}
+
+static tci_node *tci_expand_MEAN(tci_graph *g, tci_node *n)
+{
+    tci_node *x = tci_build_cast(g, n->in[0], tci_composite_math(n));
+    return tci_composite_mean(g, x, n->attr, n->n_attr, false);
+}
+
+/* Two passes: the mean, then the mean square of what is left. */
+static tci_node *tci_expand_LAYER_NORM(tci_graph *g, tci_node *n)
+{
+    int n_axes = (int)n->attr[0];
+    const int64_t *axes = n->attr + 1;
+    bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
+    tc_dtype math = tci_composite_math(n);
+    tci_node *x = tci_build_cast(g, n->in[0], math), *eps = tci_build_cast(g, n->in[1], math);
+    tci_node *centred =
+        tci_composite_binary(g, TCI_OP_SUB, x, tci_composite_mean(g, x, axes, n_axes, true));
+    tci_node *squares = tci_composite_unary(g, TCI_OP_SQUARE, centred);
+    tci_node *variance = tci_composite_mean(g, squares, axes, n_axes, true);
+    tci_node *scale =
+        tci_composite_unary(g, TCI_OP_RSQRT, tci_composite_binary(g, TCI_OP_ADD, variance, eps));
+    tci_node *r = tci_composite_binary(g, TCI_OP_MUL, centred, scale);
+    tci_words w;
+    tci_dim *shape = tci_words_get(g, &w, n->rank);
+    if (!shape) {
+        return NULL;
+    }
+    for (int i = 0; i < n->rank; i++) {
+        shape[i] = 1;
+    }
+    for (int i = 0; i < n_axes; i++) {
+        shape[axes[i]] = n->shape[axes[i]];
+    }
+    for (int k = 0; k < 2; k++) {
+        if (k ? has_bias : has_weight) {
+            tci_node *p = tci_build_cast(g, n->in[2 + (k && has_weight)], math);
+            r = tci_composite_binary(g, k ? TCI_OP_ADD : TCI_OP_MUL, r,
+                                     tci_build_reshape(g, p, n->rank, shape));
+        }
+    }
+    return tci_words_put(g, &w, r);
+}
+
+static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
+{
+    tci_node *logits = tci_build_cast(g, n->in[0], tci_composite_math(n)), *target = n->in[1];
+    int axis = n->in[0]->rank > 1 ? 1 : 0;
+    tci_node *logs = tci_composite_softmax(g, logits, axis, true);
+    tci_node *picked = tci_build_gather(g, logs, axis, tci_build_unsqueeze(g, target, axis));
+    tc_axes all = {NULL, 0, true};
+    tci_node *sum = tci_build_reduce(g, TCI_OP_SUM, picked, all, false);
+    if (!sum) {
+        return NULL;
+    }
+    tci_node *count = tci_composite_number(g, (tc_dtype)sum->dtype, (double)tci_node_count(target));
+    return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
+}
+
+TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
+{
+    tc_site site = g->site;
+    tci_node *r = n;
+    g->site = n->site;
+    switch (n->op) {
+#define X(id, name, doc)                                                                           \
+    case TCI_OP_##id:                                                                              \
+        r = tci_expand_##id(g, n);                                                                 \
+        break;
+        TCI_COMPOSITE_OPS(X)
+#undef X
+    default:
+        break;
+    }
+    r = tci_build_cast(g, r, (tc_dtype)n->dtype);
+    g->site = site;
+    return r;
+}
+
+/* ---- conv2d ---- */
+
+typedef struct tci_composite_image {
+    bool batched;
+    int64_t n, c, h, w;
+} tci_composite_image;
+
+/* [N, C, H, W], or [C, H, W] taken as one image. */
+static bool tci_composite_image_of(tci_graph *g, const tci_node *x, tci_composite_image *image)
+{
+    if (x->rank != 3 && x->rank != 4) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "x has shape %s: expected [N, C, H, W] or [C, H, W]",
+                       TCI_SHAPE_TEXT(x));
+        return false;
+    }
+    const tci_dim *d = x->shape + (x->rank - 3);
+    image->batched = x->rank == 4;
+    image->n = image->batched ? x->shape[0] : 1;
+    image->c = d[0];
+    image->h = d[1];
+    image->w = d[2];
+    return true;
+}
+
+/* Fills in the defaults; negative fields are refused. */
+static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], const int64_t *given,
+                                 int64_t zero0, int64_t zero1)
+{
+    v[0] = given && given[0] ? given[0] : zero0;
+    v[1] = given && given[1] ? given[1] : zero1;
+    if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "%s is {%" PRId64 ", %" PRId64 "}: expected small positive numbers", name,
+                       v[0], v[1]);
+        return false;
+    }
+    return true;
+}
+
+static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
+                                     const tci_composite_image *image, const tci_node *w,
+                                     const tci_node *bias, int64_t groups)
+{
+    if (w->rank != 4) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the weight has shape %s: expected [O, C / groups, kh, kw]",
+                       TCI_SHAPE_TEXT(w));
+        return false;
+    }
+    if (w->dtype != x->dtype || (bias && bias->dtype != x->dtype)) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "x is %s, the weight %s, the bias %s: expected one dtype (tc_cast converts)",
+                       tci_dtype_get((tc_dtype)x->dtype)->name,
+                       tci_dtype_get((tc_dtype)w->dtype)->name,
+                       bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
+        return false;
+    }
+    if (groups < 1 || image->c % groups || w->shape[0] % groups) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "groups is %" PRId64 ": expected a divisor of %" PRId64 " channels in and "
+                                                                               "%" PRId64 " out",
+                       groups, image->c, w->shape[0]);
+        return false;
+    }
+    if (w->shape[1] != image->c / groups) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the weight of shape %s reads %" PRId64 " channels a group: x has %" PRId64
+                       " channels in %" PRId64 " groups",
+                       TCI_SHAPE_TEXT(w), w->shape[1], image->c, groups);
+        return false;
+    }
+    if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%" PRId64 "]",
+                       TCI_SHAPE_TEXT(bias), w->shape[0]);
+        return false;
+    }
+    return true;
+}
+
+/* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
+static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
+                                       const int64_t after[2], tci_node *fill,
+                                       const int64_t kernel[2], const int64_t stride[2],
+                                       const int64_t dilation[2])
+{
+    const int64_t lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
+    const int64_t spec[8] = {2, kernel[0], stride[0], dilation[0],
+                             3, kernel[1], stride[1], dilation[1]};
+    return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
+}
+
+/* x [n, c, h, w] and w [o, c/groups, kh, kw], windows over x: the sum over (c, kh, kw) inside each
+ * group. */
+static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w, int64_t groups)
+{
+    if (!windows) {
+        return NULL;
+    }
+    enum { N, G, C, H, W, P, Q, O };
+    const tci_dim *d = windows->shape;
+    int64_t o = w->shape[0];
+    const tci_dim result[4] = {d[0], o, d[2], d[3]};
+    if (groups == 1) {
+        const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
+        return tci_build_contract(g, windows, lx, w, lw, 4, out);
+    }
+    const tci_dim sx[7] = {d[0], groups, d[1] / groups, d[2], d[3], d[4], d[5]};
+    const tci_dim sw[5] = {groups, o / groups, w->shape[1], w->shape[2], w->shape[3]};
+    const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
+    tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
+                                     tci_build_reshape(g, w, 5, sw), lw, 5, out);
+    return tci_build_reshape(g, r, 4, result);
+}
+
+TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
+                                  const struct tc_conv *o)
+{
+    tci_composite_image image;
+    int64_t stride[2], padding[2], dilation[2];
+    int64_t groups = o && o->groups ? o->groups : 1;
+    if (!x || !w || !tci_composite_image_of(g, x, &image) ||
+        !tci_composite_conv_check(g, x, &image, w, bias, groups) ||
+        !tci_composite_fields(g, "stride", stride, o ? o->stride : NULL, 1, 1) ||
+        !tci_composite_fields(g, "padding", padding, o ? o->padding : NULL, 0, 0) ||
+        !tci_composite_fields(g, "dilation", dilation, o ? o->dilation : NULL, 1, 1)) {
+        return NULL;
+    }
+    tc_dtype dtype = (tc_dtype)x->dtype;
+    tc_dtype math = bias ? tci_composite_math(x)
+                         : dtype; /* without a bias the contraction rounds once itself */
+    const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
+    tci_node *image4 = tci_build_reshape(g, tci_build_cast(g, x, math), 4, shape);
+    tci_node *kernel = tci_build_cast(g, w, math);
+    tci_node *zero = tci_composite_number(g, math, 0.0);
+    tci_node *windows =
+        tci_composite_windows(g, image4, padding, padding, zero, w->shape + 2, stride, dilation);
+    tci_node *r = kernel ? tci_composite_conv(g, windows, kernel, groups) : NULL;
+    if (bias) {
+        const tci_dim channel[3] = {bias->shape[0], 1, 1};
+        tci_node *add = tci_build_reshape(g, tci_build_cast(g, bias, math), 3, channel);
+        r = tci_build_cast(g, tci_composite_binary(g, TCI_OP_ADD, r, add), dtype);
+    }
+    return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
+}
+
+/* ---- max_pool2d ---- */
+
+/* The value that loses against every other. */
+static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
+{
+    tci_value v = {.i = 0};
+    if (tci_dtype_is_float(t)) {
+        v.f = -(double)INFINITY;
+    } else if (tci_dtype_is_signed(t)) {
+        v.i = -((int64_t)1 << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
+    }
+    return tci_graph_const(g, t, v);
+}
+
+/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits. */
+static bool tci_composite_pool_axis(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,
+                                    int64_t padding, bool ceil_mode, int64_t *after)
+{
+    if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
+        return false;
+    }
+    int64_t span = dilation * (kernel - 1) + 1, room = size + 2 * padding - span;
+    if (room < 0) {
+        return false;
+    }
+    int64_t count = room / stride + 1;
+    if (ceil_mode && room % stride && count * stride < size + padding) {
+        count++; /* it starts inside x or its near padding */
+    }
+    *after = (count - 1) * stride + span - size - padding;
+    return true;
+}
+
+TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
+{
+    tci_composite_image image;
+    int64_t stride[2], padding[2], dilation[2], after[2];
+    if (!x || !tci_composite_image_of(g, x, &image)) {
+        return NULL;
+    }
+    if (!o || o->kernel[0] < 1 || o->kernel[1] < 1) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "the kernel's size is missing or not positive: expected &(tc_pool){.kernel "
+                       "= "
+                       "{rows, columns}}");
+        return NULL;
+    }
+    if (!tci_composite_fields(g, "stride", stride, o->stride, o->kernel[0], o->kernel[1]) ||
+        !tci_composite_fields(g, "padding", padding, o->padding, 0, 0) ||
+        !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
+        return NULL;
+    }
+    if (!image.c || !image.h || !image.w) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "x has an empty image: only the batch axis may have size 0");
+        return NULL;
+    }
+    const int64_t size[2] = {image.h, image.w};
+    for (int i = 0; i < 2; i++) {
+        if (padding[i] > o->kernel[i] / 2) {
+            tci_graph_fail(g, TC_ERR_ARGUMENT,
+                           "padding %" PRId64 " is more than half of the kernel's %" PRId64,
+                           padding[i], o->kernel[i]);
+            return NULL;
+        }
+        if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
+                                     o->ceil_mode, &after[i])) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %" PRId64
+                           " elements and padding %" PRId64,
+                           o->kernel[i], dilation[i], size[i], padding[i]);
+            return NULL;
+        }
+    }
+    const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
+    tci_node *image4 = tci_build_reshape(g, x, 4, shape);
+    tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
+    tci_node *windows =
+        tci_composite_windows(g, image4, padding, after, fill, o->kernel, stride, dilation);
+    const int last[2] = {4, 5};
+    tc_axes axes = {last, 2, false};
+    tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);
+    return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
+}

@@ -1,11 +1,12 @@
 /* ops/dtype.c - the element types: facts of each row, promotion, and values of any type.
  *
- * In: dtype rows (api/types.h). Out: tci_dtype_get, tci_dtype_promote, and the moves between storage and
- * tci_value, the 64-bit carrier in which literals, fills and constants travel.
- * The one idea: a tci_value is the exact number, never a rounded one of its own: floats of every width are
- * held as double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in exactly two
- * places, tci_value_store and tci_value_cast, and always to nearest even with subnormals kept.
- * f16 and bf16 are rounded through f32, as kernels do (CAST to f32, then ROUND16 or ROUNDB16).
+ * In: dtype rows (api/types.h). Out: tci_dtype_get, tci_dtype_promote, and the moves between
+ * storage and tci_value, the 64-bit carrier in which literals, fills and constants travel.
+ * The one idea: a tci_value is the exact number, never a rounded one of its own: floats of every
+ * width are held as double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in
+ * exactly two places, tci_value_store and tci_value_cast, and always to nearest even with
+ * subnormals kept. f16 and bf16 are rounded through f32, as kernels do (CAST to f32, then ROUND16
+ * or ROUNDB16).
  * Invariant: a value of an integer dtype narrower than 64 bits is already wrapped to its range. */
 #include <string.h>
 
@@ -17,12 +18,15 @@ static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
 #undef X
 };
 
-TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t) {
+TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
+{
     return &tci_dtype_rows[t];
 }
 
-/* Torch's table; torch leaves u16, u32 and u64 beside another integer undefined, there NumPy's answer. */
-TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b) {
+/* Torch's table; torch leaves u16, u32 and u64 beside another integer undefined, there NumPy's
+ * answer. */
+TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b)
+{
     static const tc_dtype signed_of_bytes[9] = {
         [1] = TC_I8, [2] = TC_I16, [4] = TC_I32, [8] = TC_I64};
     if (a > b) { /* ORDER dtype: bool, unsigned, signed, floats, each by width */
@@ -50,31 +54,36 @@ TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b) {
 
 /* ---- 16-bit floats ---- */
 
-static uint32_t tci_dtype_f32_bits(float x) {
+static uint32_t tci_dtype_f32_bits(float x)
+{
     uint32_t u;
     memcpy(&u, &x, sizeof u);
     return u;
 }
 
-static float tci_dtype_f32_from_bits(uint32_t u) {
+static float tci_dtype_f32_from_bits(uint32_t u)
+{
     float x;
     memcpy(&x, &u, sizeof x);
     return x;
 }
 
-static uint16_t tci_dtype_f32_to_bf16_bits(float x) {
+static uint16_t tci_dtype_f32_to_bf16_bits(float x)
+{
     uint32_t u = tci_dtype_f32_bits(x);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
-        return (uint16_t)((u >> 16) | 0x40u); /* quiet, so that cutting the payload cannot give infinity */
+        return (uint16_t)((u >> 16) | 0x40u); /* quiet: a cut payload must not become infinity */
     }
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-TCI_FN float tci_round_bf16(float x) {
+TCI_FN float tci_round_bf16(float x)
+{
     return tci_dtype_f32_from_bits((uint32_t)tci_dtype_f32_to_bf16_bits(x) << 16);
 }
 
-TCI_FN uint16_t tci_f32_to_f16_bits(float x) {
+TCI_FN uint16_t tci_f32_to_f16_bits(float x)
+{
     uint32_t u = tci_dtype_f32_bits(x);
     uint32_t sign = (u >> 16) & 0x8000u;
     uint32_t mag = u & 0x7fffffffu;
@@ -102,7 +111,8 @@ TCI_FN uint16_t tci_f32_to_f16_bits(float x) {
     return (uint16_t)(sign | kept);
 }
 
-TCI_FN float tci_f16_bits_to_f32(uint16_t h) {
+TCI_FN float tci_f16_bits_to_f32(uint16_t h)
+{
     uint32_t sign = ((uint32_t)h & 0x8000u) << 16;
     uint32_t mag = (uint32_t)h & 0x7fffu;
     if (mag >= 0x7c00u) {
@@ -115,13 +125,15 @@ TCI_FN float tci_f16_bits_to_f32(uint16_t h) {
     return sign ? -x : x;
 }
 
-TCI_FN float tci_round_f16(float x) {
+TCI_FN float tci_round_f16(float x)
+{
     return tci_f16_bits_to_f32(tci_f32_to_f16_bits(x));
 }
 
 /* ---- values ---- */
 
-static int64_t tci_dtype_load_int(tc_dtype t, const void *p) {
+static int64_t tci_dtype_load_int(tc_dtype t, const void *p)
+{
     switch (t) {
     case TC_U8: {
         uint8_t x;
@@ -161,7 +173,8 @@ static int64_t tci_dtype_load_int(tc_dtype t, const void *p) {
     }
 }
 
-TCI_FN tci_value tci_value_load(tc_dtype t, const void *p) {
+TCI_FN tci_value tci_value_load(tc_dtype t, const void *p)
+{
     tci_value v = {0};
     switch (t) {
     case TC_BOOL:
@@ -195,7 +208,8 @@ TCI_FN tci_value tci_value_load(tc_dtype t, const void *p) {
     return v;
 }
 
-TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v) {
+TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v)
+{
     switch (t) {
     case TC_BOOL:
         *(unsigned char *)p = v.i != 0;
@@ -232,7 +246,8 @@ TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v) {
 }
 
 /* Truncates, saturates to the range of integer dtype t, NaN gives 0. */
-static int64_t tci_dtype_float_to_int(tc_dtype t, double x) {
+static int64_t tci_dtype_float_to_int(tc_dtype t, double x)
+{
     int bits = 8 * tci_dtype_get(t)->bytes;
     if (x != x) {
         return 0;
@@ -253,7 +268,8 @@ static int64_t tci_dtype_float_to_int(tc_dtype t, double x) {
     return x <= -1.0 ? 0 : (int64_t)(uint64_t)x;
 }
 
-static double tci_dtype_int_to_float(tc_dtype from, tc_dtype to, tci_value v) {
+static double tci_dtype_int_to_float(tc_dtype from, tc_dtype to, tci_value v)
+{
     bool is_u64 = from == TC_U64;
     if (to == TC_F64) {
         return is_u64 ? (double)v.u : (double)v.i;
@@ -261,7 +277,8 @@ static double tci_dtype_int_to_float(tc_dtype from, tc_dtype to, tci_value v) {
     return is_u64 ? (double)(float)v.u : (double)(float)v.i; /* one rounding: not through double */
 }
 
-static double tci_dtype_round_float(tc_dtype to, double x) {
+static double tci_dtype_round_float(tc_dtype to, double x)
+{
     switch (to) {
     case TC_F16:
         return (double)tci_round_f16((float)x);
@@ -274,7 +291,8 @@ static double tci_dtype_round_float(tc_dtype to, double x) {
     }
 }
 
-TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to) {
+TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
+{
     tci_value out = {0};
     bool from_float = tci_dtype_is_float(from);
     if (to == TC_BOOL) {

@@ -1,0 +1,564 @@
+/* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
+ * of f64.
+ *
+ * In: nothing but the arguments. Out: tci_helper_get: the compiled function and its own C text, so
+ * the interpreter and generated code run the same operations in the same order.
+ * The one idea: TCI_HELPER compiles its argument and keeps it as a string. A text therefore holds
+ * no comment, no #, no libm call, and every fused multiply-add is spelled TC_FMA_F64; contraction
+ * is off wherever it is compiled, so the bits agree. What a helper does is said in the comment
+ * above it.
+ * Words used below: "hi + lo" is an unevaluated sum of two doubles; the "magic" number 1.5 * 2^52
+ * added and taken away rounds to the nearest integer. Coefficients are minimax fits (Remez, in 50
+ * digits, then rounded to double); the largest relative error of each is named.
+ * Invariant: one static function a text, and texts stay below 4096 characters (the C11 minimum). */
+#include <math.h>
+
+#include "math.h"
+
+#define TCI_HELPER(name, ...)                                                                      \
+    __VA_ARGS__                                                                                    \
+    static const char tci_text_##name[] = #__VA_ARGS__;
+#define TC_FMA_F64(a, b, c) fma((a), (b), (c))
+
+/* sin(x + quarter * pi/2) of a large float. |x| = m * 2^s; the 96 bits of 2/pi whose product with m
+ * has weights 2^1 .. 2^-94 are cut out of the table (one zero word, then 2/pi), so p holds the
+ * quadrant in two bits and the fraction of it in 62. Polynomials on |r| <= pi/4: 2^-35 (sin), 2^-30
+ * (cos). */
+TCI_HELPER(trig_slow_f32,
+static double tc_h_trig_slow_f32(float x, int quarter) {
+    static const unsigned int table[8] = {0, 0xa2f9836e, 0x4e441529, 0xfc2757d1,
+                                          0xf534ddc0, 0xdb629599, 0x3c439041, 0xfe5163ab};
+    union { float f; unsigned int u; } v;
+    v.f = x;
+    unsigned int exponent = (v.u >> 23) & 255u;
+    if (exponent == 255u) {
+        return (double)(x - x);
+    }
+    unsigned long long m = (v.u & 0x7fffffu) | 0x800000u;
+    int at = (int)exponent - 150 + 30;
+    int word = at >> 5;
+    int shift = at & 31;
+    unsigned long long w[3];
+    for (int i = 0; i < 3; i++) {
+        unsigned long long two = table[word + i];
+        two = (two << 32) | table[word + i + 1];
+        w[i] = ((two << shift) >> 32) & 0xffffffffu;
+    }
+    unsigned long long low = m * w[2];
+    unsigned long long mid = m * w[1] + (low >> 32);
+    unsigned long long p = ((m * w[0] + (mid >> 32)) << 32) | (mid & 0xffffffffu);
+    long long fraction = (long long)(p << 2);
+    int q = (int)(p >> 62) + (fraction < 0);
+    double r = (double)fraction * 0x1.921fb54442d18p-64;
+    if (v.u >> 31) {
+        r = -r;
+        q = -q;
+    }
+    q += quarter;
+    double z = r * r;
+    double y;
+    if (q & 1) {
+        y = 1.0 - z * 0.5 + z * z * (0x1.555554414a8p-5
+            + z * (-0x1.6c12d1f958cd2p-10 + z * 0x1.9bd7f2cfcb972p-16));
+    } else {
+        y = r + r * z * (-0x1.555555545d8b7p-3 + z * (0x1.11110dedac4c2p-7
+            + z * (-0x1.a013a54cfcbep-13 + z * 0x1.6dbd3e089ac88p-19)));
+    }
+    return q & 2 ? -y : y;
+})
+
+TCI_HELPER(sin_slow_f32,
+static float tc_h_sin_slow_f32(float x) {
+    return (float)tc_h_trig_slow_f32(x, 0);
+})
+
+TCI_HELPER(cos_slow_f32,
+static float tc_h_cos_slow_f32(float x) {
+    return (float)tc_h_trig_slow_f32(x, 1);
+})
+
+/* e^(hi + lo) * 2^k, rounded once (within 0.52 ulp), |k| <= 128. Polynomial of (e^r - 1 - r) / r^2:
+ * 2^-58. The scale goes in two halves, so results below the normal range are rounded once. */
+TCI_HELPER(exp_core_f64,
+static double tc_h_exp_core_f64(double hi, double lo, int k) {
+    if (hi != hi) {
+        return hi;
+    }
+    if (hi > 720.0) {
+        hi = 720.0;
+        lo = 0.0;
+    }
+    if (hi < -900.0) {
+        hi = -900.0;
+        lo = 0.0;
+    }
+    double n = TC_FMA_F64(hi, 0x1.71547652b82fep+0, 0x1.8p52) - 0x1.8p52;
+    double rh = TC_FMA_F64(n, -0x1.62e42fefa38p-1, hi);
+    double c = TC_FMA_F64(n, -0x1.ef35793c7673p-45, lo);
+    double r = rh + c;
+    double rl = c - (r - rh);
+    static const double q[11] = {
+        0x1.1f8b6cc288d1ap-29, 0x1.af4e1aef0b2dap-26, 0x1.27e4ccbac8897p-22,
+        0x1.71de0219b8b01p-19, 0x1.a01a01ad02b86p-16, 0x1.a01a01abef8f3p-13,
+        0x1.6c16c16c151e7p-10, 0x1.11111111100cep-7, 0x1.5555555555558p-5,
+        0x1.5555555555557p-3, 0.5};
+    double p = q[0];
+    for (int i = 1; i < 11; i++) {
+        p = TC_FMA_F64(p, r, q[i]);
+    }
+    double tail = TC_FMA_F64(r * r, p, TC_FMA_F64(r, rl, rl));
+    double y = 1.0 + r;
+    y = y + (((1.0 - y) + r) + tail);
+    long long e = (long long)n + k;
+    long long half = e / 2;
+    union { unsigned long long u; double f; } a;
+    union { unsigned long long u; double f; } b;
+    a.u = (unsigned long long)(half + 1023) << 52;
+    b.u = (unsigned long long)(e - half + 1023) << 52;
+    return y * a.f * b.f;
+})
+
+TCI_HELPER(exp_f64,
+static double tc_h_exp_f64(double x) {
+    return tc_h_exp_core_f64(x, 0.0, 0);
+})
+
+/* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)), s = f / (2 + f): log(1 + f) = 2 atanh(s)
+ * = f - (f^2/2 - s (f^2/2 + R(s^2))). R: 2^-58 of the result. */
+TCI_HELPER(log_f64,
+static double tc_h_log_f64(double x) {
+    union { double f; unsigned long long u; } v;
+    v.f = x;
+    if (!(x > 0.0)) {
+        v.u = x == 0.0 ? 0xfff0000000000000u : 0x7ff8000000000000u;
+        return v.f;
+    }
+    if (v.u >= 0x7ff0000000000000u) {
+        return x;
+    }
+    int k = 0;
+    if (x < 0x1p-1022) {
+        v.f = x * 0x1p54;
+        k = -54;
+    }
+    unsigned long long offset = v.u - 0x3fe6a09e667f3bcdu;
+    k += (int)((long long)offset >> 52);
+    v.u = (offset & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
+    double f = v.f - 1.0;
+    double s = f / (2.0 + f);
+    double z = s * s;
+    static const double q[7] = {
+        0x1.2b5fc0c21e681p-3, 0x1.39fdb9220a5a8p-3, 0x1.7462ba2906aa5p-3,
+        0x1.c71c62d03b34dp-3, 0x1.2492492e03e54p-2, 0x1.9999999995223p-2,
+        0x1.5555555555558p-1};
+    double p = q[0];
+    for (int i = 1; i < 7; i++) {
+        p = TC_FMA_F64(p, z, q[i]);
+    }
+    double half = 0.5 * f * f;
+    double low = TC_FMA_F64((double)k, 0x1.ef35793c7673p-45, s * TC_FMA_F64(p, z, half));
+    return TC_FMA_F64((double)k, 0x1.62e42fefa38p-1, f - (half - low));
+})
+
+/* sin(x + quarter * pi/2). x - n pi/2 = r + rl: as it is below pi/4; with pi/2 in three parts up to
+ * 2^28; beyond from 192 bits of 2/pi cut out of the table, as in trig_slow_f32 but with a 53-bit m
+ * in two words. */
+TCI_HELPER(trig_f64,
+static double tc_h_trig_f64(double x, int quarter) {
+    static const unsigned int table[38] = {0, 0xa2f9836e, 0x4e441529, 0xfc2757d1, 0xf534ddc0,
+        0xdb629599, 0x3c439041, 0xfe5163ab, 0xdebbc561, 0xb7246e3a, 0x424dd2e0, 0x06492eea,
+        0x09d1921c, 0xfe1deb1c, 0xb129a73e, 0xe88235f5, 0x2ebb4484, 0xe99c7026, 0xb45f7e41,
+        0x3991d639, 0x835339f4, 0x9c845f8b, 0xbdf9283b, 0x1ff897ff, 0xde05980f, 0xef2f118b,
+        0x5a0a6d1f, 0x6d367ecf, 0x27cb09b7, 0x4f463f66, 0x9e5fea2d, 0x7527bac7, 0xebe5f17b,
+        0x3d0739f7, 0x8a5292ea, 0x6bfb5fb1, 0x1f8d5d08, 0x56033046};
+    union { double f; unsigned long long u; } v;
+    v.f = x;
+    double size = x < 0.0 ? -x : x;
+    double r = x;
+    double rl = 0.0;
+    int q = 0;
+    if (size < 0x1p-27) {
+        return quarter ? 1.0 : x;
+    }
+    if (((v.u >> 52) & 2047u) == 2047u) {
+        return x - x;
+    }
+    if (size > 0x1p28) {
+        unsigned long long m = (v.u & 0xfffffffffffffu) | 0x10000000000000u;
+        int at = (int)((v.u >> 52) & 2047u) - 1075 + 30;
+        int word = at >> 5;
+        int shift = at & 31;
+        unsigned long long w[6];
+        unsigned int f[6];
+        unsigned long long carry = 0;
+        for (int i = 5; i >= 0; i--) {
+            unsigned long long two = table[word + i];
+            two = (two << 32) | table[word + i + 1];
+            w[i] = ((two << shift) >> 32) & 0xffffffffu;
+            carry += (m & 0xffffffffu) * w[i];
+            f[i] = (unsigned int)carry;
+            carry >>= 32;
+        }
+        carry = 0;
+        for (int i = 4; i >= 0; i--) {
+            carry += (m >> 32) * w[i + 1] + f[i];
+            f[i] = (unsigned int)carry;
+            carry >>= 32;
+        }
+        q = (int)(f[0] >> 30);
+        int negative = (int)((f[0] >> 29) & 1u);
+        q += negative;
+        for (int i = 0; i < 6; i++) {
+            f[i] = (f[i] << 2) | (i < 5 ? f[i + 1] >> 30 : 0u);
+            f[i] = negative ? ~f[i] : f[i];
+        }
+        double t0 = (double)f[0] * 0x1p-32;
+        double t1 = (double)f[1] * 0x1p-64;
+        double t2 = (double)f[2] * 0x1p-96;
+        double t3 = (double)f[3] * 0x1p-128 + (double)f[4] * 0x1p-160;
+        double high = t0 + t1;
+        double low = ((t0 - high) + t1) + (t2 + t3);
+        double sum = high + low;
+        low = low - (sum - high);
+        r = sum * 0x1.921fb54442d18p+0;
+        rl = TC_FMA_F64(sum, 0x1.921fb54442d18p+0, -r)
+            + TC_FMA_F64(sum, 0x1.1a62633145c06p-54, low * 0x1.921fb54442d18p+0);
+        if (negative != (int)(v.u >> 63)) {
+            r = -r;
+            rl = -rl;
+        }
+        if (v.u >> 63) {
+            q = -q;
+        }
+    } else if (size > 0x1.921fb54442d18p-1) {
+        double n = TC_FMA_F64(x, 0x1.45f306dc9c883p-1, 0x1.8p52) - 0x1.8p52;
+        double t = TC_FMA_F64(-n, 0x1.921fb54442d18p+0, x);
+        double ph = n * 0x1.1a62633145c06p-54;
+        double pl = TC_FMA_F64(n, 0x1.1a62633145c06p-54, -ph);
+        double rh = t - ph;
+        double back = rh - t;
+        double c = (((t - (rh - back)) - (ph + back)) - pl) - n * 0x1.c1cd129024e08p-107;
+        r = rh + c;
+        rl = c - (r - rh);
+        q = (int)(long long)n;
+    }
+    q += quarter;
+    double z = r * r;
+    double y;
+    if (q & 1) {
+        double half = 0.5 * z;
+        double w = 1.0 - half;
+        double p = 0x1.5555555555555p-5 + z * (-0x1.6c16c16c16964p-10 + z * (0x1.a01a019f4df8fp-16
+            + z * (-0x1.27e4fa16e89fap-22 + z * (0x1.1eeb67ea7a35cp-29
+            + z * -0x1.907cea0cf7363p-37))));
+        y = w + (((1.0 - w) - half) + TC_FMA_F64(z * z, p, -(r * rl)));
+    } else {
+        double p = -0x1.5555555555555p-3 + z * (0x1.1111111110badp-7 + z * (-0x1.a01a019e82435p-13
+            + z * (0x1.71de3794aecd1p-19 + z * (-0x1.ae60090c44cc4p-26
+            + z * 0x1.5e0a62ed2b3p-33))));
+        y = r + TC_FMA_F64(r * z, p, TC_FMA_F64(-0.5 * z, rl, rl));
+    }
+    return q & 2 ? -y : y;
+})
+
+TCI_HELPER(sin_f64,
+static double tc_h_sin_f64(double x) {
+    return tc_h_trig_f64(x, 0);
+})
+
+TCI_HELPER(cos_f64,
+static double tc_h_cos_f64(double x) {
+    return tc_h_trig_f64(x, 1);
+})
+
+/* Below 0.55 x + x^3 P(x^2) (2^-56); else 1 - 2 / (e^2|x| + 1). */
+TCI_HELPER(tanh_f64,
+static double tc_h_tanh_f64(double x) {
+    double a = x < 0.0 ? -x : x;
+    if (a < 0.55) {
+        if (x == 0.0) {
+            return x;
+        }
+        static const double q[11] = {
+            -0x1.5a2a4b095d71ap-16, 0x1.652f1c7b19fbbp-14, -0x1.ec20a08978a7fp-13,
+            0x1.34c719563af8ap-11, -0x1.7d97f7c689403p-10, 0x1.d6d33be171b09p-9,
+            -0x1.226e32fe0fdf5p-7, 0x1.664f48776758bp-6, -0x1.ba1ba1b9ffc8bp-5,
+            0x1.111111111103cp-3, -0x1.5555555555555p-2};
+        double z = x * x;
+        double p = q[0];
+        for (int i = 1; i < 11; i++) {
+            p = TC_FMA_F64(p, z, q[i]);
+        }
+        return TC_FMA_F64(x * z, p, x);
+    }
+    double y = 1.0 - 2.0 / (tc_h_exp_core_f64(2.0 * a, 0.0, 0) + 1.0);
+    return x < 0.0 ? -y : y;
+})
+
+/* factor * Phi(-a) * 2^128, a >= 0, Phi the normal distribution. (1 + a) Phi(-a) e^(a^2/2) is a
+ * polynomial in t = (a - 4) / (a + 4) (2^-55); its constant term, the division and a^2 are done in
+ * hi + lo. */
+TCI_HELPER(tail_f64,
+static double tc_h_tail_f64(double a, double factor) {
+    if (a > 39.0) {
+        a = 39.0;
+    }
+    double t = (a - 4.0) / (a + 4.0);
+    static const double q[23] = {
+        -0x1.a53f19bf500f9p-31, -0x1.9a626f3e48c33p-30, 0x1.a95aa4e0389d2p-28,
+        0x1.2c06493301c98p-26, -0x1.55b3d1e833929p-26, -0x1.db742b7ea6187p-24,
+        0x1.a4b9ee6cb862fp-30, 0x1.2833c6127bf27p-21, 0x1.b2350dd4bb5f4p-22,
+        -0x1.5ead54a0910afp-19, -0x1.cca7333e019e5p-19, 0x1.c93d6d33fde2dp-17,
+        0x1.648428543ac15p-16, -0x1.707b9fb5c35c4p-14, -0x1.8c11b4eb2c1b7p-14,
+        0x1.6c5382a4e895ap-11, -0x1.2b7f5de428ff6p-12, -0x1.47d5fc733b4eap-8,
+        0x1.25dd7205f8dbep-6, -0x1.07c3c2582db4dp-5, 0x1.d4969f10e03e2p-6,
+        0x1.cabd72a60fae6p-7, -0x1.8c18f2086e34cp-4};
+    double p = q[0];
+    for (int i = 1; i < 23; i++) {
+        p = TC_FMA_F64(p, t, q[i]);
+    }
+    double top = t * p;
+    double q0 = 0x1.e361ea6fba141p-2;
+    double qh = q0 + top;
+    double ql = (top - (qh - q0)) + TC_FMA_F64(t, p, -top);
+    double d = 1.0 + a;
+    double dl = a > 1.0 ? 1.0 - (d - a) : a - (d - 1.0);
+    double m = qh / d;
+    double ml = (TC_FMA_F64(-m, d, qh) + (ql - m * dl)) / d;
+    double uh = m * factor;
+    double ul = TC_FMA_F64(m, factor, -uh) + ml * factor;
+    double s = a * a;
+    double e = tc_h_exp_core_f64(-0.5 * s, -0.5 * TC_FMA_F64(a, a, -s), 128);
+    return TC_FMA_F64(e, uh, e * ul);
+})
+
+/* Below 0.84 x + x P(x^2) (2^-56); else 1 - 2 Phi(-|x| sqrt 2). */
+TCI_HELPER(erf_f64,
+static double tc_h_erf_f64(double x) {
+    double a = x < 0.0 ? -x : x;
+    if (a < 0.84) {
+        static const double q[12] = {
+            -0x1.e9b59b822fe78p-31, 0x1.e8760edbee426p-27, -0x1.5e248468c6b0bp-23,
+            0x1.b9cafbe17b1c9p-20, -0x1.f4d0d4900f012p-17, 0x1.f9a3188d414a2p-14,
+            -0x1.c02db3a6927a3p-11, 0x1.565bcd0d086fbp-8, -0x1.b82ce3128244p-6,
+            0x1.ce2f21a042ae9p-4, -0x1.812746b0379e6p-2, 0x1.06eba8214db69p-3};
+        double z = x * x;
+        double p = q[0];
+        for (int i = 1; i < 12; i++) {
+            p = TC_FMA_F64(p, z, q[i]);
+        }
+        return TC_FMA_F64(x, p, x);
+    }
+    double y = TC_FMA_F64(tc_h_tail_f64(a * 0x1.6a09e667f3bcdp+0, 1.0), -0x1p-127, 1.0);
+    return x < 0.0 ? -y : y;
+})
+
+/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the division
+ * are taken out. */
+TCI_HELPER(sigmoid_f64,
+static double tc_h_sigmoid_f64(double x) {
+    double e = tc_h_exp_core_f64(x < 0.0 ? x : -x, 0.0, 0);
+    double top = x < 0.0 ? e : 1.0;
+    double d = 1.0 + e;
+    double y = top / d;
+    return y + (TC_FMA_F64(-y, d, top) - y * (e - (d - 1.0))) / d;
+})
+
+/* max(x, 0) - |x| Phi(-|x|) */
+TCI_HELPER(gelu_f64,
+static double tc_h_gelu_f64(double x) {
+    if (x != x) {
+        return x;
+    }
+    double a = x < 0.0 ? -x : x;
+    a = a > 39.0 ? 39.0 : a;
+    return TC_FMA_F64(tc_h_tail_f64(a, a), -0x1p-128, x < 0.0 ? 0.0 : x);
+})
+
+/* |x|^y = e^(y log|x|) with the logarithm in hi + lo (2^-64 relative): m = 2^k (1 + f), s = f / (2
+ * + f), log = k ln 2 + 2 s + s (2/3 s^2 + s^4 P(s^2)), all but P in two parts; P: 2^-55 of a term
+ * below 2^-11. Special cases as in C99 annex F. */
+TCI_HELPER(pow_f64,
+static double tc_h_pow_f64(double x, double y) {
+    if (y == 0.0 || x == 1.0) {
+        return 1.0;
+    }
+    if (x != x || y != y) {
+        return x + y;
+    }
+    union { double f; unsigned long long u; } v;
+    v.f = x;
+    double ay = y < 0.0 ? -y : y;
+    int whole = 1;
+    int odd = 0;
+    if (ay < 0x1p53) {
+        long long t = (long long)y;
+        whole = (double)t == y;
+        odd = whole && (t & 1);
+    }
+    double sign = odd && v.u >> 63 ? -1.0 : 1.0;
+    v.u &= 0x7fffffffffffffffu;
+    double ax = v.f;
+    if (ax == 1.0) {
+        return whole ? sign : 0.0 / (y - y);
+    }
+    if (ax == 0.0) {
+        return y < 0.0 ? sign / ax : sign * 0.0;
+    }
+    if (v.u >= 0x7ff0000000000000u) {
+        return y < 0.0 ? sign * 0.0 : sign * ax;
+    }
+    if (x < 0.0 && !whole) {
+        return (x - x) / (x - x);
+    }
+    int k = 0;
+    if (ax < 0x1p-1022) {
+        v.f = ax * 0x1p54;
+        k = -54;
+    }
+    unsigned long long offset = v.u - 0x3fe6a09e667f3bcdu;
+    k += (int)((long long)offset >> 52);
+    v.u = (offset & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
+    double f = v.f - 1.0;
+    double d = 2.0 + f;
+    double dl = f - (d - 2.0);
+    double s = f / d;
+    double sl = (TC_FMA_F64(-s, d, f) - s * dl) / d;
+    double z = s * s;
+    double zl = TC_FMA_F64(s, s, -z) + 2.0 * s * sl;
+    static const double q[8] = {
+        0x1.e039c40bcae8cp-4, 0x1.df7b9e38ce30ap-4, 0x1.1118cdef6094bp-3,
+        0x1.3b1395b312ae4p-3, 0x1.745d177ae7ca5p-3, 0x1.c71c71c6ea3a7p-3,
+        0x1.2492492492523p-2, 0x1.999999999999ap-2};
+    double p = q[0];
+    for (int i = 1; i < 8; i++) {
+        p = TC_FMA_F64(p, z, q[i]);
+    }
+    double c = 0x1.5555555555555p-1;
+    double w = c * z;
+    double wl = TC_FMA_F64(c, z, -w) + (c * zl + (0x1.5555555555555p-55 * z + z * z * p));
+    double u = s * w;
+    double ul = TC_FMA_F64(s, w, -u) + (s * wl + sl * w);
+    double h0 = (double)k * 0x1.62e42fefa38p-1;
+    double h1 = h0 + 2.0 * s;
+    double h2 = h1 + u;
+    double low = (2.0 * s - (h1 - h0)) + (u - (h2 - h1));
+    low += TC_FMA_F64((double)k, 0x1.ef35793c7673p-45, 2.0 * sl + ul);
+    double lh = h2 + low;
+    double ll = low - (lh - h2);
+    double b = ay > 1e20 ? (y < 0.0 ? -1e20 : 1e20) : y;
+    double ph = b * lh;
+    double pl = TC_FMA_F64(b, lh, -ph) + b * ll;
+    return sign * tc_h_exp_core_f64(ph, pl, 0);
+})
+
+/* Through double: y log|x| is good to 2^-45 of the result. Special cases as in pow_f64. */
+TCI_HELPER(pow_f32,
+static float tc_h_pow_f32(float x, float y) {
+    if (y == 0.0f || x == 1.0f) {
+        return 1.0f;
+    }
+    if (x != x || y != y) {
+        return x + y;
+    }
+    union { float f; unsigned int u; } v;
+    v.f = x;
+    float ay = y < 0.0f ? -y : y;
+    int whole = 1;
+    int odd = 0;
+    if (ay < 0x1p24f) {
+        int t = (int)y;
+        whole = (float)t == y;
+        odd = whole && (t & 1);
+    }
+    double sign = odd && v.u >> 31 ? -1.0 : 1.0;
+    v.u &= 0x7fffffffu;
+    if (v.f == 1.0f) {
+        return (float)sign + (whole ? 0.0f : (y - y) / (y - y));
+    }
+    if (x < 0.0f && !whole && v.u < 0x7f800000u) {
+        return (x - x) / (x - x);
+    }
+    return (float)(sign * tc_h_exp_core_f64((double)y * tc_h_log_f64((double)v.f), 0.0, 0));
+})
+
+/* Repeated squaring, wrapping. A negative exponent gives the integer part of 1 / x^|y|, and 0 for x
+ * = 0. */
+TCI_HELPER(pow_i64,
+static long long tc_h_pow_i64(long long x, long long y) {
+    if (y < 0) {
+        return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
+    }
+    unsigned long long result = 1;
+    unsigned long long square = (unsigned long long)x;
+    for (unsigned long long n = (unsigned long long)y; n; n >>= 1) {
+        result = n & 1 ? result * square : result;
+        square *= square;
+    }
+    return (long long)result;
+})
+
+TCI_HELPER(pow_u64,
+static long long tc_h_pow_u64(long long x, long long y) {
+    unsigned long long result = 1;
+    unsigned long long square = (unsigned long long)x;
+    for (unsigned long long n = (unsigned long long)y; n; n >>= 1) {
+        result = n & 1 ? result * square : result;
+        square *= square;
+    }
+    return (long long)result;
+})
+
+/* id, name, dtype, arity, the two helpers it needs */
+#define TCI_HELPER_ROW(id, word, type, n, first, second)                                           \
+    [TCI_H_##id].name = "tc_h_" #word, [TCI_H_##id].dtype = TC_##type, [TCI_H_##id].arity = n,     \
+    [TCI_H_##id].needs = {TCI_H_##first, TCI_H_##second}, [TCI_H_##id].text = tci_text_##word
+
+static const tci_helper tci_helpers[TCI_H_COUNT] = {
+    TCI_HELPER_ROW(TRIG_SLOW_F32, trig_slow_f32, F32, 0, NONE, NONE),
+    TCI_HELPER_ROW(SIN_SLOW_F32, sin_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
+    TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
+    TCI_HELPER_ROW(POW_F32, pow_f32, F32, 2, EXP_CORE_F64, LOG_F64),
+    TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
+    TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(LOG_F64, log_f64, F64, 1, NONE, NONE),
+    TCI_HELPER_ROW(TRIG_F64, trig_f64, F64, 0, NONE, NONE),
+    TCI_HELPER_ROW(SIN_F64, sin_f64, F64, 1, TRIG_F64, NONE),
+    TCI_HELPER_ROW(COS_F64, cos_f64, F64, 1, TRIG_F64, NONE),
+    TCI_HELPER_ROW(TANH_F64, tanh_f64, F64, 1, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(TAIL_F64, tail_f64, F64, 0, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(ERF_F64, erf_f64, F64, 1, TAIL_F64, NONE),
+    TCI_HELPER_ROW(SIGMOID_F64, sigmoid_f64, F64, 1, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(GELU_F64, gelu_f64, F64, 1, TAIL_F64, NONE),
+    TCI_HELPER_ROW(POW_F64, pow_f64, F64, 2, EXP_CORE_F64, NONE),
+    TCI_HELPER_ROW(POW_I64, pow_i64, I64, 2, NONE, NONE),
+    TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
+    [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
+    [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
+    [TCI_H_POW_F32].f32_2 = tc_h_pow_f32,
+    [TCI_H_EXP_F64].f64_1 = tc_h_exp_f64,
+    [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,
+    [TCI_H_SIN_F64].f64_1 = tc_h_sin_f64,
+    [TCI_H_COS_F64].f64_1 = tc_h_cos_f64,
+    [TCI_H_TANH_F64].f64_1 = tc_h_tanh_f64,
+    [TCI_H_ERF_F64].f64_1 = tc_h_erf_f64,
+    [TCI_H_SIGMOID_F64].f64_1 = tc_h_sigmoid_f64,
+    [TCI_H_GELU_F64].f64_1 = tc_h_gelu_f64,
+    [TCI_H_POW_F64].f64_2 = tc_h_pow_f64,
+    [TCI_H_POW_I64].i64_2 = tc_h_pow_i64,
+    [TCI_H_POW_U64].i64_2 = tc_h_pow_u64,
+};
+
+TCI_FN const tci_helper *tci_helper_get(int id)
+{
+    return &tci_helpers[id];
+}
+
+TCI_FN int tci_helper_count(void)
+{
+    return TCI_H_COUNT;
+}
+
+#undef TC_FMA_F64
+#undef TCI_HELPER
+#undef TCI_HELPER_ROW

@@ -1,15 +1,17 @@
 /* ops/math.c - the recipes of the MATH prims.
  *
- * In: a MATH prim and f32 or f64. Out: a straight-line program over BASE prims, the same for the block
- * interpreter, the scalar evaluator and every dialect, so all give the same bits.
- * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling through
- * the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under a mask. f64
- * functions and POW are helpers altogether (ops/helpers.c).
- * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is NaN.
- * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a bias for
- * the exponent field can ride along. -0 stays -0 wherever the function is odd.
- * Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev nodes, coefficients rounded
- * to f32 one after the other, the rest refitted each time); each list states interval and error.
+ * In: a MATH prim and f32 or f64. Out: a straight-line program over BASE prims, the same for the
+ * block interpreter, the scalar evaluator and every dialect, so all give the same bits.
+ * The one idea: f32 functions are range reduction + a polynomial in explicit FMAs + exact scaling
+ * through the exponent field, without branches; what is rare (a huge angle) is a LANE1 helper under
+ * a mask. f64 functions and POW are helpers altogether (ops/helpers.c).
+ * Conventions: clamps put the constant first, because PMAX(c, x) and PMIN(c, x) give x when x is
+ * NaN.
+ * "Magic" rounding adds 1.5 * 2^23, which leaves the nearest integer in the low bits of the sum; a
+ * bias for the exponent field can ride along. -0 stays -0 wherever the function is odd.
+ * Coefficients: minimax fits (iteratively reweighted least squares on Chebyshev nodes, coefficients
+ * rounded to f32 one after the other, the rest refitted each time); each list states interval and
+ * error.
  * Invariant: a recipe has at most TCI_RECIPE_MAX instructions and its last one is the result. */
 #include <pthread.h>
 
@@ -28,17 +30,20 @@ static pthread_once_t tci_math_once = PTHREAD_ONCE_INIT;
 
 /* ---- building blocks: each appends one instruction and returns its index ---- */
 
-static int tci_math_add_inst(tci_math *m, tci_step_inst inst) {
+static int tci_math_add_inst(tci_math *m, tci_step_inst inst)
+{
     m->insts[m->n] = inst;
     return m->n++;
 }
 
-static int tci_math_arg(tci_math *m, int which) {
+static int tci_math_arg(tci_math *m, int which)
+{
     tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (uint8_t)m->t, .imm = (int16_t)which};
     return tci_math_add_inst(m, inst);
 }
 
-static int tci_math_const(tci_math *m, tc_dtype t, tci_value v) {
+static int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
+{
     for (int i = 0; i < m->n; i++) {
         const tci_step_inst *old = &m->insts[i];
         if (old->kind == TCI_RECIPE_CONST && old->dtype == t && old->value.u == v.u) {
@@ -49,17 +54,20 @@ static int tci_math_const(tci_math *m, tc_dtype t, tci_value v) {
     return tci_math_add_inst(m, inst);
 }
 
-static int tci_math_k(tci_math *m, double x) {
+static int tci_math_k(tci_math *m, double x)
+{
     tci_value v = {.f = x};
     return tci_math_const(m, m->t, v);
 }
 
-static int tci_math_ki(tci_math *m, int64_t x) {
+static int tci_math_ki(tci_math *m, int64_t x)
+{
     tci_value v = {.i = x};
     return tci_math_const(m, m->bits, v);
 }
 
-static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int b, int c) {
+static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int b, int c)
+{
     tci_step_inst inst = {.kind = TCI_RECIPE_PRIM,
                           .prim = (uint8_t)p,
                           .dtype = (uint8_t)t,
@@ -68,36 +76,44 @@ static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int 
     return tci_math_add_inst(m, inst);
 }
 
-static int tci_math_1(tci_math *m, tci_prim p, int a) {
+static int tci_math_1(tci_math *m, tci_prim p, int a)
+{
     return tci_math_prim(m, p, (tc_dtype)m->insts[a].dtype, 1, a, 0, 0);
 }
 
-static int tci_math_2(tci_math *m, tci_prim p, int a, int b) {
+static int tci_math_2(tci_math *m, tci_prim p, int a, int b)
+{
     return tci_math_prim(m, p, (tc_dtype)m->insts[a].dtype, 2, a, b, 0);
 }
 
-static int tci_math_fma(tci_math *m, int a, int b, int c) {
+static int tci_math_fma(tci_math *m, int a, int b, int c)
+{
     return tci_math_prim(m, TCI_P_FMA, m->t, 3, a, b, c);
 }
 
-static int tci_math_compare(tci_math *m, tci_prim p, int a, int b) {
+static int tci_math_compare(tci_math *m, tci_prim p, int a, int b)
+{
     return tci_math_prim(m, p, TC_BOOL, 2, a, b, 0);
 }
 
-static int tci_math_select(tci_math *m, int mask, int a, int b) {
+static int tci_math_select(tci_math *m, int mask, int a, int b)
+{
     return tci_math_prim(m, TCI_P_SELECT, (tc_dtype)m->insts[a].dtype, 3, mask, a, b);
 }
 
-static int tci_math_to_bits(tci_math *m, int a) {
+static int tci_math_to_bits(tci_math *m, int a)
+{
     return tci_math_prim(m, TCI_P_BITS, m->bits, 1, a, 0, 0);
 }
 
-static int tci_math_from_bits(tci_math *m, int a) {
+static int tci_math_from_bits(tci_math *m, int a)
+{
     return tci_math_prim(m, TCI_P_BITS, m->t, 1, a, 0, 0);
 }
 
 /* Horner's rule by FMA: c[0] x^(n-1) + ... + c[n-1]. */
-static int tci_math_poly(tci_math *m, int x, const double *c, int n) {
+static int tci_math_poly(tci_math *m, int x, const double *c, int n)
+{
     int y = tci_math_k(m, c[0]);
     for (int i = 1; i < n; i++) {
         y = tci_math_fma(m, y, x, tci_math_k(m, c[i]));
@@ -105,7 +121,8 @@ static int tci_math_poly(tci_math *m, int x, const double *c, int n) {
     return y;
 }
 
-static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask) {
+static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
+{
     bool two = tci_helper_get(id)->arity == 2;
     int call = tci_math_prim(m, TCI_P_LANE1, m->t, two ? 3 : 2, a, two ? b : mask, mask);
     m->insts[call].imm = (int16_t)id;
@@ -113,13 +130,15 @@ static int tci_math_lane1(tci_math *m, tci_helper_id id, int a, int b, int mask)
 }
 
 /* 2^n as a float, from the sum `shifted` whose low bits hold n + 127. */
-static int tci_math_exp2i(tci_math *m, int shifted) {
+static int tci_math_exp2i(tci_math *m, int shifted)
+{
     int field = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, shifted), tci_math_ki(m, 23));
     return tci_math_from_bits(m, field);
 }
 
 /* The sign bit of x put on a result that is >= 0. */
-static int tci_math_copy_sign(tci_math *m, int y, int x) {
+static int tci_math_copy_sign(tci_math *m, int y, int x)
+{
     int sign = tci_math_2(m, TCI_P_AND, tci_math_to_bits(m, x), tci_math_ki(m, INT32_MIN));
     return tci_math_from_bits(m, tci_math_2(m, TCI_P_OR, tci_math_to_bits(m, y), sign));
 }
@@ -131,25 +150,29 @@ static const double tci_math_log2e = 0x1.715476p+0;
 static const double tci_math_ln2 = 0x1.62e43p-1;       /* ln 2 - 1.9e-9 */
 static const double tci_math_ln2_rest = -0x1.05c61p-29;
 
-/* e^r on |r| <= 0.347 without the leading 1 + r, relative error 2^-28.2: coefficients of r^6 .. r^2 */
-static const double tci_math_exp_c[] = {0x1.6a4508p-10, 0x1.1239aap-7, 0x1.5558b8p-5, 0x1.555492p-3,
-                                        0x1.fffffcp-2};
+/* e^r on |r| <= 0.347 without the leading 1 + r, relative error 2^-28.2: coefficients of r^6 ..
+ * r^2 */
+static const double tci_math_exp_c[] = {0x1.6a4508p-10, 0x1.1239aap-7, 0x1.5558b8p-5,
+                                        0x1.555492p-3, 0x1.fffffcp-2};
 /* The same for relative error of e^r - 1: 2^-26.1 */
-static const double tci_math_expm1_c[] = {0x1.6b9ce8p-10, 0x1.12256cp-7, 0x1.5556f2p-5, 0x1.5554b4p-3,
-                                          0x1.fffffep-2};
-/* log(1 + f) - f over f^2, f in [sqrt(1/2) - 1, sqrt(2) - 1], error of the log 2^-27.8: f^8 .. f^0 */
+static const double tci_math_expm1_c[] = {0x1.6b9ce8p-10, 0x1.12256cp-7, 0x1.5556f2p-5,
+                                          0x1.5554b4p-3, 0x1.fffffep-2};
+/* log(1 + f) - f over f^2, f in [sqrt(1/2) - 1, sqrt(2) - 1], error of the log 2^-27.8: f^8 ..
+ * f^0 */
 static const double tci_math_log_c[] = {-0x1.39c1f4p-4, 0x1.08ceeep-3, -0x1.0f277cp-3,
                                         0x1.225a62p-3,  -0x1.542652p-3, 0x1.99a52cp-3,
                                         -0x1.000434p-2, 0x1.55554ep-2, -0x1.fffff8p-2};
-/* sin(r) / r - 1 over s = r^2, |r| <= pi/2 * 1.003, relative error of the sine 2^-27: s^3 .. s^0 */
-static const double tci_math_sin_c[] = {0x1.5e2c2ep-19, -0x1.9f798cp-13, 0x1.110f16p-7, -0x1.55554ep-3};
+/* sin(r) / r - 1 over s = r^2, |r| <= pi/2 * 1.0001: s^3 .. s^0. A minimax fit (2^-27) moved by a random
+ * search over rounded coefficients that ran all floats: 1.72 ulp, and no result above 1. */
+static const double tci_math_sin_c[] = {0x1.5e16d6p-19, -0x1.9f7ceap-13, 0x1.110f4ap-7,
+                                        -0x1.55555p-3};
 /* pi in three parts, each cut (not rounded) to 24 bits, negated */
 static const double tci_math_minus_pi[] = {-0x1.921fb4p+1, -0x1.4442dp-23, -0x1.846988p-47};
 /* Beyond this the three parts no longer keep the relative accuracy next to multiples of pi. */
 static const double tci_math_trig_bound = 131072.0;
 /* 2^r on |r| <= 0.5, relative error 2^-28.3: r^6 .. 1 */
-static const double tci_math_exp2_c[] = {0x1.417284p-13, 0x1.5f0976p-10, 0x1.3b2ddap-7, 0x1.c6af7ap-5,
-                                         0x1.ebfbdcp-3,  0x1.62e43p-1,   1.0};
+static const double tci_math_exp2_c[] = {0x1.417284p-13, 0x1.5f0976p-10, 0x1.3b2ddap-7,
+                                         0x1.c6af7ap-5,  0x1.ebfbdcp-3,  0x1.62e43p-1, 1.0};
 /* -(2^r) on |r| <= 0.5, relative error 2^-23.2: r^5 .. 1 */
 static const double tci_math_minus_exp2_c[] = {-0x1.5ca96ep-10, -0x1.3cdbdcp-7, -0x1.c6b3aap-5,
                                                -0x1.ebf9fp-3,   -0x1.62e43p-1,  -1.0};
@@ -161,16 +184,18 @@ static const double tci_math_erf_large_c[] = {-0x1.bcdbfp-16, 0x1.0f1f64p-11, -0
                                               0x1.1516b2p-5,  -0x1.37883ep-3, -0x1.d5cca4p-1,
                                               -0x1.a0ae66p+0, -0x1.00e388p-13};
 /* Phi(-a) e^(a^2/2) = N(a) / D(a), 0 <= a <= 14.5, relative error 2^-29 at 0, 2^-26 past 4 */
-static const double tci_math_mills_n[] = {0x1.de1780p-9, 0x1.335fbp-5, 0x1.64895cp-3, 0x1.b4552ep-2, 0.5};
+static const double tci_math_mills_n[] = {0x1.de177ap-9, 0x1.335faep-5, 0x1.64895cp-3,
+                                          0x1.b4552ep-2, 0.5};
 static const double tci_math_mills_d[] = {0x1.2b97d8p-7, 0x1.8146acp-4, 0x1.c7ff9ep-2,
                                           0x1.2a2e1ap+0, 0x1.a66cc2p+0, 1.0};
 
 /* ---- f32 recipes ---- */
 
 /* e^x = 2^n e^r. The scale is applied as 2^(n/2) twice: both factors are normal for every n in
- * [-150, 128], the first product is exact, so subnormal results are rounded once and 2^128 overflows
- * to infinity. The bias 254 = 2 * 127 rides on the magic sum. */
-static void tci_math_exp_f32(tci_math *m) {
+ * [-150, 128], the first product is exact, so subnormal results are rounded once and 2^128
+ * overflows to infinity. The bias 254 = 2 * 127 rides on the magic sum. */
+static void tci_math_exp_f32(tci_math *m)
+{
     int x = tci_math_arg(m, 0);
     x = tci_math_2(m, TCI_P_PMAX, tci_math_k(m, -104.0), x);
     x = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 89.0), x);
@@ -191,15 +216,17 @@ static void tci_math_exp_f32(tci_math *m) {
     tci_math_2(m, TCI_P_MUL, p, tci_math_from_bits(m, high));
 }
 
-/* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is good to
- * 2^-28 relative, so k needs no second part. A subnormal x is scaled by 2^23, and the integer that
- * k is read from moves along. */
-static void tci_math_log_f32(tci_math *m) {
+/* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is
+ * good to 2^-28 relative, so k needs no second part. A subnormal x is scaled by 2^23, and the
+ * integer that k is read from moves along. */
+static void tci_math_log_f32(tci_math *m)
+{
     const int64_t sqrt_half = 0x3f3504f3;
     int x = tci_math_arg(m, 0);
     int tiny = tci_math_compare(m, TCI_P_LT, x, tci_math_k(m, 0x1p-126));
     int scaled = tci_math_2(m, TCI_P_MUL, x, tci_math_k(m, 0x1p23));
-    int base = tci_math_select(m, tiny, tci_math_ki(m, sqrt_half + (23 << 23)), tci_math_ki(m, sqrt_half));
+    int base = tci_math_ki(m, sqrt_half);
+    base = tci_math_select(m, tiny, tci_math_ki(m, sqrt_half + (23 << 23)), base);
     int bits = tci_math_to_bits(m, tci_math_select(m, tiny, scaled, x));
     int offset = tci_math_2(m, TCI_P_SUB, bits, base);
     int k = tci_math_2(m, TCI_P_SHR, offset, tci_math_ki(m, 23));
@@ -213,14 +240,16 @@ static void tci_math_log_f32(tci_math *m) {
     int infinity = tci_math_k(m, (double)INFINITY);
     y = tci_math_select(m, tci_math_compare(m, TCI_P_LT, x, infinity), y, x); /* inf and NaN pass */
     int zero = tci_math_k(m, 0.0);
-    int bad = tci_math_select(m, tci_math_compare(m, TCI_P_EQ, x, zero), tci_math_k(m, -(double)INFINITY),
-                              tci_math_k(m, (double)NAN));
+    int is_zero = tci_math_compare(m, TCI_P_EQ, x, zero);
+    int pole = tci_math_k(m, -(double)INFINITY);
+    int bad = tci_math_select(m, is_zero, pole, tci_math_k(m, (double)NAN));
     tci_math_select(m, tci_math_compare(m, TCI_P_LT, zero, x), y, bad);
 }
 
-/* sin(x) = (-1)^n sin(r), r = x - q pi. sin: q = n. cos: q = n - 1/2, as cos(x) = sin(x + pi/2). The
- * last FMA before the result adds +0 where a MUL would do, so that r = -0 keeps its sign. */
-static void tci_math_trig_f32(tci_math *m, bool cosine) {
+/* sin(x) = (-1)^n sin(r), r = x - q pi. sin: q = n. cos: q = n - 1/2, as cos(x) = sin(x + pi/2).
+ * r^3 comes from an FMA that adds +0 where a MUL would do, so that r = -0 keeps its sign. */
+static void tci_math_trig_f32(tci_math *m, bool cosine)
+{
     int x = tci_math_arg(m, 0);
     int magic = tci_math_k(m, tci_math_magic);
     int turns = tci_math_k(m, 0x1.45f306p-2); /* 1 / pi */
@@ -239,8 +268,7 @@ static void tci_math_trig_f32(tci_math *m, bool cosine) {
     r = tci_math_fma(m, q, tci_math_k(m, tci_math_minus_pi[2]), r);
     int s = tci_math_2(m, TCI_P_MUL, r, r);
     int p = tci_math_poly(m, s, tci_math_sin_c, TCI_COUNT(tci_math_sin_c));
-    p = tci_math_fma(m, p, s, tci_math_k(m, 0.0));
-    int y = tci_math_fma(m, p, r, r);
+    int y = tci_math_fma(m, p, tci_math_fma(m, r, s, tci_math_k(m, 0.0)), r);
     int sign = tci_math_2(m, TCI_P_SHL, tci_math_to_bits(m, sum), tci_math_ki(m, 31));
     y = tci_math_from_bits(m, tci_math_2(m, TCI_P_XOR, tci_math_to_bits(m, y), sign));
     int size = tci_math_1(m, TCI_P_ABS, x);
@@ -249,9 +277,10 @@ static void tci_math_trig_f32(tci_math *m, bool cosine) {
     tci_math_select(m, big, slow, y);
 }
 
-/* tanh|x| = E / (E + 2) with E = e^(2|x|) - 1 = 2^n (e^r - 1) + (2^n - 1). One part of ln 2 is enough: an error
- * of t counts less the larger n is. */
-static void tci_math_tanh_f32(tci_math *m) {
+/* tanh|x| = E / (E + 2) with E = e^(2|x|) - 1 = 2^n (e^r - 1) + (2^n - 1). One part of ln 2 is
+ * enough: an error of t counts less the larger n is. */
+static void tci_math_tanh_f32(tci_math *m)
+{
     int x = tci_math_arg(m, 0);
     int t = tci_math_1(m, TCI_P_ABS, tci_math_2(m, TCI_P_ADD, x, x));
     t = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 20.0), t);
@@ -268,9 +297,10 @@ static void tci_math_tanh_f32(tci_math *m) {
     tci_math_copy_sign(m, y, x);
 }
 
-/* With E = e^-|x|: E / (1 + E) for x < 0, else 1 / (1 + E). E is scaled by 2^(n + 64) and then by 2^-64, so
- * that a subnormal E is rounded once. The polynomial runs in -r, hence the signs. */
-static void tci_math_sigmoid_f32(tci_math *m) {
+/* With E = e^-|x|: E / (1 + E) for x < 0, else 1 / (1 + E). E is scaled by 2^(n + 64) and then by
+ * 2^-64, so that a subnormal E is rounded once. The polynomial runs in -r, hence the signs. */
+static void tci_math_sigmoid_f32(tci_math *m)
+{
     int x = tci_math_arg(m, 0);
     int one = tci_math_k(m, 1.0);
     int t = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 104.0), tci_math_1(m, TCI_P_ABS, x));
@@ -293,8 +323,10 @@ static void tci_math_sigmoid_f32(tci_math *m) {
     tci_math_2(m, TCI_P_DIV, top, tci_math_2(m, TCI_P_ADD, one, e));
 }
 
-/* Below 0.9: x + x P(x^2). Above: 1 - 2^q(|x|), q = log2(erfc), where 2^q = 2^n 2^r without further reduction. */
-static void tci_math_erf_f32(tci_math *m) {
+/* Below 0.9: x + x P(x^2). Above: 1 - 2^q(|x|), q = log2(erfc), where 2^q = 2^n 2^r without further
+ * reduction. */
+static void tci_math_erf_f32(tci_math *m)
+{
     int x = tci_math_arg(m, 0);
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 4.0), tci_math_1(m, TCI_P_ABS, x));
     int q = tci_math_poly(m, a, tci_math_erf_large_c, TCI_COUNT(tci_math_erf_large_c));
@@ -310,10 +342,12 @@ static void tci_math_erf_f32(tci_math *m) {
     tci_math_copy_sign(m, tci_math_select(m, is_small, small, large), x);
 }
 
-/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. Phi(-a) = e^(-a^2/2) N(a)/D(a);
- * a^2 is carried as nu + e (exactly) into the exponent, which keeps the tail to a few ulp. All
- * is scaled by 2^64 until the last FMA, so that a subnormal result is rounded once. */
-static void tci_math_gelu_f32(tci_math *m) {
+/* gelu(x) = max(x, 0) - a Phi(-a), a = |x|: no cancellation on the negative side. Phi(-a) =
+ * e^(-a^2/2) N(a)/D(a); a^2 is carried as nu + e (exactly) into the exponent, which keeps the tail
+ * to a few ulp. All is scaled by 2^64 until the last FMA, so that a subnormal result is rounded
+ * once. */
+static void tci_math_gelu_f32(tci_math *m)
+{
     int x = tci_math_arg(m, 0);
     int a = tci_math_2(m, TCI_P_PMIN, tci_math_k(m, 14.5), tci_math_1(m, TCI_P_ABS, x));
     int minus_a = tci_math_1(m, TCI_P_NEG, a);
@@ -335,7 +369,8 @@ static void tci_math_gelu_f32(tci_math *m) {
 }
 
 /* A helper for every lane. */
-static void tci_math_whole(tci_math *m, tci_helper_id id) {
+static void tci_math_whole(tci_math *m, tci_helper_id id)
+{
     tci_value yes = {.i = 1};
     int a = tci_math_arg(m, 0);
     int b = tci_helper_get(id)->arity == 2 ? tci_math_arg(m, 1) : 0;
@@ -344,7 +379,8 @@ static void tci_math_whole(tci_math *m, tci_helper_id id) {
 
 /* ---- the table ---- */
 
-static void tci_math_build_f32(tci_math *m, tci_prim p) {
+static void tci_math_build_f32(tci_math *m, tci_prim p)
+{
     switch (p) {
     case TCI_P_EXP:
         tci_math_exp_f32(m);
@@ -376,20 +412,19 @@ static void tci_math_build_f32(tci_math *m, tci_prim p) {
     }
 }
 
-static void tci_math_build(void) {
-    static const uint8_t f64_helper[] = {
-        [TCI_P_EXP - TCI_P_BASE_COUNT] = TCI_H_EXP_F64,         [TCI_P_LOG - TCI_P_BASE_COUNT] = TCI_H_LOG_F64,
-        [TCI_P_SIN - TCI_P_BASE_COUNT] = TCI_H_SIN_F64,         [TCI_P_COS - TCI_P_BASE_COUNT] = TCI_H_COS_F64,
-        [TCI_P_TANH - TCI_P_BASE_COUNT] = TCI_H_TANH_F64,       [TCI_P_ERF - TCI_P_BASE_COUNT] = TCI_H_ERF_F64,
-        [TCI_P_SIGMOID - TCI_P_BASE_COUNT] = TCI_H_SIGMOID_F64, [TCI_P_GELU - TCI_P_BASE_COUNT] = TCI_H_GELU_F64,
-        [TCI_P_POW - TCI_P_BASE_COUNT] = TCI_H_POW_F64};
+#define TCI_MATH_ROW(id, name, arity, result, cost) TCI_H_##id##_F64,
+static const tci_helper_id tci_math_f64_helper[] = {TCI_MATH_PRIMS(TCI_MATH_ROW)};
+#undef TCI_MATH_ROW
+
+static void tci_math_build(void)
+{
     for (int row = 0; row < TCI_P_COUNT - TCI_P_BASE_COUNT; row++) {
         for (int wide = 0; wide < 2; wide++) {
             tci_math m = {.insts = tci_math_insts[row][wide],
                           .t = wide ? TC_F64 : TC_F32,
                           .bits = wide ? TC_I64 : TC_I32};
             if (wide) {
-                tci_math_whole(&m, (tci_helper_id)f64_helper[row]);
+                tci_math_whole(&m, tci_math_f64_helper[row]);
             } else {
                 tci_math_build_f32(&m, (tci_prim)(TCI_P_BASE_COUNT + row));
             }
@@ -399,7 +434,8 @@ static void tci_math_build(void) {
     }
 }
 
-TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t) {
+TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
+{
     pthread_once(&tci_math_once, tci_math_build);
     return &tci_math_recipes[p - TCI_P_BASE_COUNT][t == TC_F64];
 }

@@ -1,11 +1,12 @@
 /* ops/prim.c - the neutral calls: their rows, and the value of each on scalars.
  *
- * In: a prim, the dtype of its operands, operand values. Out: the value of the result. Callers: constant
- * folding, the reference evaluator, tests that judge the dialects.
+ * In: a prim, the dtype of its operands, operand values. Out: the value of the result. Callers:
+ * constant folding, the reference evaluator, tests that judge the dialects.
  * The one idea: every case below is the plain C meaning of one line of ops/prim.h. f32 prims are
- * computed in float, not in double and rounded. Integers are computed in 64 bits and wrapped to their
- * dtype afterwards, which is the same for everything but DIV, REM, SHR and compares; those work on
- * operands that are in range already. MATH prims run their recipe (ops/math.c), one step at a time. */
+ * computed in float, not in double and rounded. Integers are computed in 64 bits and wrapped to
+ * their dtype afterwards, which is the same for everything but DIV, REM, SHR and compares; those
+ * work on operands that are in range already. MATH prims run their recipe (ops/math.c), one step at
+ * a time. */
 #include <math.h>
 #include <string.h>
 
@@ -17,36 +18,43 @@ static const tci_prim_info tci_prim_rows[TCI_P_COUNT] = {
 #undef X
 };
 
-TCI_FN const tci_prim_info *tci_prim_get(tci_prim p) {
+TCI_FN const tci_prim_info *tci_prim_get(tci_prim p)
+{
     return &tci_prim_rows[p];
 }
 
-static tci_value tci_prim_bool(bool b) {
+static tci_value tci_prim_bool(bool b)
+{
     tci_value v = {0};
     v.i = b;
     return v;
 }
 
-static tci_value tci_prim_f32(float x) {
+static tci_value tci_prim_f32(float x)
+{
     tci_value v = {0};
     v.f = (double)x;
     return v;
 }
 
-static tci_value tci_prim_f64(double x) {
+static tci_value tci_prim_f64(double x)
+{
     tci_value v = {0};
     v.f = x;
     return v;
 }
 
-/* NEG and ABS of floats work on the sign bit alone; a float and the double that carries it share it. */
-static tci_value tci_prim_sign(tci_prim p, tci_value v) {
+/* NEG and ABS of floats work on the sign bit alone; a float and the double that carries it share
+ * it. */
+static tci_value tci_prim_sign(tci_prim p, tci_value v)
+{
     const uint64_t sign = (uint64_t)1 << 63;
     v.u = p == TCI_P_NEG ? v.u ^ sign : v.u & ~sign;
     return v;
 }
 
-static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args) {
+static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args)
+{
     float a = (float)args[0].f;
     float b = tci_prim_get(p)->arity > 1 ? (float)args[1].f : 0.0f;
     switch (p) {
@@ -91,7 +99,8 @@ static tci_value tci_prim_eval_f32(tci_prim p, const tci_value *args) {
     }
 }
 
-static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args) {
+static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args)
+{
     double a = args[0].f;
     double b = tci_prim_get(p)->arity > 1 ? args[1].f : 0.0;
     switch (p) {
@@ -133,7 +142,8 @@ static tci_value tci_prim_eval_f64(tci_prim p, const tci_value *args) {
 }
 
 /* DIV (or REM) with x / 0 = x % 0 = 0 and MIN / -1 = MIN. Operands are in the range of t. */
-static uint64_t tci_prim_divide(tc_dtype t, bool want_rem, tci_value a, tci_value b) {
+static uint64_t tci_prim_divide(tc_dtype t, bool want_rem, tci_value a, tci_value b)
+{
     if (b.u == 0) {
         return 0;
     }
@@ -147,7 +157,8 @@ static uint64_t tci_prim_divide(tc_dtype t, bool want_rem, tci_value a, tci_valu
 }
 
 /* SHL or SHR by b as an unsigned number; b >= width gives 0, for signed SHR the sign. */
-static uint64_t tci_prim_shift(tc_dtype t, bool left, tci_value a, tci_value b) {
+static uint64_t tci_prim_shift(tc_dtype t, bool left, tci_value a, tci_value b)
+{
     uint64_t width = 8u * (uint64_t)tci_dtype_get(t)->bytes;
     bool too_far = b.u >= width; /* a negative b of a signed type is huge in 64 bits too */
     if (left) {
@@ -160,11 +171,13 @@ static uint64_t tci_prim_shift(tc_dtype t, bool left, tci_value a, tci_value b) 
     return a.i < 0 ? ~(~a.u >> n) : a.u >> n;
 }
 
-static bool tci_prim_less(tc_dtype t, tci_value a, tci_value b) {
+static bool tci_prim_less(tc_dtype t, tci_value a, tci_value b)
+{
     return tci_dtype_is_signed(t) ? a.i < b.i : a.u < b.u;
 }
 
-static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value b, tci_value c) {
+static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value b, tci_value c)
+{
     switch (p) {
     case TCI_P_ADD:
         return a.u + b.u;
@@ -203,7 +216,8 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
     }
 }
 
-static tci_value tci_prim_eval_int(tci_prim p, tc_dtype t, const tci_value *args) {
+static tci_value tci_prim_eval_int(tci_prim p, tc_dtype t, const tci_value *args)
+{
     int arity = tci_prim_get(p)->arity;
     tci_value zero = {0};
     tci_value a = args[0];
@@ -224,13 +238,15 @@ static tci_value tci_prim_eval_int(tci_prim p, tc_dtype t, const tci_value *args
 }
 
 /* Float and integer of one width share a storage, so BITS is a store and a load. */
-static tci_value tci_prim_bits(tc_dtype from, tc_dtype to, tci_value v) {
+static tci_value tci_prim_bits(tc_dtype from, tc_dtype to, tci_value v)
+{
     uint64_t storage = 0;
     tci_value_store(from, &storage, v);
     return tci_value_load(to, &storage);
 }
 
-static tci_value tci_prim_lane1(int id, const tci_value *args) {
+static tci_value tci_prim_lane1(int id, const tci_value *args)
+{
     const tci_helper *h = tci_helper_get(id);
     tci_value out = {0};
     if (!args[h->arity].i) {
@@ -248,7 +264,8 @@ static tci_value tci_prim_lane1(int id, const tci_value *args) {
     }
 }
 
-static tci_value tci_prim_eval_recipe(tci_prim p, tc_dtype t, const tci_value *args) {
+static tci_value tci_prim_eval_recipe(tci_prim p, tc_dtype t, const tci_value *args)
+{
     const tci_recipe *r = tci_math_recipe(p, t);
     tci_value values[TCI_RECIPE_MAX];
     for (int i = 0; i < r->n; i++) {
@@ -264,13 +281,16 @@ static tci_value tci_prim_eval_recipe(tci_prim p, tc_dtype t, const tci_value *a
             }
             int typed = s->prim == TCI_P_SELECT ? 1 : 0; /* the operand whose dtype is the prim's */
             tc_dtype dtype = (tc_dtype)r->insts[s->args[typed]].dtype;
-            values[i] = tci_prim_eval((tci_prim)s->prim, dtype, (tc_dtype)s->dtype, s->imm, operands);
+            tc_dtype to = (tc_dtype)s->dtype;
+            values[i] = tci_prim_eval((tci_prim)s->prim, dtype, to, s->imm, operands);
         }
     }
     return values[r->n - 1];
 }
 
-TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm, const tci_value *args) {
+TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
+                               const tci_value *args)
+{
     if (tci_prim_is_math(p)) {
         return tci_prim_eval_recipe(p, dtype, args);
     }

@@ -15,6 +15,7 @@ enum {
     TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
     TCI_GROUP_SHARED_COST = 12,   /* flops above which a shared value is stored instead of repeated */
     TCI_GROUP_AGAIN_COST = 64,    /* flops x repetitions in one kernel above which it is stored */
+    TCI_GROUP_DEPTH = 6,          /* reductions, or moves, inlined on one path before a shared value is stored */
     TCI_GROUP_ROUNDS = 4
 };
 
@@ -313,7 +314,8 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     }
 }
 
-/* Does `from` depend on `target`? Assumes so when the walk gets long. */
+/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots come before
+ * the target's first cannot, as roots are in topological order. */
 static bool tci_group_depends(tci_fusion *f, int from, int target)
 {
     int32_t *stack = NULL;
@@ -326,7 +328,8 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
             return true;
         }
         for (int i = 0; i < g->n_deps; i++) {
-            if (f->groups[g->deps[i]].stamp != f->stamp) {
+            const tci_group *dep = &f->groups[g->deps[i]];
+            if (dep->stamp != f->stamp && dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
                 f->groups[g->deps[i]].stamp = f->stamp;
                 TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
             }
@@ -686,6 +689,37 @@ static bool tci_group_force_repeats(tci_fusion *f)
     return any;
 }
 
+static bool tci_group_moves(const tci_node *n)
+{
+    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW || n->op == TCI_OP_GATHER;
+}
+
+/* Bounds what a probe can inline: along one path at most TCI_GROUP_DEPTH reductions or index changes under a
+ * value with several users, else evaluation would repeat without end. */
+static void tci_group_cut_depth(tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
+            tci_pnode_of(f->nodes.items[i]->in[j])->n_uses++;
+        }
+    }
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i];
+        tci_pnode *p = tci_pnode_of(n);
+        for (int j = 0; j < n->n_in; j++) {
+            p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
+            p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
+        }
+        p->depth += tci_op_is_reduce(n->op);
+        p->moves += tci_group_moves(n);
+        bool deep = p->depth >= TCI_GROUP_DEPTH || p->moves >= TCI_GROUP_DEPTH;
+        p->forced |= deep && p->n_uses > 1 && tci_group_may_store(n);
+        if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
+            p->depth = p->moves = 0;
+        }
+    }
+}
+
 /* ---- order ---- */
 
 static void tci_group_sort(tci_fusion *f)
@@ -729,6 +763,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
         p->forced = f->nodes.items[i]->mark == 1;
         f->nodes.items[i]->pass = p;
     }
+    tci_group_cut_depth(f);
     for (int round = 0; round < TCI_GROUP_ROUNDS; round++) {
         size_t keep = why->n;
         tci_group_find_roots(f, outputs, n_outputs);

@@ -67,6 +67,7 @@ typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* must be a root */
     int32_t cost;        /* flops of one evaluation with everything inlined, capped */
+    int32_t n_uses, depth, moves; /* of the depth rule */
     int32_t seen_group, n_groups; /* scratch of the sharing rule */
     int32_t seen_root, n_here;    /* scratch of the re-evaluation rule */
 } tci_pnode;

@@ -1,0 +1,500 @@
+/* rewrite/rewrite.c - the graph in simpler terms.
+ *
+ * In: roots in a graph. Out: nodes of the same graph that have the same values, bit for bit (any
+ * NaN equals any NaN), in fewer and simpler ops: composites expanded, constants folded, movements
+ * of movements merged, identities gone. Equal nodes are one by hash-consing; dead ones are left
+ * behind.
+ * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
+ * in their final form, and one visit is enough: two passes (expand, then simplify), linear in the
+ * graph.
+ *
+ * What is not here: x + 0 in floats (it turns -0 into 0), x * 0, x - x, any reordering of sums. A
+ * rule must be exact in IEEE terms or it would make results depend on what the compiler saw.
+ *
+ * A scalar broadcast is kept in one form, EXPAND of RESHAPE of the 0-d node, whatever moved it: so
+ * rules find constants by looking two nodes deep at most. node->pass holds the replacement of a
+ * visited node. */
+#include "rewrite.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "../graph/build.h"
+#include "../ops/math.h"
+
+typedef struct tci_rewrite_pass {
+    tci_scratch *s;
+    tci_graph *g;
+} tci_rewrite_pass;
+
+/* A builder that fails here was given a graph that was valid before: our own mistake. */
+static tci_node *tci_rewrite_built(tci_rewrite_pass *p, tci_node *n)
+{
+    if (!n) {
+        tci_scratch_fail(p->s, TC_ERR_INTERNAL, "rewrite: %s", p->g->message);
+    }
+    return n;
+}
+
+static bool tci_rewrite_same_shape(const tci_node *a, const tci_node *b)
+{
+    return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
+}
+
+/* ---- constants ---- */
+
+/* The 0-d node whose broadcast n is, or NULL. */
+static tci_node *tci_rewrite_scalar(tci_node *n)
+{
+    if (n->op == TCI_OP_EXPAND) {
+        n = n->in[0];
+    }
+    if (n->op == TCI_OP_RESHAPE) {
+        n = n->in[0];
+    }
+    return n->rank ? NULL : n;
+}
+
+static const tci_node *tci_rewrite_const(tci_node *n)
+{
+    const tci_node *scalar = tci_rewrite_scalar(n);
+    return scalar && scalar->op == TCI_OP_CONST ? scalar : NULL;
+}
+
+static double tci_rewrite_number(const tci_node *c)
+{
+    return tci_dtype_is_float((tc_dtype)c->dtype) ? c->value.f : (double)c->value.i;
+}
+
+/* n is a constant equal to v, and not -0. */
+static bool tci_rewrite_is(tci_node *n, double v)
+{
+    const tci_node *c = tci_rewrite_const(n);
+    if (!c || tci_rewrite_number(c) != v) {
+        return false;
+    }
+    return v != 0.0 || !tci_dtype_is_float((tc_dtype)c->dtype) || !signbit(c->value.f);
+}
+
+/* The value column of an elementwise row over constants: nested calls of the prims. */
+typedef struct tci_rewrite_eval {
+    tc_dtype t; /* compute dtype of the operands */
+    tci_value a, b;
+} tci_rewrite_eval;
+
+static tci_value tci_rewrite_p1(tci_prim p, tc_dtype t, tci_value a)
+{
+    const tci_value args[3] = {a, a, a};
+    return tci_prim_eval(p, t, t, 0, args);
+}
+
+static tci_value tci_rewrite_p2(tci_prim p, tc_dtype t, tci_value a, tci_value b)
+{
+    const tci_value args[3] = {a, b, b};
+    return tci_prim_eval(p, t, t, 0, args);
+}
+
+static tci_value tci_rewrite_k(tc_dtype t, double v)
+{
+    tci_value f = {.f = v}, i = {.i = (int64_t)v};
+    return tci_dtype_is_float(t) ? f : i;
+}
+
+static tci_value tci_rewrite_extreme(tc_dtype t, bool max, tci_value a, tci_value b)
+{
+    if (t == TC_BOOL) {
+        return tci_rewrite_p2(max ? TCI_P_OR : TCI_P_AND, t, a, b);
+    }
+    bool is_nan = tci_dtype_is_float(t) && a.f != a.f;
+    return is_nan ? a : tci_rewrite_p2(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
+}
+
+static tci_value tci_rewrite_modulo(tc_dtype t, tci_value a, tci_value b)
+{
+    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b), zero = tci_rewrite_k(t, 0);
+    if (!tci_dtype_is_signed(t) || tci_rewrite_p2(TCI_P_EQ, t, r, zero).i) {
+        return r;
+    }
+    bool differ = tci_rewrite_p2(TCI_P_LT, t, r, zero).i != tci_rewrite_p2(TCI_P_LT, t, b, zero).i;
+    return differ ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+}
+
+static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
+{
+    if (tci_dtype_is_float(t)) {
+        return tci_rewrite_p2(TCI_P_POW, t, a, b);
+    }
+    const tci_value args[3] = {a, b, {.i = 1}};
+    tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
+    int helper = tci_dtype_is_signed(t) ? TCI_H_POW_I64 : TCI_H_POW_U64;
+    return tci_value_cast(tci_prim_eval(TCI_P_LANE1, wide, wide, helper, args), wide, t);
+}
+
+static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
+{
+    tci_value none = {.i = 0};
+#define A (e->a)
+#define B (e->b)
+#define K(x) tci_rewrite_k(e->t, (double)(x))
+#define NEG(a) tci_rewrite_p1(TCI_P_NEG, e->t, a)
+#define ABS(a) tci_rewrite_p1(TCI_P_ABS, e->t, a)
+#define EXP(a) tci_rewrite_p1(TCI_P_EXP, e->t, a)
+#define LOG(a) tci_rewrite_p1(TCI_P_LOG, e->t, a)
+#define SQRT(a) tci_rewrite_p1(TCI_P_SQRT, e->t, a)
+#define SIN(a) tci_rewrite_p1(TCI_P_SIN, e->t, a)
+#define COS(a) tci_rewrite_p1(TCI_P_COS, e->t, a)
+#define TANH(a) tci_rewrite_p1(TCI_P_TANH, e->t, a)
+#define ERF(a) tci_rewrite_p1(TCI_P_ERF, e->t, a)
+#define SIGMOID(a) tci_rewrite_p1(TCI_P_SIGMOID, e->t, a)
+#define GELU(a) tci_rewrite_p1(TCI_P_GELU, e->t, a)
+#define FLOOR(a) tci_rewrite_p1(TCI_P_FLOOR, e->t, a)
+#define CEIL(a) tci_rewrite_p1(TCI_P_CEIL, e->t, a)
+#define TRUNC(a) tci_rewrite_p1(TCI_P_TRUNC, e->t, a)
+#define RINT(a) tci_rewrite_p1(TCI_P_RINT, e->t, a)
+#define NOT(a) tci_rewrite_p1(TCI_P_NOT, TC_BOOL, a)
+#define ADD(a, b) tci_rewrite_p2(TCI_P_ADD, e->t, a, b)
+#define SUB(a, b) tci_rewrite_p2(TCI_P_SUB, e->t, a, b)
+#define MUL(a, b) tci_rewrite_p2(TCI_P_MUL, e->t, a, b)
+#define DIV(a, b) tci_rewrite_p2(TCI_P_DIV, e->t, a, b)
+#define EQ(a, b) tci_rewrite_p2(TCI_P_EQ, e->t, a, b)
+#define NE(a, b) NOT(EQ(a, b))
+#define LT(a, b) tci_rewrite_p2(TCI_P_LT, e->t, a, b)
+#define LE(a, b) tci_rewrite_p2(TCI_P_LE, e->t, a, b)
+#define AND(a, b) tci_rewrite_p2(TCI_P_AND, TC_BOOL, a, b)
+#define OR(a, b) tci_rewrite_p2(TCI_P_OR, TC_BOOL, a, b)
+#define POW(a, b) tci_rewrite_pow(e->t, a, b)
+#define MAX(a, b) tci_rewrite_extreme(e->t, true, a, b)
+#define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
+#define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
+    switch (op) {
+#define X(id, name, arity, rule, flags, value, doc)                                                \
+    case TCI_OP_##id:                                                                              \
+        return value;
+        TCI_EW_OPS(X)
+#undef X
+    default:
+        return none;
+    }
+#undef A
+#undef B
+#undef K
+#undef NEG
+#undef ABS
+#undef EXP
+#undef LOG
+#undef SQRT
+#undef SIN
+#undef COS
+#undef TANH
+#undef ERF
+#undef SIGMOID
+#undef GELU
+#undef FLOOR
+#undef CEIL
+#undef TRUNC
+#undef RINT
+#undef NOT
+#undef ADD
+#undef SUB
+#undef MUL
+#undef DIV
+#undef EQ
+#undef NE
+#undef LT
+#undef LE
+#undef AND
+#undef OR
+#undef POW
+#undef MAX
+#undef MIN
+#undef MODULO
+}
+
+/* An elementwise node of constants; NULL when an operand is none. */
+static tci_node *tci_rewrite_fold(tci_rewrite_pass *p, tci_node *n)
+{
+    const tci_node *c[2] = {NULL, NULL};
+    for (int i = 0; i < n->n_in; i++) {
+        c[i] = tci_rewrite_const(n->in[i]);
+        if (!c[i]) {
+            return NULL;
+        }
+    }
+    tc_dtype operands = (tc_dtype)n->in[0]->dtype, result = (tc_dtype)n->dtype;
+    tci_rewrite_eval e = {.t = (tc_dtype)tci_dtype_get(operands)->compute, .a = c[0]->value};
+    e.b = c[n->n_in - 1]->value;
+    tci_value v = tci_rewrite_row(&e, n->op);
+    if (result == operands) {
+        v = tci_value_cast(v, e.t, result);
+    }
+    return tci_build_broadcast(p->g, tci_graph_const(p->g, result, v), n->rank, n->shape);
+}
+
+/* ---- elementwise rules ---- */
+
+/* 1 / c where that is exact and division by c is multiplication by it; else 0. */
+static double tci_rewrite_inverse(tci_node *n)
+{
+    const tci_node *c = tci_rewrite_const(n);
+    int exponent;
+    if (!c || !tci_dtype_is_float((tc_dtype)c->dtype) || !isfinite(c->value.f)) {
+        return 0.0;
+    }
+    double fraction = frexp(c->value.f, &exponent);
+    bool exact = fabs(fraction) == 0.5 && exponent > -13 && exponent < 13; /* also in f16 */
+    return exact ? 1.0 / c->value.f : 0.0;
+}
+
+static tci_node *tci_rewrite_binary(tci_rewrite_pass *p, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_build_ew(p->g, op, in);
+}
+
+static tci_node *tci_rewrite_mul(tci_rewrite_pass *p, tci_node *n)
+{
+    for (int i = 0; i < 2; i++) {
+        if (tci_rewrite_is(n->in[i], 1.0)) {
+            return n->in[1 - i];
+        }
+        if (tci_rewrite_is(n->in[i], -1.0) && tci_dtype_is_float((tc_dtype)n->dtype)) {
+            return tci_build_ew(p->g, TCI_OP_NEG, &n->in[1 - i]);
+        }
+    }
+    return n;
+}
+
+static tci_node *tci_rewrite_div(tci_rewrite_pass *p, tci_node *n)
+{
+    double inverse = tci_rewrite_inverse(n->in[1]);
+    if (inverse == 1.0) {
+        return n->in[0];
+    }
+    if (inverse == 0.0) {
+        return n;
+    }
+    tci_value v = {.f = inverse};
+    return tci_rewrite_binary(p, TCI_OP_MUL, n->in[0],
+                              tci_graph_const(p->g, (tc_dtype)n->dtype, v));
+}
+
+static tci_node *tci_rewrite_ew(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *folded = tci_rewrite_fold(p, n);
+    bool is_int = tci_dtype_is_int((tc_dtype)n->dtype);
+    if (folded) {
+        return folded;
+    }
+    switch (n->op) {
+    case TCI_OP_MUL:
+        return tci_rewrite_mul(p, n);
+    case TCI_OP_DIV:
+        return tci_rewrite_div(p, n);
+    case TCI_OP_SUB:
+        return tci_rewrite_is(n->in[1], 0.0) ? n->in[0] : n;
+    case TCI_OP_ADD:
+        if (is_int && tci_rewrite_is(n->in[0], 0.0)) {
+            return n->in[1];
+        }
+        return is_int && tci_rewrite_is(n->in[1], 0.0) ? n->in[0] : n;
+    case TCI_OP_NEG:
+        return n->in[0]->op == TCI_OP_NEG ? n->in[0]->in[0] : n;
+    case TCI_OP_ABS:
+    case TCI_OP_RELU:
+        return n->in[0]->op == n->op ? n->in[0] : n;
+    default:
+        return n;
+    }
+}
+
+/* Whether every value of `from` is a value of `to`. */
+static bool tci_rewrite_is_wider(tc_dtype from, tc_dtype to)
+{
+    const tci_dtype_info *f = tci_dtype_get(from), *t = tci_dtype_get(to);
+    if (from == to || from == TC_BOOL) {
+        return true;
+    }
+    if (f->kind == TCI_KIND_FLOAT) {
+        return t->kind == TCI_KIND_FLOAT && t->bytes > f->bytes;
+    }
+    if (t->kind == TCI_KIND_FLOAT) {
+        return t->bytes > f->bytes || (f->bytes == 1 && t->bytes == 2);
+    }
+    return (t->kind == f->kind || t->kind == TCI_KIND_INT) && t->bytes > f->bytes;
+}
+
+static tci_node *tci_rewrite_cast(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    const tci_node *c = tci_rewrite_const(x);
+    if (c) {
+        tci_value v = tci_value_cast(c->value, (tc_dtype)c->dtype, (tc_dtype)n->dtype);
+        return tci_build_broadcast(p->g, tci_graph_const(p->g, (tc_dtype)n->dtype, v), n->rank,
+                                   n->shape);
+    }
+    if (x->op == TCI_OP_CAST &&
+        tci_rewrite_is_wider((tc_dtype)x->in[0]->dtype, (tc_dtype)x->dtype)) {
+        return tci_build_cast(p->g, x->in[0], (tc_dtype)n->dtype);
+    }
+    return x->dtype == n->dtype ? x : n;
+}
+
+static tci_node *tci_rewrite_where(tci_node *n)
+{
+    const tci_node *c = tci_rewrite_const(n->in[0]);
+    if (n->in[1] == n->in[2]) {
+        return n->in[1];
+    }
+    return c ? n->in[c->value.i ? 1 : 2] : n;
+}
+
+/* ---- movement rules ---- */
+
+static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    bool merge = x->op == TCI_OP_PERMUTE, identity = true;
+    int64_t *order = TCI_NEW_ARRAY(p->s, int64_t, n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        order[i] = merge ? x->attr[n->attr[i]] : n->attr[i];
+        identity = identity && order[i] == i;
+    }
+    tci_node *from = merge ? x->in[0] : x;
+    if (identity) {
+        return from;
+    }
+    return merge ? tci_graph_node(p->g, TCI_OP_PERMUTE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                  &from, n->rank, order)
+                 : n;
+}
+
+static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) > 0, whole = true;
+    int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * n->rank);
+    tci_node *from = merge ? x->in[0] : x;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        attr[2 * i] = merge ? x->attr[2 * i] + x->attr[2 * i + 1] * start : start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : merge ? x->attr[2 * i + 1] * step : step;
+        whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
+    }
+    if (whole) {
+        return from;
+    }
+    return merge ? tci_graph_node(p->g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                  &from, 2 * n->rank, attr)
+                 : n;
+}
+
+/* RESHAPE and EXPAND say all in their shape: of two in a row the first is not seen. */
+static tci_node *tci_rewrite_reshaped(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    tci_node *from = x->op == n->op ? x->in[0] : x;
+    if (tci_rewrite_same_shape(from, n)) {
+        return from;
+    }
+    return from == x ? n
+                     : tci_graph_node(p->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1, &from,
+                                      0, NULL);
+}
+
+static tci_node *tci_rewrite_pad(tci_node *n)
+{
+    bool nothing = tci_rewrite_same_shape(n, n->in[0]);
+    for (int i = 0; nothing && i < n->rank; i++) {
+        nothing = n->attr[i] == 0;
+    }
+    return nothing ? n->in[0] : n;
+}
+
+static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node *scalar = tci_rewrite_scalar(n->in[0]);
+    if (scalar) {
+        return tci_build_broadcast(p->g, scalar, n->rank, n->shape);
+    }
+    switch (n->op) {
+    case TCI_OP_PERMUTE:
+        return tci_rewrite_permute(p, n);
+    case TCI_OP_SLICE:
+        return tci_rewrite_slice(p, n);
+    default:
+        return tci_rewrite_reshaped(p, n);
+    }
+}
+
+/* ---- the passes ---- */
+
+static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
+{
+    if (tci_op_is_ew(n->op)) {
+        return tci_rewrite_ew(p, n);
+    }
+    switch (n->op) {
+    case TCI_OP_CAST:
+        return tci_rewrite_cast(p, n);
+    case TCI_OP_WHERE:
+        return tci_rewrite_where(n);
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+        return tci_rewrite_movement(p, n);
+    case TCI_OP_PAD:
+        return tci_rewrite_pad(n);
+    case TCI_OP_CAT:
+        return n->n_in == 1 ? n->in[0] : n;
+    default:
+        return n;
+    }
+}
+
+/* n over the replacements of its inputs. */
+static tci_node *tci_rewrite_rebuild(tci_rewrite_pass *p, tci_node *n)
+{
+    tci_node **in = TCI_NEW_ARRAY(p->s, tci_node *, n->n_in);
+    bool changed = false;
+    for (int i = 0; i < n->n_in; i++) {
+        in[i] = n->in[i]->pass;
+        changed = changed || in[i] != n->in[i];
+    }
+    if (!changed) {
+        return n;
+    }
+    return tci_graph_node(p->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                          n->n_attr, n->attr);
+}
+
+static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
+                            tci_node *(*rule)(tci_rewrite_pass *p, tci_node *n))
+{
+    tc_site site = p->g->site;
+    tci_node_list list = tci_graph_sort(p->s, roots, n);
+    for (int i = 0; i < list.n; i++) {
+        tci_node *old = list.items[i];
+        p->g->site = old->site;
+        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p, old));
+        old->pass = tci_rewrite_built(p, rule(p, now));
+    }
+    for (int i = 0; i < n; i++) {
+        roots[i] = roots[i]->pass;
+    }
+    p->g->site = site;
+}
+
+static tci_node *tci_rewrite_expand(tci_rewrite_pass *p, tci_node *n)
+{
+    return tci_op_is_composite(n->op) ? tci_expand_composite(p->g, n) : n;
+}
+
+TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
+{
+    tci_rewrite_pass p = {s, g};
+    tci_node **now = tci_scratch_copy(s, roots, (size_t)n * sizeof(*roots));
+    tci_rewrite_run(&p, now, n, tci_rewrite_expand);
+    tci_rewrite_run(&p, now, n, tci_rewrite_simplify);
+    return now;
+}

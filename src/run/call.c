@@ -10,9 +10,11 @@
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
  * sorted by address, and each span looks back only as far as an earlier span still reaches. */
+#include <stdarg.h>
 #include <stdio.h>
 
 #include "../base/alloc.h"
+#include "../debug/trace.h"
 #include "context.h"
 
 #define TCI_CALL_PAIRWISE 16 /* buffers up to which pairs are compared */
@@ -28,7 +30,7 @@ static void tci_call_fill_slots(tc_call *c)
         int n = code->kernels[code->steps[i].kernel].n_operands;
         for (int j = 0; j < n; j++, slot++) {
             const tci_code_buffer *b = &code->buffers[code->steps[i].operands[j]];
-            if (b->kind == TCI_BUF_TEMP) {
+            if (b->kind == TCI_BUF_TEMP && c->workspace) {
                 c->slots[slot] = c->workspace + b->offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
                 c->slots[slot] = f->captured_data[b->index - f->n_inputs];
@@ -49,8 +51,10 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     if (!c) {
         return NULL;
     }
-    size_t arena_bytes = ((size_t)code->arena_bytes + 63) & ~(size_t)63;
-    size_t workspace_bytes = arena_bytes + (size_t)code->interp_bytes * (size_t)f->max_threads;
+    bool on_device = code->device && code->device->alloc;
+    size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
+    size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
+    size_t workspace_bytes = arena_bytes + interp_bytes;
     if (workspace_bytes) {
         c->workspace = tci_heap_get_aligned(workspace_bytes);
         if (!c->workspace) {
@@ -63,13 +67,19 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     c->slots = (void **)((char *)c + slots_at);
     c->faults = (int64_t *)((char *)c + faults_at);
     c->spans = n_buffers > TCI_CALL_PAIRWISE ? (tci_run_span *)((char *)c + spans_at) : NULL;
-    tci_call_fill_slots(c);
+    if (!on_device) {
+        tci_call_fill_slots(c);
+    } else if (!tci_device_make(c)) {
+        tci_heap_free(c);
+        return NULL;
+    }
     return c;
 }
 
 TCI_FN void tci_call_free(tc_call *c)
 {
     if (c) {
+        tci_device_free(c);
         tci_heap_free_aligned(c->workspace);
         tci_heap_free(c);
     }
@@ -118,8 +128,7 @@ static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
 {
     va_list args;
     va_start(args, format);
-    int n = snprintf(c->last.text, sizeof(c->last.text), "tc_run: ");
-    vsnprintf(c->last.text + n, sizeof(c->last.text) - (size_t)n, format, args);
+    vsnprintf(c->last.text, sizeof(c->last.text), format, args);
     va_end(args);
     c->last.status = why;
     return why;
@@ -359,24 +368,54 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     }
 }
 
+static void tci_call_launch_step(tc_call *c, const tci_run_step *step)
+{
+    tci_call_part part = {c, step};
+    if (step->threads == 1) {
+        tci_call_do_part(&part, 0, 0, step->n_tasks);
+    } else {
+        tci_pool_run(&c->program->options, step->threads, step->n_tasks, tci_call_do_part, &part);
+    }
+}
+
 static void tci_call_launch(tc_call *c)
 {
-    tc_program *f = c->program;
+    const tc_program *f = c->program;
     int n_steps = f->code->n_steps;
     for (int i = 0; i < n_steps; i++) {
         const tci_run_step *step = &f->steps[i];
         if (TCI_LIKELY(step->threads == 1 && step->fn)) {
             step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL, 0,
                      step->n_tasks);
-            continue;
-        }
-        tci_call_part part = {c, step};
-        if (step->threads == 1) {
-            tci_call_do_part(&part, 0, 0, step->n_tasks);
         } else {
-            tci_pool_run(&f->options, step->threads, step->n_tasks, tci_call_do_part, &part);
+            tci_call_launch_step(c, step);
         }
     }
+}
+
+static void tci_call_launch_traced(tc_call *c)
+{
+    const tci_code *code = c->program->code;
+    int64_t begin = tci_os_now_ns();
+    int64_t step_begin = begin;
+    for (int i = 0; i < code->n_steps; i++) {
+        tci_call_launch_step(c, &c->program->steps[i]);
+        int64_t end = tci_os_now_ns();
+        tci_trace_span("kernel", code->kernels[code->steps[i].kernel].symbol, step_begin, end);
+        step_begin = end;
+    }
+    tci_trace_span("run", "tc_run", begin, step_begin);
+}
+
+static tc_status tci_call_launch_device(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tc_backend *device = c->program->code->device;
+    tc_status status = tci_device_run(c, inputs, outputs);
+    if (status) {
+        const char *why = device->last_error ? device->last_error(device->user) : NULL;
+        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name, why ? why : "no reason given");
+    }
+    return TC_OK;
 }
 
 static tc_status tci_call_find_fault(tc_call *c)
@@ -391,6 +430,16 @@ static tc_status tci_call_find_fault(tc_call *c)
     return TC_OK;
 }
 
+static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_binds; i++) {
+        tci_run_bind bind = f->binds[i];
+        const tc_buf *b = bind.arg < f->n_inputs ? &inputs->items[bind.arg] : &outputs->items[bind.arg - f->n_inputs];
+        c->slots[bind.slot] = b->data;
+    }
+}
+
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
     const tc_program *f = c->program;
@@ -398,18 +447,22 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
     }
-    for (int i = 0; i < f->n_binds; i++) {
-        tci_run_bind bind = f->binds[i];
-        const tc_buf *b = bind.arg < f->n_inputs ? &inputs.items[bind.arg] : &outputs.items[bind.arg - f->n_inputs];
-        c->slots[bind.slot] = b->data;
-    }
     for (int i = 0; f->faults && i < f->max_threads; i++) {
         c->faults[i] = 0;
     }
+    if (TCI_LIKELY(!c->device)) {
+        tci_call_patch(c, &inputs, &outputs);
+    }
     tci_fpenv saved = tci_fpenv_enter();
-    tci_call_launch(c);
+    if (TCI_UNLIKELY(f->code->device != NULL)) {
+        status = tci_call_launch_device(c, &inputs, &outputs);
+    } else if (TCI_UNLIKELY(tci_trace_is_on())) {
+        tci_call_launch_traced(c);
+    } else {
+        tci_call_launch(c);
+    }
     tci_fpenv_leave(saved);
-    return TCI_UNLIKELY(f->faults) ? tci_call_find_fault(c) : TC_OK;
+    return TCI_UNLIKELY(f->faults && !status) ? tci_call_find_fault(c) : status;
 }
 
 #undef TCI_CALL_PAIRWISE

@@ -18,11 +18,14 @@ struct tc_ctx {
     tc_options options;        /* with environment applied; strings owned */
     tci_graph graph;
     tci_error last;            /* of the last failing call on this context */
-    /* Poisoned handles: id >= TCI_POISON_FIRST indexes this array. */
-    tci_error **poisons; int n_poisons, cap_poisons;
-    struct tci_keep *keeps;    /* bookkeeping of tc_keep sites (api/scope.c) */
+    tc_tensor last_on;         /* the handle it concerns */
+    /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are NULL. */
+    struct tci_poison_entry **poisons; int n_poisons, cap_poisons;
+    uint32_t next_poison;      /* generation of the next one */
+    struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
+    uint32_t keep_serial;
+    struct tc_ctx *next_retired; /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
 };
-enum { TCI_CTX_LIVE_LO = 0x7c7e5001 };
 #define TCI_CTX_MAGIC 0x74635f6374783031u
 #define TCI_POISON_FIRST 0xC0000000u
 
@@ -60,7 +63,7 @@ struct tc_program {
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     int n_slots;               /* operand pointers of all steps */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
-    bool faults, from_memory;
+    bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
     tci_mutex lock;            /* guards the two lists */
@@ -83,7 +86,7 @@ struct tc_call {
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
     tci_run_span *spans;       /* NULL when there are few buffers */
-    bool owned;                /* made by tc_call_make */
+    void **device;             /* memory of a device (run/device.c), or NULL */
     tci_error last;
 };
 
@@ -96,6 +99,13 @@ TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status
     TCI_PRINTF(5, 6);
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
+/* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the context's error
+ * tell it until the next one. On a handle without a node the handle's own error stays the answer. Returns why. */
+TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx);
+
+/* ---- api/scope.c ---- */
+TCI_FN void tci_scope_free_all(tc_ctx *ctx); /* values, poisons and keeps of every scope, at the context's end */
 
 /* ---- run/buffer.c: storage ---- */
 TCI_FN tci_storage *tci_storage_make(int64_t bytes);                 /* heap, aligned; NULL: no memory */
@@ -110,8 +120,13 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */
-TCI_FN void tci_program_record(tc_program *f, const tci_error *e);
+TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text);
 TCI_FN const char *tci_program_error_text(tc_program *f);
+
+/* ---- run/device.c ---- */
+TCI_FN bool tci_device_make(tc_call *c);
+TCI_FN void tci_device_free(tc_call *c);
+TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

@@ -11,7 +11,7 @@
  * Sleeping: a worker sets `asleep` under the lock, then looks at the ticket again; the owner writes the
  * ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The owner's own
  * wait for the last worker works the same way round. Workers block all signals. In a child made by
- * fork the workers do not exist: the child works alone. */
+ * fork no worker exists (of OpenMP neither): the child works alone. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -319,10 +319,6 @@ static bool tci_pool_add_worker(void)
 /* The caller owns the pool. Returns how many workers of the `wanted` there are; makes missing ones. */
 static int tci_pool_staff(int wanted)
 {
-    pthread_once(&tci_pool_fork_once, tci_pool_watch_fork);
-    if (__atomic_load_n(&tci_pool.alone, __ATOMIC_RELAXED)) {
-        return 0;
-    }
     while (tci_pool.n_workers < wanted && tci_pool_add_worker()) {
     }
     return TCI_MIN(wanted, tci_pool.n_workers);
@@ -338,7 +334,7 @@ static int64_t tci_pool_spin_ns(const tc_options *o)
 
 static void tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
 {
-    if (__atomic_load_n(&tci_pool.alone, __ATOMIC_RELAXED) || !tci_pool_take()) {
+    if (!tci_pool_take()) {
         tci_pool_do_alone(job);
         return;
     }
@@ -374,11 +370,17 @@ TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_b
         o->parallel_for(o->parallel_user, job.threads, tci_pool_host_task, &job);
         return;
     }
+    pthread_once(&tci_pool_fork_once, tci_pool_watch_fork);
+    if (__atomic_load_n(&tci_pool.alone, __ATOMIC_RELAXED)) {
+        tci_pool_do_alone(&job);
+        return;
+    }
 #ifdef _OPENMP
 #pragma omp parallel for num_threads(job.threads) schedule(static, 1)
     for (int i = 0; i < job.threads; i++) {
         tci_pool_do_part(&job, i);
     }
+    (void)tci_pool_run_own;
 #else
     tci_pool_run_own(o, &job);
 #endif

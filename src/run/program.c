@@ -11,7 +11,7 @@
  *
  * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
 #include <pthread.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "../base/alloc.h"
 #include "context.h"
@@ -122,7 +122,7 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
 static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
 {
     const tci_code *code = f->code;
-    int available = tci_pool_threads(&f->options);
+    int available = code->device ? 1 : tci_pool_threads(&f->options);
     f->max_threads = 1;
     for (int i = 0; i < code->n_steps; i++) {
         const tci_code_step *from = &code->steps[i];
@@ -130,7 +130,7 @@ static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
         tci_run_step *step = &f->steps[i];
         step->fn = kernel->fn;
         step->interp = kernel->interp;
-        step->n_tasks = kernel->fn ? kernel->n_tasks : tci_interp_tasks(kernel->interp);
+        step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp) : kernel->n_tasks;
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
         step->faults = kernel->faults;
         step->literals = literal_words;
@@ -182,7 +182,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
-    int n_inputs = code->n_inputs - r->n_captured;
+    int n_inputs = r->n_user_inputs;
     tci_program_sizes sizes = tci_program_measure(code, n_inputs);
     if (sizes.n_slots > INT32_MAX) {
         return TC_ERR_LIMIT;
@@ -196,6 +196,8 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     tci_program_lay_out(p, code, r->n_captured, &sizes, &literal_words);
     p->code = code;
     p->options = tci_program_options(o);
+    p->from_memory = r->found == TCI_FOUND_MEMORY;
+    p->from_disk = r->found == TCI_FOUND_DISK;
     p->n_inputs = n_inputs;
     p->n_captured = r->n_captured;
     p->refs = 1;
@@ -255,23 +257,22 @@ static tci_thread_error *tci_program_find_error(tc_program *f)
     return e;
 }
 
-TCI_FN void tci_program_record(tc_program *f, const tci_error *error)
+TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, const char *text)
 {
     tci_thread_error *e = tci_program_find_error(f);
-    if (e) {
-        e->error = *error;
-        return;
-    }
-    e = tci_heap_get(sizeof(*e));
     if (!e) {
-        return; /* the status still tells */
+        e = tci_heap_get(sizeof(*e));
+        if (!e) {
+            return; /* the status still tells */
+        }
+        e->thread = pthread_self();
+        pthread_mutex_lock(&f->lock);
+        e->next = f->errors;
+        f->errors = e;
+        pthread_mutex_unlock(&f->lock);
     }
-    e->thread = pthread_self();
-    e->error = *error;
-    pthread_mutex_lock(&f->lock);
-    e->next = f->errors;
-    f->errors = e;
-    pthread_mutex_unlock(&f->lock);
+    e->error.status = why;
+    snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
 }
 
 TCI_FN const char *tci_program_error_text(tc_program *f)

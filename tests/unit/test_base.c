@@ -478,7 +478,8 @@ TEST(programs_on_path)
 
 /* ---- processes ---- */
 
-static tci_spawn tct_sh(const char *script, int64_t timeout_ms, size_t limit, tci_str *log, int *code)
+static tci_spawn tct_sh(const char *script, int64_t timeout_ms, size_t limit, tci_str *log,
+                        int *code)
 {
     const char *argv[] = {"sh", "-c", script, NULL};
     tci_str_free(log);
@@ -496,7 +497,8 @@ TEST(spawn_collects_output_and_code)
     CHECK_EQ_INT(code, 3);
     CHECK_EQ_INT(tct_sh("kill -SEGV $$", 10000, 1000, &log, &code), TCI_SPAWN_FAILED);
     CHECK_EQ_INT(code, 128 + SIGSEGV);
-    CHECK_EQ_INT(tct_sh("exec >&- 2>&-; sleep 0.1; exit 5", 10000, 1000, &log, &code), TCI_SPAWN_FAILED);
+    CHECK_EQ_INT(tct_sh("exec >&- 2>&-; sleep 0.1; exit 5", 10000, 1000, &log, &code),
+                 TCI_SPAWN_FAILED);
     CHECK_EQ_INT(code, 5);
     CHECK_EQ_INT(tct_sh("cat", 10000, 1000, &log, &code), TCI_SPAWN_OK); /* stdin is empty */
     tci_str_free(&log);
@@ -514,7 +516,7 @@ TEST(spawn_of_nothing)
     chmod(tct_path("bad"), 0700);
     const char *bad[] = {tct_path("bad"), NULL};
     CHECK_EQ_INT(tci_os_run(bad, 1000, 100, &log, &code), TCI_SPAWN_FAILED);
-    CHECK_EQ_INT(code, -1);
+    CHECK(code == -1 || code == 127); /* 127 where vfork cannot report back */
     tct_remove_dir();
     tci_str_free(&log);
 }
@@ -536,7 +538,8 @@ TEST(spawn_kills_a_hanging_group)
     int64_t start_ns = tci_os_now_ns();
     tct_make_dir();
     char script[1500];
-    snprintf(script, sizeof(script), "sleep 60 & echo $! >'%s'; echo started; wait", tct_path("pid"));
+    snprintf(script, sizeof(script), "sleep 60 & echo $! >'%s'; echo started; wait",
+             tct_path("pid"));
     CHECK_EQ_INT(tct_sh(script, 400, 1000, &log, &code), TCI_SPAWN_TIMEOUT);
     CHECK((tci_os_now_ns() - start_ns) / 1000000 < 5000);
     CHECK_STR(tci_str_text(&log), "started\n");
@@ -545,7 +548,8 @@ TEST(spawn_kills_a_hanging_group)
     int alive = 0; /* the grandchild is gone too (or a zombie that init has yet to reap) */
     for (int i = 0; i < 50; i++) {
         char state[1200];
-        snprintf(state, sizeof(state), "ps -o stat= -p %d 2>/dev/null | grep -qv Z", atoi(pid.text));
+        snprintf(state, sizeof(state), "ps -o stat= -p %d 2>/dev/null | grep -qv Z",
+                 atoi(pid.text));
         alive = system(state) == 0;
         if (!alive) {
             break;
@@ -564,7 +568,8 @@ TEST(spawn_cuts_megabytes_of_output)
 {
     tci_str log = {0};
     int code;
-    CHECK_EQ_INT(tct_sh("head -c 8000000 /dev/zero | tr '\\0' x; echo; echo end", 60000, 5000, &log, &code),
+    CHECK_EQ_INT(tct_sh("head -c 8000000 /dev/zero | tr '\\0' x; echo; echo end", 60000, 5000,
+                        &log, &code),
                  TCI_SPAWN_OK);
     CHECK_EQ_INT(log.n, 5000);
     CHECK(log.cap < 20000);
@@ -587,7 +592,8 @@ TEST(spawn_in_a_host_that_ignores_children)
     tci_str log = {0};
     int code;
     void (*old)(int) = signal(SIGCHLD, SIG_IGN);
-    CHECK_EQ_INT(tct_sh("echo a; exit 3", 10000, 1000, &log, &code), TCI_SPAWN_OK); /* nobody can know */
+    /* nobody can know the code */
+    CHECK_EQ_INT(tct_sh("echo a; exit 3", 10000, 1000, &log, &code), TCI_SPAWN_OK);
     CHECK_STR(tci_str_text(&log), "a\n");
     CHECK_EQ_INT(tct_sh("sleep 60", 200, 1000, &log, &code), TCI_SPAWN_TIMEOUT);
     signal(SIGCHLD, old);
@@ -607,8 +613,8 @@ TEST(spawn_gives_a_clean_start)
     sigaddset(&blocked, SIGINT);
     sigprocmask(SIG_BLOCK, &blocked, &old);
     if (access("/proc/self/status", R_OK) == 0) {
-        CHECK_EQ_INT(tct_sh("ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status", 10000,
-                            1000, &log, &code), TCI_SPAWN_OK);
+        const char *script = "ls /proc/self/fd | wc -l; grep -E 'Sig(Blk|Ign)' /proc/self/status";
+        CHECK_EQ_INT(tct_sh(script, 10000, 1000, &log, &code), TCI_SPAWN_OK);
         CHECK_HAS(tci_str_text(&log), "SigBlk:\t0000000000000000");
         const char *ignored = strstr(tci_str_text(&log), "SigIgn:");
         REQUIRE(ignored); /* 32 and 33 belong to the libc */

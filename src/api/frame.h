@@ -1,0 +1,46 @@
+/* api/frame.h - one public call under way: its name and place, its context, and how it went so far.
+ *
+ * A call names its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
+ * for each (finds the node, or fails the frame once: the first cause wins). tci_frame_end makes the
+ * handle. */
+#ifndef TCI_API_FRAME_H
+#define TCI_API_FRAME_H
+
+#include "../run/context.h"
+
+typedef struct tci_frame {
+    const char *op;
+    tc_site here;
+    tc_ctx *ctx;       /* NULL until an operand has a live one */
+    tc_tensor bad;     /* result when failed */
+    bool failed;
+} tci_frame;
+
+/* Handles without a context carry the reason in their id. */
+enum {
+    TCI_NULL_ZERO = 0,    /* zeroed by the user */
+    TCI_NULL_NUMBERS = 1, /* a call whose operands are all numbers */
+    TCI_NULL_CTX = 2,     /* made on a NULL context */
+    TCI_NULL_FREED = 3,   /* its context was freed */
+    TCI_NULL_MEMORY = 4,  /* out of memory while the error was to be kept */
+    TCI_NULL_EMPTY = 5    /* a list of tensors without any */
+};
+
+TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here);
+/* For calls that name the context. */
+TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here);
+TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t);
+/* what: "operand 1", "the weight". Fails the frame on a handle that has no node. */
+TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what);
+/* TC_NONE: NULL without a failure. */
+TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what);
+TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+/* The call's result: a handle to n, or the poison of the first failure. */
+TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n);
+
+/* ---- errors kept by api/handle.c, for api/scope.c ---- */
+TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope); /* those of this scope and deeper */
+TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */
+static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
+
+#endif

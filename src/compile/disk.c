@@ -1,0 +1,764 @@
+/* compile/disk.c - the disk cache: entries, their checks, and the size cap.
+ *
+ * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
+ *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
+ *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
+ *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is new for every build: the
+ *                   loader goes by path, and racing processes must never write the same file
+ *
+ * The one idea: nothing read is believed. Directory and files must be ours (base/os.c), an entry's
+ * header must be exactly what we would have written, its payload must have the recorded hash, the
+ * full key must be the one asked for, and an object file must have the size and hash its entry
+ * says. What fails is counted, removed, and compiled again. Files appear by rename, so a reader
+ * sees all of one or none; an entry whose object was evicted is a miss. Every failure to write is
+ * harmless: the code stays in memory.
+ *
+ * One function describes an entry both ways (tci_wire): what is written is what is read. */
+#include "disk.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../base/env.h"
+#include "../base/os.h"
+#include "../debug/dump.h"
+
+#define TCI_DISK_FORMAT 0x0000000104030201u /* format 1; also tells the byte order */
+#define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
+#define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
+#define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
+
+enum { TCI_DISK_HEADER_BYTES = 64, TCI_DISK_DEFAULT_MB = 256, TCI_DISK_NAME_BYTES = 64 };
+
+/* ---- the directory ---- */
+
+static bool tci_disk_choose_dir(const tc_options *o, tci_str *dir)
+{
+    const char *given = o->cache_dir ? o->cache_dir : tci_env_get(TCI_ENV_CACHE_DIR);
+    const char *cache_home = tci_env_get(TCI_ENV_HOME_CACHE);
+    const char *home = tci_env_get(TCI_ENV_HOME);
+    if (given && given[0]) {
+        tci_str_add(dir, given);
+    } else if (cache_home && cache_home[0] == '/') {
+        tci_str_printf(dir, "%s/tc", cache_home);
+    } else if (home && home[0] == '/') {
+        tci_str_printf(dir, "%s/.cache/tc", home);
+    }
+    return dir->n > 0 && !dir->failed;
+}
+
+TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
+{
+    memset(d, 0, sizeof(*d));
+    d->options = o;
+    if (o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0)) {
+        return;
+    }
+    if (!tci_disk_choose_dir(o, &d->dir)) {
+        tci_log(o, "cache", "no disk cache: neither a directory nor HOME is set");
+        return;
+    }
+    d->readable = tci_os_private_dir(d->dir.text, &d->writable);
+    if (!d->readable) {
+        d->writable = false;
+        tci_log(o, "cache",
+                "no disk cache: '%s' is not a directory of this user alone that may hold code",
+                d->dir.text);
+    }
+    d->writable = d->writable && !o->cache_read_only;
+    int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, TCI_DISK_DEFAULT_MB);
+    d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : TCI_MAX(mb, (int64_t)1) << 20;
+}
+
+TCI_FN void tci_disk_close(tci_disk *d)
+{
+    tci_str_free(&d->dir);
+    d->readable = d->writable = false;
+}
+
+/* kind 'p', 'k' or 'm'. */
+static void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash hash, const char *end)
+{
+    char hex[33];
+    tci_hash_hex(hash, hex);
+    snprintf(name, TCI_DISK_NAME_BYTES, "tc-%c-%s.%s", kind, hex, end);
+}
+
+static void tci_disk_path(const tci_disk *d, const char *name, tci_str *path)
+{
+    path->n = 0;
+    tci_str_printf(path, "%s/%s", d->dir.text, name);
+}
+
+static void tci_disk_reject(const tci_disk *d, const char *path, const char *why)
+{
+    TCI_DISK_COUNT(cache_rejects);
+    tci_log(d->options, "cache", "refused '%s': %s", path, why);
+    if (d->writable) {
+        tci_os_remove(path);
+    }
+}
+
+/* ---- wire: one description for both directions ---- */
+
+typedef struct tci_wire {
+    tci_str *out;                /* writing; NULL: reading */
+    const uint8_t *at, *end;     /* reading */
+    tci_code *memory;            /* reading: what arrays and texts come from */
+    bool bad;                    /* a breach or no memory: all that follows is void */
+} tci_wire;
+
+static void tci_wire_bytes(tci_wire *w, void *bytes, size_t n)
+{
+    if (w->out) {
+        tci_str_add_n(w->out, bytes, n);
+    } else if (w->bad || (size_t)(w->end - w->at) < n) {
+        w->bad = true;
+        memset(bytes, 0, n);
+    } else {
+        memcpy(bytes, w->at, n);
+        w->at += n;
+    }
+}
+
+static int64_t tci_wire_word(tci_wire *w, int64_t v)
+{
+    tci_wire_bytes(w, &v, sizeof(v));
+    return v;
+}
+
+/* A number that must lie in [lo, hi]. */
+static int64_t tci_wire_range(tci_wire *w, int64_t v, int64_t lo, int64_t hi)
+{
+    v = tci_wire_word(w, v);
+    if (v < lo || v > hi) {
+        w->bad = true;
+        return lo;
+    }
+    return v;
+}
+
+/* A count of items that take at least item_bytes each in the entry, so that a damaged count
+ * cannot ask for more memory than the entry has bytes. */
+static int32_t tci_wire_count(tci_wire *w, int64_t n, size_t item_bytes)
+{
+    int64_t most = w->out ? INT32_MAX : (int64_t)((size_t)(w->end - w->at) / item_bytes);
+    return (int32_t)tci_wire_range(w, n, 0, TCI_MIN(most, (int64_t)INT32_MAX));
+}
+
+/* The array of a list: the one given when writing, a fresh one when reading. */
+static void *tci_wire_array(tci_wire *w, void *items, int32_t n, size_t item_bytes)
+{
+    if (w->out) {
+        return items;
+    }
+    void *fresh = tci_code_get(w->memory, (size_t)n * item_bytes);
+    w->bad |= !fresh;
+    return fresh;
+}
+
+static char *tci_wire_text(tci_wire *w, char *text)
+{
+    int32_t n = tci_wire_count(w, text ? (int64_t)strlen(text) : 0, 1);
+    text = w->out ? (text ? text : (char *)"") : tci_code_get(w->memory, (size_t)n + 1);
+    w->bad |= !text;
+    if (!w->bad) {
+        tci_wire_bytes(w, text, (size_t)n);
+    }
+    return text;
+}
+
+static int32_t *tci_wire_indices(tci_wire *w, int32_t *items, int32_t n, int32_t below)
+{
+    items = tci_wire_array(w, items, n, sizeof(*items));
+    for (int32_t i = 0; i < n && !w->bad; i++) {
+        items[i] = (int32_t)tci_wire_range(w, items[i], 0, (int64_t)below - 1);
+    }
+    return items;
+}
+
+static void tci_wire_hash(tci_wire *w, tci_hash *h)
+{
+    tci_wire_bytes(w, h, sizeof(*h));
+}
+
+/* Compares (reading) or writes the key. */
+static bool tci_wire_key(tci_wire *w, const void *key, size_t n)
+{
+    int32_t stored = tci_wire_count(w, (int64_t)n, 1);
+    if (w->out) {
+        tci_str_add_n(w->out, key, n);
+        return true;
+    }
+    if (w->bad || (size_t)stored != n || memcmp(w->at, key, n)) {
+        return false;
+    }
+    w->at += n;
+    return true;
+}
+
+/* The compiler that built it. When it is gone the entry serves; when it was replaced it does
+ * not. */
+static bool tci_wire_compiler(tci_wire *w, const tc_backend_compiler *compiler)
+{
+    tc_backend_compiler c;
+    memset(&c, 0, sizeof(c));
+    if (compiler) {
+        c = *compiler;
+    }
+    char *path = tci_wire_text(w, c.path);
+    c.bytes = tci_wire_word(w, c.bytes);
+    c.mtime_ns = tci_wire_word(w, c.mtime_ns);
+    if (w->out || w->bad || !path[0]) {
+        return true;
+    }
+    int64_t bytes, mtime_ns;
+    return !tci_os_stat(path, &bytes, &mtime_ns) || (bytes == c.bytes && mtime_ns == c.mtime_ns);
+}
+
+/* ---- frames: header and checksum around a payload ---- */
+
+static void tci_disk_seal(uint64_t header[8], uint64_t magic, const void *payload, size_t n)
+{
+    tci_hash sum = tci_hash_bytes(payload, n);
+    memset(header, 0, TCI_DISK_HEADER_BYTES);
+    header[0] = magic;
+    header[1] = TCI_DISK_FORMAT;
+    header[2] = n;
+    header[3] = sum.lo;
+    header[4] = sum.hi;
+}
+
+static bool tci_disk_write(const tci_disk *d, const char *name, uint64_t magic,
+                           const tci_str *payload)
+{
+    uint64_t header[8];
+    tci_str file = {0}, path = {0};
+    tci_disk_seal(header, magic, tci_str_text(payload), payload->n);
+    tci_str_add_n(&file, header, sizeof(header));
+    tci_str_add_n(&file, tci_str_text(payload), payload->n);
+    tci_disk_path(d, name, &path);
+    int why = 0;
+    bool good = !payload->failed && !file.failed && !path.failed
+                && tci_os_publish(path.text, file.text, file.n, &why);
+    if (!good) {
+        tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(&path), strerror(why));
+    }
+    tci_str_free(&file);
+    tci_str_free(&path);
+    return good;
+}
+
+/* Reads an entry and checks its frame. path keeps its path, for touching and rejecting. */
+static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file,
+                          tci_str *path)
+{
+    uint64_t expected[8];
+    int why = 0;
+    tci_disk_path(d, name, path);
+    if (path->failed || !tci_os_read_private(path->text, file, &why)) {
+        if (!path->failed && why != ENOENT && why != ENOMEM) {
+            tci_disk_reject(d, path->text, strerror(why));
+        }
+        return false;
+    }
+    if (file->n >= TCI_DISK_HEADER_BYTES) {
+        tci_disk_seal(expected, magic, file->text + TCI_DISK_HEADER_BYTES,
+                      file->n - TCI_DISK_HEADER_BYTES);
+        if (!memcmp(expected, file->text, sizeof(expected))) {
+            return true;
+        }
+    }
+    tci_disk_reject(d, path->text, "it is damaged");
+    return false;
+}
+
+/* ---- object files ---- */
+
+static const char *tci_disk_base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Only names that we make: an entry must not lead out of the directory. */
+static bool tci_disk_is_object_name(const char *name)
+{
+    return !strncmp(name, "tc-m-", 5) && strlen(name) == 5 + 32 + 3 && !strchr(name, '/')
+           && !strcmp(name + 37, ".so");
+}
+
+TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash name, const tci_str *object,
+                                  const tci_str *source, tci_str *path)
+{
+    char file[TCI_DISK_NAME_BYTES];
+    int why = 0;
+    if (!d->writable) {
+        return false;
+    }
+    tci_disk_name(file, 'm', name, "c");
+    tci_disk_path(d, file, path);
+    bool good = !path->failed && tci_os_publish(path->text, tci_str_text(source), source->n, &why);
+    if (good) {
+        tci_disk_name(file, 'm', name, "so");
+        tci_disk_path(d, file, path);
+        good = !path->failed && tci_os_publish(path->text, tci_str_text(object), object->n, &why);
+    }
+    if (!good) {
+        tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(path), strerror(why));
+    }
+    return good;
+}
+
+/* Loads an object file that an entry names, if it still is what the entry says. NULL: it is not. */
+static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *calls,
+                                        const char *name, int64_t bytes, tci_hash sum)
+{
+    tci_str path = {0}, file = {0};
+    tci_disk_path(d, name, &path);
+    tci_module *m = path.failed ? NULL : tci_module_find(path.text);
+    int why = 0;
+    char text[256] = "its object file is not the one it was built with";
+    bool good = m && m->bytes == bytes && m->sum.lo == sum.lo && m->sum.hi == sum.hi
+        && m->calls == calls;
+    if (m && !good) {
+        tci_module_release(m);
+        m = NULL;
+    } else if (!m && !path.failed && tci_os_read_private(path.text, &file, &why)) {
+        tci_hash is = tci_hash_bytes(file.text, file.n);
+        if ((int64_t)file.n == bytes && is.lo == sum.lo && is.hi == sum.hi) {
+            m = tci_module_load(calls, path.text, bytes, sum, text);
+            good = m != NULL;
+        }
+    }
+    if (good) {
+        m->stored = true;
+        tci_os_touch(path.text);
+    } else if (why != ENOENT && why != ENOMEM && !path.failed) {
+        tci_disk_reject(d, path.text, why ? strerror(why) : text);
+    }
+    tci_str_free(&path);
+    tci_str_free(&file);
+    return m;
+}
+
+/* Makes sure that the module's file lies in this directory too. */
+static bool tci_disk_has_object(const tci_disk *d, const tci_module *m)
+{
+    tci_str path = {0}, file = {0};
+    int64_t bytes, mtime_ns;
+    if (!m->stored) {
+        return false;
+    }
+    tci_disk_path(d, tci_disk_base_name(m->path), &path);
+    bool good = !path.failed && tci_os_stat(path.text, &bytes, &mtime_ns) && bytes == m->bytes;
+    if (!good && !path.failed && tci_os_read_private(m->path, &file, NULL)) {
+        tci_hash sum = tci_hash_bytes(file.text, file.n);
+        good = sum.lo == m->sum.lo && sum.hi == m->sum.hi
+            && tci_os_publish(path.text, file.text, file.n, NULL);
+    }
+    tci_str_free(&path);
+    tci_str_free(&file);
+    return good;
+}
+
+/* ---- programs ---- */
+
+static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, 32);
+    *ports = tci_wire_array(w, *ports, *n, sizeof(**ports));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        tci_code_port *p = &(*ports)[i];
+        p->dtype = (uint8_t)tci_wire_range(w, p->dtype, 0, TC_DTYPE_COUNT - 1);
+        p->rank = tci_wire_count(w, p->rank, 8);
+        p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
+        for (int32_t j = 0; j < p->rank && !w->bad; j++) {
+            p->shape[j] = tci_wire_range(w, p->shape[j], 0, INT64_MAX);
+        }
+        p->n = tci_wire_range(w, p->n, 0, INT64_MAX);
+        p->bytes = tci_wire_range(w, p->bytes, 0, INT64_MAX);
+    }
+}
+
+static void tci_wire_buffers(tci_wire *w, tci_code *c)
+{
+    c->n_buffers = tci_wire_count(w, c->n_buffers, 24);
+    c->buffers = tci_wire_array(w, c->buffers, c->n_buffers, sizeof(*c->buffers));
+    for (int32_t i = 0; i < c->n_buffers && !w->bad; i++) {
+        tci_code_buffer *b = &c->buffers[i];
+        b->kind = (uint8_t)tci_wire_range(w, b->kind, TCI_BUF_INPUT, TCI_BUF_TEMP);
+        int64_t most = b->kind == TCI_BUF_INPUT ? c->n_inputs - 1 : c->n_outputs - 1;
+        bool is_temp = b->kind == TCI_BUF_TEMP;
+        b->index = (int32_t)tci_wire_range(w, b->index, is_temp ? INT32_MIN : 0,
+                                           is_temp ? INT32_MAX : most);
+        b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
+        w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
+    }
+    c->n_aliases = tci_wire_count(w, c->n_aliases, 16);
+    c->aliases = tci_wire_array(w, c->aliases, c->n_aliases, sizeof(*c->aliases));
+    for (int32_t i = 0; i < c->n_aliases && !w->bad; i++) {
+        c->aliases[i].output = (int32_t)tci_wire_range(w, c->aliases[i].output, 0,
+                                                       (int64_t)c->n_outputs - 1);
+        c->aliases[i].input = (int32_t)tci_wire_range(w, c->aliases[i].input, 0,
+                                                      (int64_t)c->n_inputs - 1);
+    }
+}
+
+static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
+{
+    k->symbol = tci_wire_text(w, k->symbol);
+    k->note = tci_wire_text(w, k->note);
+    k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
+    k->n_tasks = tci_wire_range(w, k->n_tasks, 0, INT64_MAX);
+    tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
+    k->flops = tci_wire_word(w, k->flops);
+    k->bytes = tci_wire_word(w, k->bytes);
+    k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
+    k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
+    k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
+}
+
+static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
+{
+    c->n_kernels = tci_wire_count(w, c->n_kernels, 80);
+    c->kernels = tci_wire_array(w, c->kernels, c->n_kernels, sizeof(*c->kernels));
+    for (int32_t i = 0; i < c->n_kernels && !w->bad; i++) {
+        tci_wire_kernel(w, &c->kernels[i], n_modules);
+    }
+    c->n_steps = tci_wire_count(w, c->n_steps, 8);
+    c->steps = tci_wire_array(w, c->steps, c->n_steps, sizeof(*c->steps));
+    for (int32_t i = 0; i < c->n_steps && !w->bad; i++) {
+        tci_code_step *s = &c->steps[i];
+        s->kernel = (int32_t)tci_wire_range(w, s->kernel, 0, (int64_t)c->n_kernels - 1);
+        if (w->bad) {
+            return;
+        }
+        const tci_code_kernel *k = &c->kernels[s->kernel];
+        if (!w->out && (int64_t)k->n_operands + k->n_literals > (w->end - w->at) / 8) {
+            w->bad = true;
+            return;
+        }
+        s->operands = tci_wire_indices(w, s->operands, k->n_operands, c->n_buffers);
+        s->literals = tci_wire_indices(w, s->literals, k->n_literals, c->n_literals);
+    }
+}
+
+/* The whole of a code but its key and modules. */
+static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
+{
+    tci_wire_ports(w, &c->inputs, &c->n_inputs);
+    tci_wire_ports(w, &c->outputs, &c->n_outputs);
+    c->n_literals = tci_wire_count(w, c->n_literals, 1);
+    c->literal_dtypes = tci_wire_array(w, c->literal_dtypes, c->n_literals, 1);
+    if (!w->bad) {
+        tci_wire_bytes(w, c->literal_dtypes, (size_t)c->n_literals);
+    }
+    c->arena_bytes = tci_wire_range(w, c->arena_bytes, 0, INT64_MAX);
+    tci_wire_buffers(w, c);
+    tci_wire_steps(w, c, n_modules);
+    c->explain = tci_wire_text(w, c->explain);
+}
+
+/* Reads the list of modules and loads each. False: one is gone or not what it was. */
+static bool tci_disk_load_modules(const tci_disk *d, tci_wire *w, tci_code *c,
+                                  const tc_backend *calls)
+{
+    int32_t n = tci_wire_count(w, 0, 32);
+    c->modules = tci_wire_array(w, NULL, n, sizeof(*c->modules));
+    for (int32_t i = 0; i < n && !w->bad; i++) {
+        tci_hash sum;
+        char *name = tci_wire_text(w, NULL);
+        int64_t bytes = tci_wire_word(w, 0);
+        tci_wire_hash(w, &sum);
+        if (w->bad || !tci_disk_is_object_name(name)) {
+            w->bad = true;
+            return false;
+        }
+        tci_module *m = tci_disk_load_object(d, calls, name, bytes, sum);
+        if (!m) {
+            return false;
+        }
+        c->modules[c->n_modules++] = m;
+    }
+    return !w->bad;
+}
+
+/* Finds the functions of the kernels. */
+static bool tci_disk_bind(tci_code *c, const tc_backend *calls)
+{
+    for (int32_t i = 0; i < c->n_kernels; i++) {
+        tci_code_kernel *k = &c->kernels[i];
+        void *function = calls->module_find(calls->user, c->modules[k->module]->handle, k->symbol);
+        if (!function) {
+            return false;
+        }
+        tci_code_set_function(c, k, calls, function);
+    }
+    return true;
+}
+
+static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request *r,
+                               const tc_backend *calls)
+{
+    tci_code *c = w->memory;
+    uint8_t *key = tci_code_get(c, r->key_bytes);
+    if (!key || !tci_wire_key(w, r->key, r->key_bytes)) {
+        return false;
+    }
+    memcpy(key, r->key, r->key_bytes);
+    c->key = key;
+    c->key_bytes = r->key_bytes;
+    c->hash = r->hash;
+    snprintf(c->backend, sizeof(c->backend), "%s", calls->name);
+    if (!tci_wire_compiler(w, NULL)) {
+        tci_log(d->options, "cache", "the compiler of an entry was replaced: compiling again");
+        return false;
+    }
+    if (!tci_disk_load_modules(d, w, c, calls)) {
+        return false;
+    }
+    tci_wire_code(w, c, c->n_modules);
+    if (c->n_modules && !w->bad) {
+        c->source_path = tci_code_copy_text(c, c->modules[0]->path);
+        if (c->source_path) {
+            memcpy(c->source_path + strlen(c->source_path) - 2, "c", 2); /* .so -> .c */
+        }
+    }
+    w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
+              || c->n_literals != r->n_literals;
+    w->bad = w->bad || !tci_disk_bind(c, calls);
+    return !w->bad;
+}
+
+TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
+                                    const tc_backend *calls)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_str file = {0}, path = {0};
+    tci_code *c = NULL;
+    if (!d->readable) {
+        return NULL;
+    }
+    tci_disk_name(name, 'p', r->hash, "bin");
+    if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
+        c = tci_code_make();
+        const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
+        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false};
+        if (c && tci_disk_read_code(d, &w, r, calls)) {
+            c->from_disk = true;
+            tci_os_touch(path.text);
+        } else {
+            if (c && w.bad) {
+                tci_disk_reject(d, path.text, "it does not make sense");
+            }
+            tci_code_release(c);
+            c = NULL;
+        }
+    }
+    tci_str_free(&file);
+    tci_str_free(&path);
+    return c;
+}
+
+TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend_compiler *compiler)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_str payload = {0};
+    tci_wire w = {&payload, NULL, NULL, NULL, false};
+    if (!d->writable || !c->n_modules) {
+        return;
+    }
+    tci_wire_key(&w, c->key, c->key_bytes);
+    tci_wire_compiler(&w, compiler);
+    tci_wire_count(&w, c->n_modules, 1);
+    for (int32_t i = 0; i < c->n_modules; i++) {
+        tci_module *m = c->modules[i];
+        if (!tci_disk_has_object(d, m)) {
+            tci_str_free(&payload);
+            return;
+        }
+        char base[TCI_DISK_NAME_BYTES];
+        snprintf(base, sizeof(base), "%s", tci_disk_base_name(m->path));
+        tci_wire_text(&w, base);
+        tci_wire_word(&w, m->bytes);
+        tci_wire_hash(&w, &m->sum);
+    }
+    tci_wire_code(&w, c, c->n_modules);
+    tci_disk_name(name, 'p', c->hash, "bin");
+    tci_disk_write(d, name, TCI_DISK_PROGRAM, &payload);
+    tci_str_free(&payload);
+}
+
+/* ---- kernels ---- */
+
+static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backend *calls,
+                                 const void *key, size_t key_bytes, tci_module_kernel *k)
+{
+    if (!tci_wire_key(w, key, key_bytes) || !tci_wire_compiler(w, NULL)) {
+        return false;
+    }
+    k->record.symbol = tci_wire_text(w, NULL);
+    k->record.note = tci_wire_text(w, NULL);
+    k->record.n_tasks = tci_wire_range(w, 0, 0, INT64_MAX);
+    tci_wire_bytes(w, &k->record.task_ns, sizeof(k->record.task_ns));
+    char *name = tci_wire_text(w, NULL);
+    int64_t bytes = tci_wire_word(w, 0);
+    tci_hash sum;
+    tci_wire_hash(w, &sum);
+    if (w->bad || w->at != w->end || !tci_disk_is_object_name(name)) {
+        w->bad = true;
+        return false;
+    }
+    tci_module *m = tci_disk_load_object(d, calls, name, bytes, sum);
+    if (!m) {
+        return false;
+    }
+    k->function = calls->module_find(calls->user, m->handle, k->record.symbol);
+    if (!k->function) {
+        tci_module_release(m);
+        w->bad = true;
+        return false;
+    }
+    k->module = m;
+    return true;
+}
+
+TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, const void *key,
+                                 size_t key_bytes, tci_hash hash, tci_module_kernel *found)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_str file = {0}, path = {0};
+    bool good = false;
+    if (!d->readable) {
+        return false;
+    }
+    tci_disk_name(name, 'k', hash, "bin");
+    if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
+        tci_code *memory = tci_code_make();
+        const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
+        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false};
+        tci_module_kernel k;
+        memset(&k, 0, sizeof(k));
+        good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
+        if (good) {
+            tci_os_touch(path.text);
+            tci_module_offer(k.module, key, key_bytes, hash, &k.record, k.function);
+            /* Asked for again, because those texts live on. */
+            good = tci_module_find_kernel(calls, key, key_bytes, hash, found);
+            tci_module_release(k.module);
+        } else if (w.bad && memory) {
+            tci_disk_reject(d, path.text, "it does not make sense");
+        }
+        tci_code_release(memory);
+    }
+    tci_str_free(&file);
+    tci_str_free(&path);
+    return good;
+}
+
+TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
+                                  const tc_backend_compiler *compiler)
+{
+    char name[TCI_DISK_NAME_BYTES], base[TCI_DISK_NAME_BYTES];
+    tci_str payload = {0};
+    tci_wire w = {&payload, NULL, NULL, NULL, false};
+    tci_module_kernel copy = *k;
+    if (!d->writable || !k->module->stored) {
+        return;
+    }
+    tci_wire_key(&w, k->key, k->key_bytes);
+    tci_wire_compiler(&w, compiler);
+    tci_str symbol = {0}, note = {0};
+    tci_str_add(&symbol, k->record.symbol);
+    tci_str_add(&note, k->record.note);
+    tci_wire_text(&w, symbol.text);
+    tci_wire_text(&w, note.text);
+    tci_wire_word(&w, k->record.n_tasks);
+    tci_wire_bytes(&w, &copy.record.task_ns, sizeof(copy.record.task_ns));
+    snprintf(base, sizeof(base), "%s", tci_disk_base_name(k->module->path));
+    tci_wire_text(&w, base);
+    tci_wire_word(&w, k->module->bytes);
+    tci_wire_hash(&w, &k->module->sum);
+    tci_disk_name(name, 'k', k->hash, "bin");
+    tci_disk_write(d, name, TCI_DISK_KERNEL, &payload);
+    tci_str_free(&symbol);
+    tci_str_free(&note);
+    tci_str_free(&payload);
+}
+
+/* ---- the size cap ---- */
+
+/* Files that a cache makes, their temporaries included; a directory may hold other things too. */
+static bool tci_disk_is_ours(const char *name)
+{
+    return !strncmp(name, "tc-p-", 5) || !strncmp(name, "tc-k-", 5) || !strncmp(name, "tc-m-", 5);
+}
+
+static int tci_disk_compare_age(const void *a, const void *b)
+{
+    const tci_os_file *x = a;
+    const tci_os_file *y = b;
+    return (x->mtime_ns > y->mtime_ns) - (x->mtime_ns < y->mtime_ns);
+}
+
+/* Returns the bytes that are left. */
+static int64_t tci_disk_drop_oldest(const tci_disk *d)
+{
+    tci_os_file *files;
+    int n = tci_os_list(d->dir.text, &files);
+    int64_t total = 0;
+    for (int i = 0; i < n; i++) {
+        total += tci_disk_is_ours(files[i].name) ? files[i].bytes : 0;
+    }
+    if (n > 0 && total > d->cap_bytes) {
+        qsort(files, (size_t)n, sizeof(*files), tci_disk_compare_age);
+    }
+    /* Down to nine tenths, so that the next few entries need no second round. */
+    int64_t goal = total > d->cap_bytes ? d->cap_bytes / 10 * 9 : total;
+    tci_str path = {0};
+    for (int i = 0; i < n && total > goal; i++) {
+        if (tci_disk_is_ours(files[i].name)) {
+            tci_disk_path(d, files[i].name, &path);
+            if (!path.failed && tci_os_remove(path.text)) {
+                total -= files[i].bytes;
+                TCI_DISK_COUNT(evictions);
+            }
+        }
+    }
+    tci_str_free(&path);
+    tci_heap_free(files);
+    return total;
+}
+
+TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
+{
+    /* What the directory last looked at holds, by this process's reckoning. */
+    static struct {
+        tci_mutex lock;
+        tci_hash dir;
+        int64_t bytes;
+    } last = {.lock = TCI_MUTEX_INIT};
+    if (!d->writable) {
+        return;
+    }
+    tci_hash dir = tci_hash_bytes(d->dir.text, d->dir.n);
+    pthread_mutex_lock(&last.lock);
+    bool known = last.dir.lo == dir.lo && last.dir.hi == dir.hi;
+    last.bytes += written_bytes;
+    bool look = !known || last.bytes > d->cap_bytes;
+    pthread_mutex_unlock(&last.lock);
+    if (look) {
+        int64_t left = tci_disk_drop_oldest(d);
+        pthread_mutex_lock(&last.lock);
+        last.dir = dir;
+        last.bytes = left;
+        pthread_mutex_unlock(&last.lock);
+    }
+}
+
+#undef TCI_DISK_FORMAT
+#undef TCI_DISK_PROGRAM
+#undef TCI_DISK_KERNEL
+#undef TCI_DISK_COUNT

@@ -1,0 +1,44 @@
+/* compile/jit.h - from the distinct kernels of a batch of programs to functions. The stages are
+ * called in this order by compile/compile.c. */
+#ifndef TCI_COMPILE_JIT_H
+#define TCI_COMPILE_JIT_H
+
+#include "disk.h"
+
+typedef struct tci_jit_kernel {
+    const tci_kernel *kernel;
+    const char *key; size_t key_bytes;  /* canonical text, target, compiler wanted, build */
+    tci_hash hash;
+    bool is_found;
+    tci_module_kernel found;            /* is_found: its module is retained until tci_jit_end */
+    tci_loop *loop;                     /* !is_found: as scheduled, to be compiled */
+    tci_launch launch;
+    char *symbol;
+    int file;                           /* which source holds it */
+} tci_jit_kernel;
+
+typedef struct tci_jit {
+    tci_scratch *s;
+    const tc_options *options;
+    const tci_backend *backend;
+    const tci_disk *disk;
+    tci_jit_kernel *kernels; int n_kernels, cap_kernels;
+    int32_t *table; int table_size;     /* kernels by hash: index + 1, 0 = free; a power of two */
+    int n_missing;
+    tc_backend_compiler compiler;       /* path "": none was looked for, or none found */
+    tci_str sources[2]; int n_sources;  /* scratch */
+    tci_str said;                       /* heap: command lines and compiler output */
+    int64_t written_bytes;
+} tci_jit;
+
+TCI_FN void tci_jit_begin(tci_jit *j, tci_scratch *s, const tc_options *o,
+                          const tci_backend *backend, const tci_disk *disk);
+TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *k); /* its number; equal kernels share one */
+TCI_FN void tci_jit_find(tci_jit *j);                         /* in loaded modules, then on disk */
+TCI_FN tc_status tci_jit_find_compiler(tci_jit *j, tci_str *log);
+TCI_FN void tci_jit_schedule(tci_jit *j, bool verify);
+TCI_FN void tci_jit_emit(tci_jit *j);
+TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log);   /* log: why it failed, for the user */
+TCI_FN void tci_jit_end(tci_jit *j);
+
+#endif

@@ -1,0 +1,18 @@
+/* cpu/cc.h - the system's C compiler. */
+#ifndef TCI_CPU_CC_H
+#define TCI_CPU_CC_H
+
+#include "../api/backend.h"
+#include "../emit/target.h"
+
+typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
+
+/* The compiler that `wanted` names (NULL: cc, gcc, clang, tcc from PATH). False: there is none. */
+TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
+/* Told from the name and what it links to; nothing is run. */
+TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
+/* Compiles build->n sources at once, a process each. *why (static text) says what kind of
+ * failure it was. */
+TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why);
+
+#endif

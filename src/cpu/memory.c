@@ -1,0 +1,529 @@
+/* cpu/memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem, emit/dialect.h).
+ *
+ * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
+ * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
+ * else the dtype itself), and `widen` and `narrow` turn those bits into compute values and back.
+ * Partial accesses never touch what lies beyond: masked instructions on AVX-512 and, for 4- and
+ * 8-byte elements, on AVX2; elsewhere n is taken apart into powers of two (a loop would be
+ * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
+#include <string.h>
+
+#include "spell.h"
+
+/* ---- storage bits <-> compute values ---- */
+
+static tc_dtype tci_cd_storage_bits(tc_dtype storage)
+{
+    return storage == TC_BOOL ? TC_U8 : tci_dtype_is_half(storage) ? TC_U16 : storage;
+}
+
+/* On aarch64 compilers make one instruction of these, also on vectors. */
+static const char tci_cd_f16_widen[] =
+    "#if defined(__aarch64__) && !defined(__TINYC__)\n"
+    "TC_I $R $n($T h) { union { $T u; __fp16 h; } v; v.u = h; return ($R)v.h; }\n"
+    "#else\n"
+    "TC_I $R $n($T h) {\n"
+    "    union { $R f; unsigned u; } v;\n"
+    "    unsigned mag = h & 0x7fff;\n"
+    "    if (mag < 0x400) {\n"
+    "        v.f = (float)(int)mag * 0x1p-24f;\n"
+    "    } else {\n"
+    "        v.u = (mag << 13) + (mag >= 0x7c00 ? 0x70000000 : 0x38000000);\n"
+    "    }\n"
+    "    v.u |= (unsigned)(h & 0x8000) << 16;\n"
+    "    return v.f;\n"
+    "}\n#endif";
+
+/* A subnormal result is what adding 0.5 leaves below: 0.5 has units of 2^-24, as f16 there. */
+static const char tci_cd_f16_narrow[] =
+    "#if defined(__aarch64__) && !defined(__TINYC__)\n"
+    "TC_I $R $n($T x) { union { $R u; __fp16 h; } v; v.h = (__fp16)x; return v.u; }\n"
+    "#else\n"
+    "TC_I $R $n($T x) {\n"
+    "    union { $T f; unsigned u; } v;\n"
+    "    unsigned sign, mag;\n"
+    "    v.f = x;\n"
+    "    sign = v.u >> 16 & 0x8000;\n"
+    "    mag = v.u & 0x7fffffff;\n"
+    "    if (mag > 0x7f800000) {\n"
+    "        return ($R)(sign | 0x7e00);\n"
+    "    }\n"
+    "    if (mag >= 0x477ff000) {\n"
+    "        return ($R)(sign | 0x7c00);\n"
+    "    }\n"
+    "    if (mag < 0x38800000) {\n"
+    "        v.u = mag;\n"
+    "        v.f += 0.5f;\n"
+    "        return ($R)(sign | (v.u - 0x3f000000));\n"
+    "    }\n"
+    "    return ($R)(sign | (mag - 0x38000000 + 0xfff + (mag >> 13 & 1)) >> 13);\n"
+    "}\n#endif";
+
+static void tci_cd_define_widen_f16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, tci_cd_f16_widen);
+        return;
+    }
+    int bytes = 4 * e->lanes;
+    e->piece[0] = tci_cd_widen(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[2] = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
+    e->piece[3] = bytes == 64
+                      ? "({v16hi})a, ($R){0}, -1, 4"
+                      : tci_scratch_printf(e->cd->d.s, "({v8hi})%s", tci_cd_to_register(bytes / 2));
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        return;
+    }
+    tci_cd_define(e, "TC_I $R $n($T a) {\n"
+                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtph2ps$3))\n"
+                     "    return __builtin_ia32_vcvtph2ps$3($4);\n"
+                     "#else\n    return ($R){$2};\n#endif\n}");
+}
+
+static void tci_cd_define_narrow_f16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, tci_cd_f16_narrow);
+        return;
+    }
+    int bytes = 4 * e->lanes;
+    const char *width = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
+    const char *call = tci_scratch_printf(e->cd->d.s, "__builtin_ia32_vcvtps2ph%s(a, %s)", width,
+                                          bytes == 64 ? "0, ({v16hi}){0}, -1" : "0");
+    e->piece[0] = tci_cd_narrow(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[2] = width;
+    e->piece[3] = tci_cd_from_register(e->cd, bytes / 2, call);
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        return;
+    }
+    tci_cd_define(e, "TC_I $R $n($T a) {\n"
+                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtps2ph$3))\n"
+                     "    return $4;\n"
+                     "#else\n    return ($R){$2};\n#endif\n}");
+}
+
+TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+{
+    bool is_new;
+    const char *name = tci_scratch_printf(
+        cd->d.s, "tc_widen_%s_%s", tci_cd_suffix(cd, compute, lanes), tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    tc_dtype bits = tci_cd_storage_bits(storage);
+    tci_cd_env e = {cd, bits, compute, lanes, name, {NULL}};
+    if (!is_new) {
+        return name;
+    }
+    if (storage == TC_F16) {
+        tci_cd_define_widen_f16(&e);
+    } else if (storage == TC_BOOL) {
+        e.piece[0] = lanes > 1 ? tci_cd_convert(cd, bits, tci_cd_mask_dtype(cd, lanes), lanes) : "";
+        tci_cd_define(&e,
+                      lanes > 1 ? "#define $n(a) (($R)($1(a) != 0))" : "#define $n(a) ((a) != 0)");
+    } else if (lanes > 1) {
+        e.piece[0] = tci_cd_convert(cd, TC_U16, TC_U32, lanes);
+        tci_cd_define(&e, "#define $n(a) (($R)($1(a) << 16))");
+    } else {
+        tci_cd_define(&e, "TC_I $R $n($T a) {\n    union { $R f; unsigned u; } v;\n"
+                          "    v.u = (unsigned)a << 16;\n    return v.f;\n}");
+    }
+    return name;
+}
+
+static void tci_cd_define_narrow_bf16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    union { $T f; unsigned u; } v;\n    v.f = a;\n"
+                         "    if (a != a) {\n        return 0x7fc0;\n    }\n"
+                         "    return ($R)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);\n}");
+        return;
+    }
+    e->piece[0] = tci_cd_convert(e->cd, TC_U32, TC_U16, e->lanes);
+    tci_cd_define(e, "TC_I $R $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                     "    u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;\n"
+                     "    return $1((u & ~nan) | (nan & 0x7fc0));\n}");
+}
+
+TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+{
+    bool is_new;
+    const char *name =
+        tci_scratch_printf(cd->d.s, "tc_narrow_%s_%s", tci_cd_suffix(cd, compute, lanes),
+                           tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    tci_cd_env e = {cd, compute, tci_cd_storage_bits(storage), lanes, name, {NULL}};
+    if (!is_new) {
+        return name;
+    }
+    if (storage == TC_F16) {
+        tci_cd_define_narrow_f16(&e);
+    } else if (storage == TC_BF16) {
+        tci_cd_define_narrow_bf16(&e);
+    } else if (lanes > 1) {
+        e.piece[0] = tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), TC_U8, lanes);
+        tci_cd_define(&e, "#define $n(a) ($1(a) & 1)");
+    } else {
+        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+    }
+    return name;
+}
+
+/* ---- masks ---- */
+
+/* Name of: mask vector -> the AVX-512 mask register as an integer. 64-byte targets only. */
+static const char *tci_cd_mask_bits(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_mask_bits_x%d", lanes), &is_new);
+    if (is_new) {
+        int size = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes;
+        const char *letter = size == 1 ? "b" : size == 2 ? "w" : size == 4 ? "d" : "q";
+        const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "si" : "di";
+        e.piece[0] = tci_scratch_printf(cd->d.s, "%s2mask%d", letter, size * lanes * 8);
+        e.piece[1] = tci_scratch_printf(cd->d.s, "{v%d%s}", lanes, mode);
+        tci_cd_define(&e, "#define $n(m) __builtin_ia32_cvt$1(($2)(m))");
+    }
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes), &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int bytes = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes * lanes;
+    const char *fast = NULL;
+    if (cd->d.vector_bytes == 64 && bytes >= 16) {
+        e.piece[0] = tci_cd_mask_bits(cd, lanes);
+        fast = "#if TC_GCC || TC_HAS(__builtin_ia32_cvtd2mask512)\n    return $1(m) != 0;\n#else\n";
+    } else if (bytes == 16 || bytes == 32) {
+        e.piece[0] = bytes == 32 ? "256" : "128";
+        e.piece[1] = bytes == 32 ? "{v4di}" : "{v2di}";
+        fast = "#if TC_GCC || TC_HAS(__builtin_ia32_ptestz$1)\n"
+               "    return !__builtin_ia32_ptestz$1(($2)m, ($2)m);\n#else\n";
+    }
+    e.piece[2] = fast ? fast : "";
+    e.piece[3] = fast ? "#endif\n" : "";
+    tci_cd_define(&e, "TC_I int $n($B m) {\n$3    int r = 0;\n    for (int i = 0; i < $L; i++) {\n"
+                      "        r |= m[i] != 0;\n    }\n    return r;\n$4}");
+    return e.name;
+}
+
+/* ---- partial accesses ---- */
+
+/* Template of the body through the machine's masked instruction, or NULL where there is none. */
+static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    int size = tci_dtype_get(e->t)->bytes;
+    int bytes = size * e->lanes;
+    int machine_bytes = TCI_MAX(bytes, 16);
+    bool is_store = m == TCI_MEM_STORE_N;
+    if (bytes > cd->d.vector_bytes || bytes < 2) {
+        return NULL;
+    }
+    if (cd->d.vector_bytes == 64) {
+        static const char *const names[9] = {
+            [1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
+        const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "sf" : "df";
+        const char *type = tci_scratch_printf(s, "{v%d%s}", machine_bytes / size, mode);
+        const char *bits = m == TCI_MEM_LOAD_MASK
+                               ? tci_scratch_printf(s, "%s(m)", tci_cd_mask_bits(cd, e->lanes))
+                               : "(1ULL << n) - 1";
+        const char *builtin =
+            tci_scratch_printf(s, "__builtin_ia32_%s%s%d_mask", is_store ? "store" : "load",
+                               names[size], machine_bytes * 8);
+        const char *call =
+            is_store
+                ? tci_scratch_printf(s, "%s((void *)p, (%s)%s, %s)", builtin, type,
+                                     tci_cd_to_register(bytes), bits)
+                : tci_cd_from_register(
+                    cd, bytes,
+                    tci_scratch_printf(s, "%s((const void *)p, (%s){0}, %s)", builtin, type, bits));
+        return tci_scratch_printf(s, "#if TC_GCC || TC_HAS(%s)\n    %s%s;\n", builtin,
+                                  is_store ? "" : "return ", call);
+    }
+    if (cd->d.vector_bytes == 32 && size >= 4 && bytes >= 16) {
+        const char *name = size == 4 ? "ps" : "pd";
+        const char *width = bytes == 32 ? "256" : "";
+        const char *ints = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "si" : "di");
+        const char *floats = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "sf" : "df");
+        const char *test = m == TCI_MEM_LOAD_MASK
+                               ? tci_scratch_printf(s, "%s(m)", tci_cd_of_mask(cd, e->t, e->lanes))
+                               : tci_scratch_printf(s, "(%s){%s} < (%s)n", ints,
+                                                    tci_cd_list(cd, e->lanes, "#", 1, e->lanes),
+                                                    size == 4 ? "int" : "long long");
+        if (is_store) {
+            return tci_scratch_printf(
+                s,
+                "#if TC_GCC || TC_HAS(__builtin_ia32_maskstore%s%s)\n"
+                "    __builtin_ia32_maskstore%s%s((void *)p, (%s)(%s), (%s)a);\n",
+                name, width, name, width, ints, test, floats);
+        }
+        return tci_scratch_printf(
+            s,
+            "#if TC_GCC || TC_HAS(__builtin_ia32_maskload%s%s)\n"
+            "    return ($T)__builtin_ia32_maskload%s%s((const void *)p, (%s)(%s));\n",
+            name, width, name, width, ints, test);
+    }
+    return NULL;
+}
+
+/* The first n elements between p and t, by constant sizes that halve. */
+static const char *tci_cd_halving(tci_cd *cd, int lanes, bool to_p)
+{
+    tci_str text = {0};
+    text.s = cd->d.s;
+    for (int k = lanes / 2; k; k /= 2) {
+        tci_str_printf(
+            &text, "    if (n & %d) {\n        __builtin_memcpy(%s + i, %s + i, %d * sizeof *p);\n",
+            k, to_p ? "p" : "t", to_p ? "t" : "p", k);
+        tci_str_printf(&text, k > 1 ? "        i += %d;\n    }\n" : "    }\n", k);
+    }
+    return tci_str_text(&text);
+}
+
+static void tci_cd_define_partial(tci_cd_env *e, tci_mem m)
+{
+    tci_cd *cd = e->cd;
+    const char *fast = tci_cd_partial_fast(e, m);
+    e->piece[0] = fast ? fast : "";
+    e->piece[1] = fast ? "#else\n" : "";
+    e->piece[2] = fast ? "#endif\n" : "";
+    if (m == TCI_MEM_LOAD_MASK) {
+        tci_cd_define(
+            e, "TC_I $T $n(const $E *p, $B m) {\n$1$2    $T r = {0};\n"
+               "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n            r[i] = p[i];\n"
+               "        }\n    }\n    return r;\n$3}");
+    } else if (m == TCI_MEM_LOAD_N) {
+        e->piece[3] = tci_cd_halving(cd, e->lanes, false);
+        tci_cd_define(e, "TC_I $T $n(const $E *p, long n) {\n$1$2    $E t[$L] = {0};\n    $T r;\n  "
+                         "  int i = 0;\n"
+                         "$4    __builtin_memcpy(&r, t, sizeof r);\n    return r;\n$3}");
+    } else {
+        e->piece[3] = tci_cd_halving(cd, e->lanes, true);
+        tci_cd_define(e, "TC_I void $n($E *p, $T a, long n) {\n$1$2    $E t[$L];\n    int i = 0;\n"
+                         "    __builtin_memcpy(t, &a, sizeof a);\n$4$3}");
+    }
+}
+
+/* ---- the rows ---- */
+
+static void tci_cd_define_stream(tci_cd_env *e)
+{
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
+        return;
+    }
+    e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
+    e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
+    tci_cd_define(
+        e,
+        "TC_I void $n($E *p, $T v) {\n#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
+        "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
+        "#else\n    *($A *)p = v;\n#endif\n}");
+}
+
+static void tci_cd_define_high_half(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return __builtin_shufflevector(v, v", h);
+        for (int i = 0; i < e->lanes; i++) {
+            tci_str_printf(&cases, ", %d", (i + h) % e->lanes);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tc_dtype index = tci_cd_sint(tci_dtype_get(element)->bytes);
+    e->piece[0] = tci_str_text(&cases);
+    e->piece[1] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[2] = cd->d.type(&cd->d, index, e->lanes);
+    e->piece[3] = cd->d.type(&cd->d, index, 1);
+    tci_cd_define(
+        e, "TC_I $T $n($T v, int h) {\n#if defined(__clang__)\n    switch (h) {\n$1    default:\n"
+           "        return v;\n    }\n#else\n    return __builtin_shuffle(v, ($3){$2} + "
+           "($4)h);\n#endif\n}");
+}
+
+/* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
+typedef struct tci_cd_mem_row {
+    uint8_t mem;
+    const char *name, *text, *b;
+} tci_cd_mem_row;
+
+static const tci_cd_mem_row tci_cd_mem_rows[] = {
+    {TCI_MEM_LOAD, "load", "#define $n(p) (*(const $A *)(p))", NULL},
+    {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
+    {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
+    {TCI_MEM_LOAD_STRIDED, "load_strided",
+     "TC_I $T $n(const $E *p, long s) {\n    return ($T){$1};\n}", NULL},
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
+     "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
+     "{\n"
+     "        r[i] = p[i * s];\n    }\n    return r;\n}",
+     NULL},
+    {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
+    {TCI_MEM_STORE_N, "store_n", NULL, NULL},
+    {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
+    {TCI_MEM_STORE_STRIDED, "store_strided",
+     "TC_I void $n($E *p, long s, $T v) {\n    for (int i = 0; i < $L; i++) {\n        p[i * s] = "
+     "v[i];\n"
+     "    }\n}",
+     NULL},
+    {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
+     "TC_I void $n($E *p, long s, $T v, long n) {\n    for (long i = 0; i < n; i++) {\n        p[i "
+     "* s] = v[i];\n"
+     "    }\n}",
+     NULL},
+    {TCI_MEM_SPLAT, "splat", "TC_I $T $n($E x) {\n    return ($T){$2};\n}",
+     "TC_I $T $n(int x) {\n    x = -x;\n    return ($T){$2};\n}"},
+    {TCI_MEM_IOTA, "iota", "TC_I $T $n($E x) {\n    return ($T){$2} + ($T){$3};\n}", NULL},
+    {TCI_MEM_FIRST_N, "first_n", NULL,
+     "TC_I $T $n(long n) {\n    $4 k = ($4)(n < 0 ? 0 : n > $L ? $L : n);\n"
+     "    return ($T)(($T){$3} < k);\n}"},
+    {TCI_MEM_LANE, "lane", "TC_I $E $n($T v, int i) { return v[i]; }",
+     "TC_I int $n($T v, int i) { return v[i] != 0; }"},
+    {TCI_MEM_SET_LANE, "set_lane",
+     "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
+     "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
+    {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
+    {TCI_MEM_FENCE, "fence", NULL, NULL},
+};
+
+/* The same with one lane; $1 and $2 wrap the value read and the value written. */
+static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
+    [TCI_MEM_LOAD] = "#define $n(p) $1(*(p))",
+    [TCI_MEM_LOAD_MASK] = "#define $n(p, m) ((m) ? $1(*(p)) : 0)",
+    [TCI_MEM_LOAD_N] = "#define $n(p, n) $1(*(p))",
+    [TCI_MEM_LOAD_STRIDED] = "#define $n(p, s) $1(*(p))",
+    [TCI_MEM_LOAD_STRIDED_N] = "#define $n(p, s, n) $1(*(p))",
+    [TCI_MEM_STORE] = "#define $n(p, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_N] = "#define $n(p, v, n) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STREAM] = "#define $n(p, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STRIDED] = "#define $n(p, s, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_SPLAT] = "#define $n(x) (x)",
+    [TCI_MEM_IOTA] = "#define $n(x) (x)",
+    [TCI_MEM_FIRST_N] = "#define $n(n) ((n) > 0)",
+    [TCI_MEM_LANE] = "#define $n(v, i) (v)",
+    [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
+    [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+};
+
+/* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
+static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
+    [TCI_MEM_LOAD] = "#define $n(p) $2($1(p))",
+    [TCI_MEM_LOAD_MASK] = "#define $n(p, m) $2($1(p, m))",
+    [TCI_MEM_LOAD_N] = "#define $n(p, n) $2($1(p, n))",
+    [TCI_MEM_LOAD_STRIDED] = "#define $n(p, s) $2($1(p, s))",
+    [TCI_MEM_LOAD_STRIDED_N] = "#define $n(p, s, n) $2($1(p, s, n))",
+    [TCI_MEM_STORE] = "#define $n(p, v) $1(p, $2(v))",
+    [TCI_MEM_STORE_N] = "#define $n(p, v, n) $1(p, $2(v), n)",
+    [TCI_MEM_STORE_STREAM] = "#define $n(p, v) $1(p, $2(v))",
+    [TCI_MEM_STORE_STRIDED] = "#define $n(p, s, v) $1(p, s, $2(v))",
+    [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) $1(p, s, $2(v), n)",
+};
+
+static bool tci_cd_mem_is_store(tci_mem m)
+{
+    return m == TCI_MEM_STORE || m == TCI_MEM_STORE_N || m == TCI_MEM_STORE_STREAM
+           || m == TCI_MEM_STORE_STRIDED || m == TCI_MEM_STORE_STRIDED_N;
+}
+
+static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_row *row)
+{
+    tci_cd *cd = e->cd;
+    if (m == TCI_MEM_LOAD_MASK || m == TCI_MEM_LOAD_N || m == TCI_MEM_STORE_N) {
+        tci_cd_define_partial(e, m);
+        return;
+    }
+    if (m == TCI_MEM_STORE_STREAM) {
+        tci_cd_define_stream(e);
+        return;
+    }
+    if (m == TCI_MEM_HIGH_HALF) {
+        tci_cd_define_high_half(e);
+        return;
+    }
+    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
+    e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
+    e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1) : "";
+    tci_cd_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
+}
+
+/* Accesses whose value is scalar, and rows without a value. */
+static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 1, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, m == TCI_MEM_FENCE ? "tc_fence" : "tc_prefetch", &is_new);
+    if (is_new) {
+        tci_cd_define(&e, m == TCI_MEM_FENCE
+                              ? "#if defined(__x86_64__) && !defined(__TINYC__)\n"
+                                "#define tc_fence() __builtin_ia32_sfence()\n#else\n#define "
+                                "tc_fence() ((void)0)\n#endif"
+                              : "#if defined(__TINYC__)\n#define tc_prefetch(p) ((void)0)\n#else\n"
+                                "#define tc_prefetch(p) __builtin_prefetch(p)\n#endif");
+    }
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                              int lanes)
+{
+    tci_cd *cd = d->state;
+    if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
+        return tci_cd_mem_plain(cd, m);
+    }
+    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE) {
+        return tci_cd_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute, storage,
+                          1);
+    }
+    const tci_cd_mem_row *row = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_cd_mem_rows); i++) {
+        row = tci_cd_mem_rows[i].mem == m ? &tci_cd_mem_rows[i] : row;
+    }
+    bool in_memory =
+        m <= TCI_MEM_STORE_STRIDED_N; /* ORDER tci_mem: the rows with a pointer come first */
+    bool wrapped = in_memory && (compute != storage || compute == TC_BOOL);
+    const char *name =
+        tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name, tci_cd_suffix(cd, compute, lanes),
+                           wrapped ? "_" : "", wrapped ? tci_dtype_get(storage)->name : "");
+    bool is_new;
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tci_cd_env e = {cd, compute, compute, lanes, name, {NULL}};
+    bool is_store = tci_cd_mem_is_store(m);
+    const char *wrap = !wrapped   ? ""
+                       : is_store ? tci_cd_narrow(cd, compute, storage, lanes)
+                                  : tci_cd_widen(cd, compute, storage, lanes);
+    if (lanes == 1) {
+        e.piece[0] = wrap;
+        e.piece[1] = wrap;
+        tci_cd_define(&e, tci_cd_mem_scalar[m]);
+    } else if (wrapped) {
+        tc_dtype bits = tci_cd_storage_bits(storage);
+        e.piece[0] = tci_cd_mem(d, m, bits, bits, lanes);
+        e.piece[1] = wrap;
+        tci_cd_define(&e, tci_cd_mem_wrapped[m]);
+    } else {
+        tci_cd_define_mem_vector(&e, m, row);
+    }
+    return name;
+}

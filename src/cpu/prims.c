@@ -1,0 +1,561 @@
+/* cpu/prims.c - how the C dialect spells the BASE prims.
+ *
+ * In: a template's meaning (cpu/spell.h) and a prim. Out: its definition.
+ * The one idea: three layers. An operator of the vector extension where there is one; else an x86
+ * builtin of the exact instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of
+ * the scalar definition, which is plain C and the meaning that everything else equals bit for bit
+ * (tests/cpu/test_dialect.c).
+ * Invariant: no operation of a definition is undefined in C for any operand (wrapping apart:
+ * -fwrapv); a compiler may therefore fold constants as it likes. */
+#include <string.h>
+
+#include "spell.h"
+
+/* ---- conversion of vectors, values known in range ---- */
+
+TCI_FN const char *tci_cd_to_register(int bytes)
+{
+    switch (bytes) {
+    case 2:
+        return "({v8hi}){(short)a}";
+    case 4:
+        return "({v4si}){(int)a}";
+    case 8:
+        return "({v2di}){(long long)a}";
+    default:
+        return "a";
+    }
+}
+
+TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression)
+{
+    switch (bytes) {
+    case 2:
+        return tci_scratch_printf(cd->d.s, "($R)(({v8hi})%s)[0]", expression);
+    case 4:
+        return tci_scratch_printf(cd->d.s, "($R)(({v4si})%s)[0]", expression);
+    case 8:
+        return tci_scratch_printf(cd->d.s, "($R)(({v2di})%s)[0]", expression);
+    default:
+        return tci_scratch_printf(cd->d.s, "($R)%s", expression);
+    }
+}
+
+static char tci_cd_size_letter(int bytes)
+{
+    return bytes == 1 ? 'b' : bytes == 2 ? 'w' : bytes == 4 ? 'd' : 'q';
+}
+
+static const char *tci_cd_size_mode(int bytes)
+{
+    return bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
+}
+
+/* Template of gcc's expression for an integer vector `a` made wider: one vpmovzx or vpmovsx. */
+static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, int lanes)
+{
+    char sign = tci_dtype_is_signed(from) ? 's' : 'z';
+    int register_bytes = TCI_MAX(in * lanes, 16);
+    const char *argument = tci_scratch_printf(cd->d.s, "({v%d%s})%s", register_bytes / in,
+                                              tci_cd_size_mode(in), tci_cd_to_register(in * lanes));
+    const char *rest = out * lanes < 64 ? ""
+                                        : tci_scratch_printf(cd->d.s, ", ({v%d%s}){0}, -1", lanes,
+                                                             tci_cd_size_mode(out));
+    return tci_scratch_printf(cd->d.s, "($R)__builtin_ia32_pmov%cx%c%c%d%s(%s%s)", sign,
+                              tci_cd_size_letter(in), tci_cd_size_letter(out), out * lanes * 8,
+                              out * lanes < 64 ? "" : "_mask", argument, rest);
+}
+
+/* The same for narrower: one vpmov of AVX-512, else a byte shuffle. */
+static const char *tci_cd_narrow_int(tci_cd *cd, int in, int out, int lanes)
+{
+    const char *low;
+    if (cd->d.vector_bytes == 64) {
+        int register_bytes = TCI_MAX(out * lanes, 16);
+        low = tci_scratch_printf(
+            cd->d.s, "__builtin_ia32_pmov%c%c%d_mask(({v%d%s})a, ({v%d%s}){0}, -1)",
+            tci_cd_size_letter(in), tci_cd_size_letter(out), in * lanes * 8, lanes,
+            tci_cd_size_mode(in), register_bytes / out, tci_cd_size_mode(out));
+    } else {
+        tci_str order = {0};
+        order.s = cd->d.s;
+        int total = in * lanes;
+        for (int i = 0; i < total; i++) {
+            int from = i < out * lanes ? i / out * in + i % out : i;
+            tci_str_printf(&order, "%s%d", i ? ", " : "", from);
+        }
+        low = tci_scratch_printf(cd->d.s, "__builtin_shuffle(({v%dqi})a, ({v%dqi}){%s})", total,
+                                 total, tci_str_text(&order));
+        if (total == 32) {
+            low = tci_scratch_printf(cd->d.s, "__builtin_ia32_vextractf128_si256(({v8si})%s, 0)",
+                                     low);
+        }
+    }
+    return tci_cd_from_register(cd, out * lanes, low);
+}
+
+/* gcc's expression where its own __builtin_convertvector takes the vector apart (seen in gcc 12),
+ * else NULL. */
+static const char *tci_cd_convert_gcc(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+{
+    int in = tci_dtype_get(from)->bytes;
+    int out = tci_dtype_get(to)->bytes;
+    int widest = TCI_MAX(in, out) * lanes;
+    bool wide512 = widest == 64;
+    if (cd->d.vector_bytes < 32 || widest > cd->d.vector_bytes || widest < 16) {
+        return NULL;
+    }
+    if (tci_dtype_is_int(from) && tci_dtype_is_int(to)) {
+        return out > in ? tci_cd_widen_int(cd, from, in, out, lanes)
+                        : tci_cd_narrow_int(cd, in, out, lanes);
+    }
+    if (widest < 32) {
+        return NULL;
+    }
+    if (from == TC_F32 && to == TC_F64) {
+        return wide512 ? "__builtin_ia32_cvtps2pd512_mask(a, ($R){0}, -1, 4)"
+                       : "__builtin_ia32_cvtps2pd256(a)";
+    }
+    if (from == TC_I32 && to == TC_F64) {
+        return wide512 ? "__builtin_ia32_cvtdq2pd512_mask(a, ($R){0}, -1)"
+                       : "__builtin_ia32_cvtdq2pd256(a)";
+    }
+    if (!wide512) {
+        return NULL;
+    }
+    if (from == TC_U32 && to == TC_F64) {
+        return "__builtin_ia32_cvtudq2pd512_mask(({v8si})a, ($R){0}, -1)";
+    }
+    if (from == TC_F32 && to == TC_I64) {
+        return "__builtin_ia32_cvttps2qq512_mask(a, ($R){0}, -1, 4)";
+    }
+    if (from == TC_F32 && to == TC_U64) {
+        return "($R)__builtin_ia32_cvttps2uqq512_mask(a, ({v8di}){0}, -1, 4)";
+    }
+    return NULL;
+}
+
+TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+{
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_cvt_%s_%s", tci_cd_suffix(cd, from, lanes),
+                                          tci_dtype_get(to)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tci_cd_env e = {cd, from, to, lanes, name, {NULL}};
+    int in = tci_dtype_get(from)->bytes;
+    int out = tci_dtype_get(to)->bytes;
+    bool float_in = tci_dtype_is_float(from);
+    bool float_out = tci_dtype_is_float(to);
+    if (from == to || (in == out && !float_in && !float_out)) {
+        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+        return name;
+    }
+    if ((float_in && !float_out && out < 4) || (float_out && !float_in && in < 4)) {
+        e.piece[0] = tci_cd_convert(cd, from, TC_I32, lanes);
+        e.piece[1] = tci_cd_convert(cd, TC_I32, to, lanes);
+        tci_cd_define(&e, "#define $n(a) $2($1(a))");
+        return name;
+    }
+    e.piece[0] = tci_cd_convert_gcc(cd, from, to, lanes);
+    e.piece[3] = tci_cd_list(cd, lanes, "a[#]", 1, lanes);
+    tci_cd_define(&e, e.piece[0] ? "TC_I $R $n($T a) {\n#if TC_GCC\n    return $1;\n"
+                                   "#else\n    return __builtin_convertvector(a, $R);\n#endif\n}"
+                                 : "TC_I $R $n($T a) {\n#if TC_CONVERT\n"
+                                   "    return __builtin_convertvector(a, $R);\n"
+                                   "#else\n    return ($R){$4};\n#endif\n}");
+    return name;
+}
+
+TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes)
+{
+    return tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(t)->bytes), tci_cd_mask_dtype(cd, lanes),
+                          lanes);
+}
+
+TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes)
+{
+    return tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), tci_cd_sint(tci_dtype_get(t)->bytes),
+                          lanes);
+}
+
+/* ---- prims by operator ---- */
+
+/* where: '1' scalar, 'v' vector, '*' both; then the kinds of the operands' dtype: f float, s
+ * signed, u unsigned, b bool (as a mask 0 / -1 in vectors). A macro uses each argument once. */
+typedef struct tci_cd_row {
+    uint8_t prim;
+    const char *where;
+    const char *text;
+} tci_cd_row;
+
+static const tci_cd_row tci_cd_rows[] = {
+    {TCI_P_ADD, "*fsu", "#define $n(a, b) (($T)((a) + (b)))"},
+    {TCI_P_ADD, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_SUB, "*fsu", "#define $n(a, b) (($T)((a) - (b)))"},
+    {TCI_P_SUB, "*b", "#define $n(a, b) ((a) ^ (b))"},
+    {TCI_P_MUL, "*fsu", "#define $n(a, b) (($T)((a) * (b)))"},
+    {TCI_P_MUL, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_DIV, "*f", "#define $n(a, b) ((a) / (b))"},
+    {TCI_P_DIV, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_DIV, "1u", "TC_I $T $n($T a, $T b) { return b ? a / b : 0; }"},
+    {TCI_P_DIV, "1s",
+     "TC_I $T $n($T a, $T b) { return b == 0 ? 0 : b == -1 ? ($T)(0 - ($V)a) : ($T)(a / b); }"},
+    {TCI_P_REM, "*b", "#define $n(a, b) ((a) & (b) & 0)"},
+    {TCI_P_REM, "1u", "TC_I $T $n($T a, $T b) { return b ? a % b : 0; }"},
+    {TCI_P_REM, "1s", "TC_I $T $n($T a, $T b) { return b == 0 || b == -1 ? 0 : a % b; }"},
+    {TCI_P_FMA, "*su", "#define $n(a, b, c) (($T)((a) * (b) + (c)))"},
+    {TCI_P_FMA, "*b", "#define $n(a, b, c) (((a) & (b)) | (c))"},
+    {TCI_P_NEG, "*fsu", "#define $n(a) (($T)(-(a)))"},
+    {TCI_P_NEG, "*b", "#define $n(a) (a)"},
+    {TCI_P_ABS, "*ub", "#define $n(a) (a)"},
+    {TCI_P_ABS, "1s", "TC_I $T $n($T a) { return a < 0 ? ($T)(0 - ($V)a) : a; }"},
+    {TCI_P_ABS, "vs", "TC_I $T $n($T a) { $T m = ($T)(a < 0); return (a ^ m) - m; }"},
+    {TCI_P_ABS, "vf", "#define $n(a) (($T)((($U)(a) << 1) >> 1))"},
+    {TCI_P_PMIN, "1fsu", "TC_I $T $n($T a, $T b) { return a < b ? a : b; }"},
+    {TCI_P_PMIN, "vsu",
+     "TC_I $T $n($T a, $T b) { $T m = ($T)(a < b); return (m & a) | (~m & b); }"},
+    {TCI_P_PMIN, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_PMAX, "1fsu", "TC_I $T $n($T a, $T b) { return a > b ? a : b; }"},
+    {TCI_P_PMAX, "vsu",
+     "TC_I $T $n($T a, $T b) { $T m = ($T)(a > b); return (m & a) | (~m & b); }"},
+    {TCI_P_PMAX, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_FLOOR, "*sub", "#define $n(a) (a)"},
+    {TCI_P_CEIL, "*sub", "#define $n(a) (a)"},
+    {TCI_P_TRUNC, "*sub", "#define $n(a) (a)"},
+    {TCI_P_RINT, "*sub", "#define $n(a) (a)"},
+    {TCI_P_EQ, "1fsub", "#define $n(a, b) ((a) == (b))"},
+    {TCI_P_EQ, "vfsu", "#define $n(a, b) $1(($I)((a) == (b)))"},
+    {TCI_P_EQ, "vb", "#define $n(a, b) (~((a) ^ (b)))"},
+    {TCI_P_LT, "1fsub", "#define $n(a, b) ((a) < (b))"},
+    {TCI_P_LT, "vfsu", "#define $n(a, b) $1(($I)((a) < (b)))"},
+    {TCI_P_LT, "vb", "#define $n(a, b) (~(a) & (b))"},
+    {TCI_P_LE, "1fsub", "#define $n(a, b) ((a) <= (b))"},
+    {TCI_P_LE, "vfsu", "#define $n(a, b) $1(($I)((a) <= (b)))"},
+    {TCI_P_LE, "vb", "#define $n(a, b) (~(a) | (b))"},
+    {TCI_P_AND, "*sub", "#define $n(a, b) (($T)((a) & (b)))"},
+    {TCI_P_OR, "*sub", "#define $n(a, b) (($T)((a) | (b)))"},
+    {TCI_P_XOR, "*sub", "#define $n(a, b) (($T)((a) ^ (b)))"},
+    {TCI_P_NOT, "*su", "#define $n(a) (($T)~(a))"},
+    {TCI_P_NOT, "1b", "#define $n(a) (!(a))"},
+    {TCI_P_NOT, "vb", "#define $n(a) (~(a))"},
+    {TCI_P_SHL, "1su", "TC_I $T $n($T a, $T b) { return ($V)b >= $W ? 0 : ($T)(($V)a << b); }"},
+    {TCI_P_SHL, "vsu",
+     "TC_I $T $n($T a, $T b) {\n    $U k = ($U)b;\n"
+     "    return ($T)((($U)a << (k & ($W - 1))) & ($U)(k < $W));\n}"},
+    {TCI_P_SHL, "*b", "#define $n(a, b) (a)"},
+    {TCI_P_SHR, "1u", "TC_I $T $n($T a, $T b) { return b >= $W ? 0 : ($T)(a >> b); }"},
+    {TCI_P_SHR, "1s", "TC_I $T $n($T a, $T b) { return a >> (($V)b >= $W ? $W - 1 : b); }"},
+    {TCI_P_SHR, "vu", "TC_I $T $n($T a, $T b) { return (a >> (b & ($W - 1))) & ($T)(b < $W); }"},
+    {TCI_P_SHR, "vs",
+     "TC_I $T $n($T a, $T b) {\n    $U far = ($U)(($U)b >= $W);\n"
+     "    return a >> ($T)((($U)b & ~far) | (far & ($W - 1)));\n}"},
+    {TCI_P_SHR, "1b", "#define $n(a, b) ((a) & !(b))"},
+    {TCI_P_SHR, "vb", "#define $n(a, b) ((a) & ~(b))"},
+    {TCI_P_SELECT, "1fsub", "#define $n(m, a, b) ((m) ? (a) : (b))"},
+    {TCI_P_SELECT, "vb", "TC_I $T $n($T m, $T a, $T b) { return (m & a) | (~m & b); }"},
+    {TCI_P_BITS, "1fsu", "TC_I $R $n($T a) { union { $T a; $R r; } u; u.a = a; return u.r; }"},
+    {TCI_P_BITS, "vfsu", "#define $n(a) (($R)(a))"},
+    {TCI_P_TOINT, "1f", "#define $n(a) (($R)(a))"},
+    {TCI_P_TOINT, "vf", "#define $n(a) $1(a)"},
+    {TCI_P_ROUND16, "*f", "#define $n(a) $1($2(a))"},
+};
+
+static char tci_cd_kind(tc_dtype t)
+{
+    return t == TC_BOOL ? 'b' : tci_dtype_is_float(t) ? 'f' : tci_dtype_is_signed(t) ? 's' : 'u';
+}
+
+static const char *tci_cd_find_row(tci_prim p, tc_dtype t, int lanes)
+{
+    for (int i = 0; i < TCI_COUNT(tci_cd_rows); i++) {
+        const tci_cd_row *r = &tci_cd_rows[i];
+        bool here = r->where[0] == '*' || (r->where[0] == '1') == (lanes == 1);
+        if (r->prim == p && here && strchr(r->where + 1, tci_cd_kind(t))) {
+            return r->text;
+        }
+    }
+    return NULL;
+}
+
+/* ---- prims by builtin ---- */
+
+/* x86 builtins, without "__builtin_ia32_". $1 is ps or pd, $2 is 256 for 32-byte vectors. */
+typedef struct tci_cd_builtin {
+    uint8_t prim;
+    const char *small_name, *small_args; /* 16 and 32 bytes, both compilers */
+    const char *gcc_name, *gcc_args;     /* 64 bytes */
+    const char *clang_name, *clang_args;
+    const char *elementwise; /* newer clang; NULL none */
+} tci_cd_builtin;
+
+static const tci_cd_builtin tci_cd_builtins[] = {
+    {TCI_P_FMA, "vfmadd$1$2", "a, b, c", "vfmadd$1512_mask", "a, b, c, -1, 4", "vfmadd$1512_mask",
+     "a, b, c, -1, 4", "fma"},
+    {TCI_P_SQRT, "sqrt$1$2", "a", "sqrt$1512_mask", "a, a, -1, 4", "sqrt$1512", "a, 4", "sqrt"},
+    {TCI_P_PMIN, "min$1$2", "a, b", "min$1512_mask", "a, b, a, -1, 4", "min$1512", "a, b, 4", NULL},
+    {TCI_P_PMAX, "max$1$2", "a, b", "max$1512_mask", "a, b, a, -1, 4", "max$1512", "a, b, 4", NULL},
+    {TCI_P_FLOOR, "round$1$2", "a, 9", "rndscale$1_mask", "a, 9, a, -1, 4", "rndscale$1_mask",
+     "a, 9, a, -1, 4", "floor"},
+    {TCI_P_CEIL, "round$1$2", "a, 10", "rndscale$1_mask", "a, 10, a, -1, 4", "rndscale$1_mask",
+     "a, 10, a, -1, 4", "ceil"},
+    {TCI_P_TRUNC, "round$1$2", "a, 11", "rndscale$1_mask", "a, 11, a, -1, 4", "rndscale$1_mask",
+     "a, 11, a, -1, 4", "trunc"},
+    {TCI_P_RINT, "round$1$2", "a, 8", "rndscale$1_mask", "a, 8, a, -1, 4", "rndscale$1_mask",
+     "a, 8, a, -1, 4", NULL},
+};
+
+static const char *const tci_cd_params[4] = {"", "$T a", "$T a, $T b", "$T a, $T b, $T c"};
+static const char *const tci_cd_args[4] = {"", "a", "a, b", "a, b, c"};
+
+/* Body of last resort: the scalar prim on each lane. */
+static const char *tci_cd_lane_body(const tci_cd_env *e, const char *scalar, int n_args)
+{
+    static const char *const elements[4] = {"", "a[#]", "a[#], b[#]", "a[#], b[#], c[#]"};
+    static const char *const loops[4] = {"", "a[i]", "a[i], b[i]", "a[i], b[i], c[i]"};
+    tci_scratch *s = e->cd->d.s;
+    if (e->lanes <= 8) {
+        const char *call = tci_scratch_printf(s, "%s(%s)", scalar, elements[n_args]);
+        return tci_scratch_printf(s, "    return ($R){%s};\n",
+                                  tci_cd_list(e->cd, e->lanes, call, 1, e->lanes));
+    }
+    return tci_scratch_printf(
+        s,
+        "    $R r;\n    for (int i = 0; i < $L; i++) {\n        r[i] = %s(%s);\n"
+        "    }\n    return r;\n",
+        scalar, loops[n_args]);
+}
+
+static void tci_cd_define_lanes(tci_cd_env *e, const char *scalar, int n_args)
+{
+    e->piece[0] = tci_cd_params[n_args];
+    e->piece[1] = tci_cd_lane_body(e, scalar, n_args);
+    tci_cd_define(e, "TC_I $R $n($1) {\n$2}");
+}
+
+/* A vector wider than the machine's, done in native parts. */
+static void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int n_args)
+{
+    tci_cd *cd = e->cd;
+    int native = cd->d.vector_bytes / tci_dtype_get(e->t)->bytes;
+    const char *part = cd->d.type(&cd->d, e->t, native);
+    e->piece[0] = tci_cd_params[n_args];
+    e->piece[1] = tci_scratch_printf(
+        cd->d.s, "    union { $T v; %s h[%d]; } x, y, z, r;\n    x.v = a;\n%s%s", part,
+        e->lanes / native, n_args > 1 ? "    y.v = b;\n" : "", n_args > 2 ? "    z.v = c;\n" : "");
+    e->piece[2] = tci_scratch_printf(
+        cd->d.s,
+        "    for (int i = 0; i < %d; i++) {\n        r.h[i] = %s(%s);\n    }\n    return r.v;\n",
+        e->lanes / native, cd->d.prim(&cd->d, p, e->t, e->t, native, 0),
+        n_args == 1   ? "x.h[i]"
+        : n_args == 2 ? "x.h[i], y.h[i]"
+                      : "x.h[i], y.h[i], z.h[i]");
+    tci_cd_define(e, "TC_I $T $n($1) {\n$2$3}");
+}
+
+static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    const tci_cd_builtin *b = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_cd_builtins); i++) {
+        b = tci_cd_builtins[i].prim == p ? &tci_cd_builtins[i] : b;
+    }
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    if (!b || !tci_dtype_is_float(e->t) || bytes < 16) {
+        return false;
+    }
+    if (bytes > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, p, n_args);
+        return true;
+    }
+    bool small = bytes < 64;
+    tci_str text = {0};
+    text.s = s;
+    tci_str_printf(&text, "TC_I $T $n(%s) {\n#if TC_GCC\n    return __builtin_ia32_%s(%s);\n",
+                   tci_cd_params[n_args], small ? b->small_name : b->gcc_name,
+                   small ? b->small_args : b->gcc_args);
+    const char *clang_name = small ? b->small_name : b->clang_name;
+    tci_str_printf(&text, "#elif TC_HAS(__builtin_ia32_%s)\n    return __builtin_ia32_%s(%s);\n",
+                   clang_name, clang_name, small ? b->small_args : b->clang_args);
+    if (b->elementwise) {
+        tci_str_printf(
+            &text,
+            "#elif TC_HAS(__builtin_elementwise_%s)\n    return __builtin_elementwise_%s(%s);\n",
+            b->elementwise, b->elementwise, tci_cd_args[n_args]);
+    }
+    const char *scalar = cd->d.prim(&cd->d, p, e->t, e->t, 1, 0);
+    const char *rest = tci_cd_lane_body(e, scalar, n_args);
+    if (p == TCI_P_PMIN || p == TCI_P_PMAX) {
+        rest = p == TCI_P_PMIN ? "    $I m = ($I)(a < b);\n" : "    $I m = ($I)(a > b);\n";
+        rest = tci_scratch_printf(s, "%s    return ($T)((m & ($I)a) | (~m & ($I)b));\n", rest);
+    }
+    tci_str_printf(&text, "#else\n%s#endif\n}", rest);
+    e->piece[0] = e->t == TC_F32 ? "ps" : "pd";
+    e->piece[1] = bytes == 32 ? "256" : "";
+    tci_cd_define(e, tci_str_text(&text));
+    return true;
+}
+
+static void tci_cd_define_select(tci_cd_env *e)
+{
+    int size = tci_dtype_get(e->t)->bytes;
+    int bytes = size * e->lanes;
+    e->piece[0] = tci_cd_of_mask(e->cd, e->t, e->lanes);
+    tci_str text = {0};
+    text.s = e->cd->d.s;
+    tci_str_add(&text, "TC_I $T $n($B k, $T a, $T b) {\n    $I m = $1(k);\n");
+    if (bytes == 16 || bytes == 32) { /* 64 bytes: compilers make one vpternlog of the operators */
+        const char *name = size == 4 ? "blendvps" : size == 8 ? "blendvpd" : "pblendvb";
+        const char *width = bytes == 32 ? "256" : size < 4 ? "128" : "";
+        const char *type = tci_scratch_printf(e->cd->d.s, "{v%d%s}", bytes / (size < 4 ? 1 : size),
+                                              size == 4   ? "sf"
+                                              : size == 8 ? "df"
+                                                          : "qi");
+        tci_str_printf(&text,
+                       "#if TC_GCC || TC_HAS(__builtin_ia32_%s%s)\n"
+                       "    return ($T)__builtin_ia32_%s%s((%s)b, (%s)a, (%s)m);\n#else\n",
+                       name, width, name, width, type, type, type);
+    }
+    tci_str_add(&text, "    return ($T)((m & ($I)a) | (~m & ($I)b));\n");
+    tci_str_add(&text, bytes == 16 || bytes == 32 ? "#endif\n}" : "}");
+    tci_cd_define(e, tci_str_text(&text));
+}
+
+/* ---- casts ---- */
+
+/* Bounds of an integer dtype as texts: [0] lowest, [1] highest, [2] and [3] the floats lo <= x < hi
+ * that truncate into range (2 to the bits, exact in any float). as_bits: highest of an unsigned
+ * type as the signed number of the same bits, where that is what an operator wants. */
+static void tci_cd_bounds(tci_cd_env *e, tc_dtype to, bool as_bits)
+{
+    int bits = 8 * tci_dtype_get(to)->bytes;
+    bool is_signed = tci_dtype_is_signed(to);
+    tci_value lo = {0};
+    tci_value hi = {0};
+    lo.i = is_signed ? -(int64_t)((uint64_t)1 << (bits - 1) >> 1) * 2 : 0;
+    hi.u = UINT64_MAX >> (64 - bits + is_signed);
+    bool minus_one = as_bits && !is_signed && bits >= 32;
+    e->piece[0] = e->cd->d.constant(&e->cd->d, to, lo);
+    e->piece[1] = minus_one ? "-1" : e->cd->d.constant(&e->cd->d, to, hi);
+    const char *f = e->t == TC_F32 ? "f" : "";
+    e->piece[2] = is_signed ? tci_scratch_printf(e->cd->d.s, "-0x1p%d%s", bits - 1, f) : "0";
+    e->piece[3] = tci_scratch_printf(e->cd->d.s, "0x1p%d%s", bits - is_signed, f);
+}
+
+static void tci_cd_define_cast_scalar(tci_cd_env *e)
+{
+    bool float_in = tci_dtype_is_float(e->t);
+    bool float_out = tci_dtype_is_float(e->to);
+    if (e->to == TC_BOOL) {
+        tci_cd_define(e, "#define $n(a) ((a) != 0)");
+    } else if (float_in && !float_out) {
+        tci_cd_bounds(e, e->to, false);
+        tci_cd_define(
+            e, e->to == TC_U64
+                   ? "TC_I $R $n($T a) {\n    if (!(a >= 0)) {\n        return 0;\n    }\n"
+                     "    if (a >= $4) {\n        return $2;\n    }\n"
+                     "    return a >= 0x1p63f ? ($R)(long long)(a - 0x1p63f) + ((($R)1) << 63)\n"
+                     "                        : ($R)(long long)a;\n}"
+                   : "TC_I $R $n($T a) {\n    if (!(a >= $3)) {\n        return a < $3 ? $1 : 0;\n "
+                     "   }\n"
+                     "    return a >= $4 ? $2 : ($R)(long long)a;\n}");
+    } else if (e->t == TC_U64 && float_out) {
+        /* Halved with the lost bit kept sticky, a signed conversion rounds the same way. */
+        tci_cd_define(
+            e,
+            "TC_I $R $n($T a) {\n    if (!(a >> 63)) {\n        return ($R)(long long)a;\n    }\n"
+            "    return ($R)(long long)((a >> 1) | (a & 1)) * 2;\n}");
+    } else {
+        tci_cd_define(e, "#define $n(a) (($R)(a))");
+    }
+}
+
+/* float -> int: lanes out of range are zeroed before the conversion and or-ed afterwards. */
+static void tci_cd_define_cast_float_int(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    tc_dtype wide = tci_dtype_get(e->to)->bytes < 4 ? TC_I32 : e->to;
+    tc_dtype wide_signed = tci_cd_sint(tci_dtype_get(wide)->bytes);
+    const char *wide_type = cd->d.type(&cd->d, wide_signed, e->lanes);
+    const char *mask =
+        tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(e->t)->bytes), wide_signed, e->lanes);
+    const char *convert = tci_cd_convert(cd, e->t, wide, e->lanes);
+    const char *last = tci_cd_convert(cd, wide_signed, e->to, e->lanes);
+    tci_cd_bounds(e, e->to, true);
+    const char *low = tci_dtype_is_signed(e->to)
+                          ? tci_scratch_printf(s, "    r |= %s(($I)(a < $3)) & $1;\n", mask)
+                          : "";
+    tci_cd_define(
+        e, tci_scratch_printf(s,
+                              "TC_I $R $n($T a) {\n    $I ok = ($I)(a >= $3) & ($I)(a < $4);\n"
+                              "    %s r = (%s)%s(($T)(($I)a & ok));\n"
+                              "    r |= %s(($I)(a >= $4)) & $2;\n%s    return %s(r);\n}",
+                              wide_type, wide_type, convert, mask, low, last));
+}
+
+static void tci_cd_define_cast_vector(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    if (e->t == e->to) {
+        tci_cd_define(e, "#define $n(a) (a)");
+    } else if (e->to == TC_BOOL) {
+        e->piece[0] = tci_cd_to_mask(cd, e->t, e->lanes);
+        tci_cd_define(e, "#define $n(a) $1(($I)((a) != 0))");
+    } else if (e->t == TC_BOOL) {
+        tc_dtype same = tci_cd_sint(tci_dtype_get(e->to)->bytes);
+        e->piece[0] = tci_cd_of_mask(cd, e->to, e->lanes);
+        e->piece[1] = e->to == TC_F32   ? "0x3f800000"
+                      : e->to == TC_F64 ? "0x3ff0000000000000LL"
+                                        : "1";
+        e->piece[2] = cd->d.type(&cd->d, same, e->lanes);
+        tci_cd_define(e, "TC_I $R $n($T a) { $3 m = $1(a); return ($R)(m & $2); }");
+    } else if (tci_dtype_is_float(e->t) && tci_dtype_is_int(e->to)) {
+        tci_cd_define_cast_float_int(e);
+    } else {
+        e->piece[0] = tci_cd_convert(cd, e->t, e->to, e->lanes);
+        tci_cd_define(e, "#define $n(a) $1(a)");
+    }
+}
+
+/* ---- one prim ---- */
+
+TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
+{
+    tci_cd_env env = *outer;
+    tci_cd_env *e = &env;
+    tci_cd *cd = e->cd;
+    int n_args = tci_prim_get(p)->arity;
+    const char *text = tci_cd_find_row(p, e->t, e->lanes);
+    bool is_vector = e->lanes > 1;
+    if (p == TCI_P_CAST) {
+        if (is_vector) {
+            tci_cd_define_cast_vector(e);
+        } else {
+            tci_cd_define_cast_scalar(e);
+        }
+    } else if (text) {
+        if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
+            e->piece[0] = is_vector && e->t != TC_BOOL ? tci_cd_to_mask(cd, e->t, e->lanes) : "";
+        } else if (p == TCI_P_TOINT) {
+            e->piece[0] = is_vector ? tci_cd_convert(cd, e->t, e->to, e->lanes) : "";
+        } else if (p == TCI_P_ROUND16) {
+            e->piece[0] = tci_cd_widen(cd, TC_F32, TC_F16, e->lanes);
+            e->piece[1] = tci_cd_narrow(cd, TC_F32, TC_F16, e->lanes);
+        }
+        tci_cd_define(e, text);
+    } else if (is_vector && p == TCI_P_SELECT) {
+        tci_cd_define_select(e);
+    } else if (is_vector && p == TCI_P_ROUNDB16) {
+        tci_cd_define(e, "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                         "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
+                         "    return ($T)((r & ~nan) | (u & nan));\n}");
+    } else if (!is_vector) {
+        tci_cd_define_soft(e, p);
+    } else if (!tci_cd_define_builtin(e, p, n_args)) {
+        tci_cd_define_lanes(e, cd->d.prim(&cd->d, p, e->t, e->to, 1, 0), n_args);
+    }
+}

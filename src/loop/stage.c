@@ -1,0 +1,751 @@
+/* loop/stage.c - the stages of a kernel, for a tile of outer points whose bindings are given.
+ *
+ * In: a tci_tile. Out: statements in the current block. Reductions keep to the order that kernel/ir.h
+ * prescribes: VEC_OUTER has one accumulator for each outer point, so tiles and vectors are free;
+ * VEC_INNER has 64 virtual lanes on the stage's last axis, held in 64 / lanes registers, or in a local
+ * array when that would be too many. A lane that no element of the row reaches stays at the identity,
+ * and taking in the identity changes nothing, so registers beyond the row's length are left out. */
+#include <math.h>
+
+#include "stage.h"
+
+enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
+
+/* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
+typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
+
+/* ---- combining ---- */
+
+static bool tci_stage_is_arg(const tci_kred *red)
+{
+    return red->op == TCI_RED_ARGMAX || red->op == TCI_RED_ARGMIN;
+}
+
+static bool tci_stage_is_min(const tci_kred *red)
+{
+    return red->op == TCI_RED_MIN || red->op == TCI_RED_ARGMIN;
+}
+
+static int tci_stage_op(tci_build *b, tci_prim p, tc_dtype result, int x, int y)
+{
+    int args[2] = {x, y};
+    return tci_build_prim(b, p, result, 2, args, 0);
+}
+
+static int tci_stage_select(tci_build *b, int mask, int x, int y)
+{
+    int args[3] = {mask, x, y};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[x].dtype, 3, args, 0);
+}
+
+/* acc where acc > v or acc is NaN, else v: pmax gives exactly that but for a NaN in acc. */
+static int tci_stage_extreme(tci_build *b, const tci_kred *red, int acc, int v)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    if (t == TC_BOOL) {
+        return tci_stage_op(b, tci_stage_is_min(red) ? TCI_P_AND : TCI_P_OR, t, acc, v);
+    }
+    int best = tci_stage_op(b, tci_stage_is_min(red) ? TCI_P_PMIN : TCI_P_PMAX, t, acc, v);
+    if (!tci_dtype_is_float(t)) {
+        return best;
+    }
+    return tci_stage_select(b, tci_stage_op(b, TCI_P_EQ, TC_BOOL, acc, acc), best, acc);
+}
+
+/* v replaces acc if it beats it strictly, or is the first NaN, or ties with a lower index. */
+static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage_pair acc, tci_stage_pair v)
+{
+    bool less = tci_stage_is_min(red);
+    int take = less ? tci_stage_op(b, TCI_P_LT, TC_BOOL, v.value, acc.value)
+                    : tci_stage_op(b, TCI_P_LT, TC_BOOL, acc.value, v.value);
+    int tie = tci_stage_op(b, TCI_P_EQ, TC_BOOL, v.value, acc.value);
+    if (tci_dtype_is_float((tc_dtype)red->dtype)) {
+        int ordered_v = tci_stage_op(b, TCI_P_EQ, TC_BOOL, v.value, v.value);
+        int nan_v = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_v, 0);
+        int ordered_acc = tci_stage_op(b, TCI_P_EQ, TC_BOOL, acc.value, acc.value);
+        int nan_acc = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_acc, 0);
+        take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, ordered_acc));
+        tie = tci_stage_op(b, TCI_P_OR, TC_BOOL, tie, tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, nan_acc));
+    }
+    int lower = tci_stage_op(b, TCI_P_LT, TC_BOOL, v.index, acc.index);
+    take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, tie, lower));
+    tci_stage_pair r = {tci_stage_select(b, take, v.value, acc.value), tci_stage_select(b, take, v.index, acc.index)};
+    return r;
+}
+
+static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, int acc)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    if (tci_dtype_is_float(t)) {
+        int args[3] = {v.value, v.index, acc};
+        return tci_build_prim(b, TCI_P_FMA, t, 3, args, 0);
+    }
+    tci_prim mul = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL;
+    return tci_stage_op(b, t == TC_BOOL ? TCI_P_OR : TCI_P_ADD, t, acc, tci_stage_op(b, mul, t, v.value, v.index));
+}
+
+static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc, tci_stage_pair v)
+{
+    static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
+                                    [TCI_RED_ANY] = TCI_P_OR, [TCI_RED_ALL] = TCI_P_AND};
+    tci_stage_pair r = {-1, -1};
+    switch (red->op) {
+    case TCI_RED_MAX:
+    case TCI_RED_MIN: r.value = tci_stage_extreme(b, red, acc.value, v.value); break;
+    case TCI_RED_ARGMAX:
+    case TCI_RED_ARGMIN: r = tci_stage_arg(b, red, acc, v); break;
+    case TCI_RED_DOT: r.value = tci_stage_fma(b, red, v, acc.value); break;
+    default: {
+        tci_prim p = (tci_prim)prims[red->op];
+        if (red->dtype == TC_BOOL && (red->op == TCI_RED_SUM || red->op == TCI_RED_PROD)) {
+            p = red->op == TCI_RED_SUM ? TCI_P_OR : TCI_P_AND;
+        }
+        r.value = tci_stage_op(b, p, (tc_dtype)red->dtype, acc.value, v.value);
+        break;
+    }
+    }
+    return r;
+}
+
+static tci_value tci_stage_lowest(tc_dtype t, bool highest)
+{
+    tci_value v = {.i = 0};
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    if (tci_dtype_is_float(t)) {
+        v.f = highest ? (double)INFINITY : -(double)INFINITY;
+    } else if (tci_dtype_is_signed(t)) {
+        v.i = highest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
+    } else if (highest) {
+        v.u = t == TC_BOOL ? 1 : UINT64_MAX >> (64 - bits);
+    }
+    return v;
+}
+
+static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    tci_value v = {.i = 0}, last = {.i = INT64_MAX};
+    bool one = red->op == TCI_RED_PROD || red->op == TCI_RED_ALL;
+    if (red->op == TCI_RED_MAX || red->op == TCI_RED_ARGMAX) {
+        v = tci_stage_lowest(t, false);
+    } else if (tci_stage_is_min(red)) {
+        v = tci_stage_lowest(t, true);
+    } else if (one && tci_dtype_is_float(t)) {
+        v.f = 1;
+    } else {
+        v.i = one;
+    }
+    tci_stage_pair r = {tci_build_const(b, t, v), tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
+    return r;
+}
+
+static tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red)
+{
+    tci_stage_pair r = {tci_build_value(b, red->a), red->b >= 0 ? tci_build_value(b, red->b) : -1};
+    return r;
+}
+
+static tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
+{
+    tci_stage_pair id = tci_stage_identity(b, red);
+    tci_stage_pair r = {tci_build_mutable(b, tci_build_widen(b, id.value, lanes)), -1};
+    if (id.index >= 0) {
+        r.index = tci_build_mutable(b, tci_build_widen(b, id.index, lanes));
+    }
+    return r;
+}
+
+static void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
+{
+    tci_build_assign(b, acc.value, v.value);
+    if (acc.index >= 0) {
+        tci_build_assign(b, acc.index, v.index);
+    }
+}
+
+static void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc)
+{
+    tci_build_remember(b, red->inst, tci_build_copy(b, acc.index >= 0 ? acc.index : acc.value));
+}
+
+/* ---- loops over a stage's axes ---- */
+
+static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
+{
+    int64_t size = b->k->axes[axis].size;
+    if (size == 1) {
+        tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+        return;
+    }
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, i), 0, size - 1, false, -1));
+}
+
+static tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
+{
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, n + 1);
+    for (int i = 0; i < n; i++) {
+        tci_stage_open_axis(b, axes[i], &open[i]);
+    }
+    return open;
+}
+
+static void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        if (b->k->axes[axes[i]].size != 1) {
+            tci_build_close(b, &open[i]);
+        }
+        tci_build_set(b, axes[i], NULL);
+    }
+}
+
+static void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
+{
+    if (tile->row_axis >= 0) {
+        tci_build_set(b, tile->row_axis, tile->rows[i / tile->n_vecs]);
+    }
+    if (tile->vec_axis >= 0) {
+        tci_build_set(b, tile->vec_axis, tile->vecs[i % tile->n_vecs]);
+    }
+}
+
+/* All values first, then the stores: an output may be one of the inputs. */
+static void tci_stage_stores(tci_build *b, int stage, bool stream)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].stage == stage) {
+            values[i] = tci_build_value(b, k->stores[i].value);
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].stage == stage) {
+            tci_build_store(b, &k->stores[i], values[i], stream);
+        }
+    }
+}
+
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max)
+{
+    const tci_kernel *k = b->k;
+    int64_t size = k->axes[axis].size;
+    int n = 0;
+    const tci_bind *saved = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    for (int g = 0; g < k->n_guards; g++) {
+        int64_t coef, lo, hi, glo = k->guards[g].lo, ghi = k->guards[g].hi;
+        if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
+            continue;
+        }
+        tci_build_range(b, k->guards[g].x, &lo, &hi);
+        if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+            int64_t t = lo;
+            lo = -hi;
+            hi = -t;
+            t = glo;
+            glo = -ghi;
+            ghi = -t;
+            coef = -coef;
+        }
+        int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
+                         tci_build_floor_div(ghi - hi, coef) + 1, tci_build_floor_div(ghi - lo, coef) + 1};
+        for (int i = 0; i < 8; i++) {
+            int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+            int j = 0;
+            while (j < n && cuts[j] < c) {
+                j++;
+            }
+            if (c <= 0 || c >= size || (j < n && cuts[j] == c)) {
+                continue;
+            }
+            if (n == max) {
+                tci_build_set(b, axis, saved);
+                return 0;
+            }
+            for (int m = n++; m > j; m--) {
+                cuts[m] = cuts[m - 1];
+            }
+            cuts[j] = c;
+        }
+    }
+    tci_build_set(b, axis, saved);
+    return n;
+}
+
+/* ---- vectors along an axis ---- */
+
+static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, int64_t hi, int n)
+{
+    return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
+}
+
+TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll, tci_vec_body body, void *arg)
+{
+    const tci_bind *vecs[TCI_MAX_UNROLL + 1];
+    int64_t lanes = b->l->lanes, group = lanes * unroll;
+    int64_t n_groups = TCI_MAX(end - begin, 0) / group;
+    if (n_groups > 0) {
+        tci_lin at = tci_lin_const(begin);
+        tci_lopen open;
+        if (n_groups > 1) {
+            int64_t stop = begin + n_groups * group;
+            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, stop), group, &open));
+        }
+        for (int u = 0; u < unroll; u++) {
+            vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), begin + u * lanes,
+                                       begin + (n_groups - 1) * group + (u + 1) * lanes - 1, -1);
+        }
+        body(b, arg, unroll, vecs);
+        if (n_groups > 1) {
+            tci_build_close(b, &open);
+        }
+    }
+    int n = 0;
+    for (int64_t at = begin + n_groups * group; at < end; at += lanes, n++) {
+        int64_t left = TCI_MIN(end - at, lanes);
+        vecs[n] = tci_stage_vector(b, tci_lin_const(at), at, at + left - 1,
+                                   left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    if (n > 0) {
+        body(b, arg, n, vecs);
+    }
+}
+
+/* One partial vector [at, at + count) where count is an index expression that may be 0. */
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi, tci_vec_body body, void *arg)
+{
+    tci_lopen open;
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = count;
+    st.value.i = 1;
+    st.imm = b->l->lanes - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, &open);
+    const tci_bind *vec = tci_stage_vector(b, at, lo, hi, count);
+    body(b, arg, 1, &vec);
+    tci_build_close(b, &open);
+}
+
+/* A loop over whole groups of `unroll` vectors from *at; *at ends behind them. */
+static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int64_t hi, int unroll,
+                             tci_vec_body body, void *arg)
+{
+    const tci_bind *vecs[TCI_MAX_UNROLL + 1];
+    tci_loop *l = b->l;
+    int64_t lanes = l->lanes, group = lanes * unroll;
+    int start = tci_build_lx(b, *at);
+    tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end, tci_lx_make(l, TCI_LX_MUL, start, -1, -1), 0));
+    int count = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, left), -1, group);
+    count = tci_lx_make(l, TCI_LX_MUL, count, -1, group);
+    tci_lin stop = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, start, count, 0));
+    tci_lopen open;
+    int i = tci_build_for(b, start, tci_build_lx(b, stop), group, &open);
+    for (int u = 0; u < unroll; u++) {
+        tci_lin v = tci_lin_plus(tci_lin_var(b, i), u * lanes);
+        vecs[u] = tci_stage_vector(b, v, lo + u * lanes, hi - (unroll - 1 - u) * lanes, -1);
+    }
+    body(b, arg, unroll, vecs);
+    tci_build_close(b, &open);
+    *at = stop;
+}
+
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo, int64_t hi,
+                                      int unroll, tci_vec_body body, void *arg)
+{
+    tci_loop *l = b->l;
+    tci_lin at = tci_build_let(b, begin);
+    end = tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
+    if (head >= 0) {
+        tci_lin count = tci_build_let(b, head);
+        tci_stage_partial(b, at, tci_build_lx(b, count), lo, hi, body, arg);
+        at = tci_lin_add(b, at, count);
+    }
+    tci_stage_groups(b, &at, end, lo, hi, unroll, body, arg);
+    if (unroll > 1) {
+        tci_stage_groups(b, &at, end, lo, hi, 1, body, arg);
+    }
+    if (l->lanes > 1) {
+        int negated = tci_lx_make(l, TCI_LX_MUL, tci_build_lx(b, at), -1, -1);
+        tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end, negated, 0));
+        tci_stage_partial(b, at, tci_build_lx(b, left), lo, hi, body, arg);
+    }
+}
+
+/* ---- one accumulator a point (VEC_OUTER) ---- */
+
+static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
+{
+    uint64_t axes = b->k->insts[red->a].axes | (red->b >= 0 ? b->k->insts[red->b].axes : 0);
+    return tci_build_is_vector(b, axes);
+}
+
+/* The running values of a SCAN at this step, then its stores. */
+static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile, const tci_stage_pair *acc)
+{
+    int n = tile->n_rows * tile->n_vecs;
+    for (int i = 0; i < n; i++) {
+        tci_stage_point(b, tile, i);
+        for (int r = 0; r < b->k->n_reds; r++) {
+            if (b->k->reds[r].stage == stage) {
+                tci_stage_remember_result(b, &b->k->reds[r], acc[r * n + i]);
+            }
+        }
+        tci_stage_stores(b, stage, tile->stream);
+    }
+}
+
+static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    int n = tile->n_rows * tile->n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
+            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+        }
+    }
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    for (int i = 0; i < n; i++) {
+        tci_stage_point(b, tile, i);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = tci_stage_operands(b, &k->reds[r]);
+                tci_stage_assign(b, acc[r * n + i], tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
+            }
+        }
+    }
+    if (st->kind == TCI_STAGE_SCAN) {
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_stage_close(b, st->axes, st->n_axes, open);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            tci_stage_remember_result(b, &k->reds[r], acc[r * n + i]);
+        }
+    }
+}
+
+static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_stores(b, stage, tile->stream);
+    }
+    tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+/* ---- 64 virtual lanes (VEC_INNER) ---- */
+
+typedef struct tci_stage_lanes {
+    int stage, axis;
+    int n_regs;         /* vectors that elements of the row reach */
+    tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
+    bool in_array;
+} tci_stage_lanes;
+
+static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array, int x)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;
+    st.base = ~array.value;
+    st.x = x;
+    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)red->dtype, b->l->lanes, b->cur), -1};
+    if (array.index >= 0) {
+        st.base = ~array.index;
+        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
+    }
+    return r;
+}
+
+static void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = b->l->lanes > 1 ? TCI_MEM_STORE : TCI_MEM_STORE_ONE;
+    st.base = ~array.value;
+    st.x = x;
+    st.args[0] = tci_build_widen(b, v.value, b->l->lanes);
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    if (array.index >= 0) {
+        st.base = ~array.index;
+        st.args[0] = tci_build_widen(b, v.index, b->l->lanes);
+        tci_build_mem(b, st, TC_F32, 1, b->cur);
+    }
+}
+
+static tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
+{
+    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, TCI_VLANES, b->cur), -1};
+    if (tci_stage_is_arg(red)) {
+        array.index = tci_build_local(b, TC_I64, TCI_VLANES, b->cur);
+    }
+    tci_stage_pair id = tci_stage_identity(b, red);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, TCI_VLANES), b->l->lanes, &open);
+    tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
+    tci_build_close(b, &open);
+    return array;
+}
+
+/* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every reduction. */
+static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int x)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind *vec = b->bind[m->axis];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->stage != m->stage) {
+            continue;
+        }
+        tci_stage_pair at = m->acc[r * m->n_regs + (m->in_array ? 0 : reg)];
+        tci_stage_pair acc = m->in_array ? tci_stage_array_get(b, red, at, x) : at;
+        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vec->n >= 0) { /* lanes without an element keep what they have */
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_FIRST_N;
+            st.n = vec->n;
+            int mask = tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
+            v.value = tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
+            v.index = v.index < 0 ? -1 : tci_stage_select(b, mask, v.index, acc.index);
+        }
+        if (m->in_array) {
+            tci_stage_array_set(b, at, x, v);
+        } else {
+            tci_stage_assign(b, at, v);
+        }
+    }
+}
+
+/* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0 on. */
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo, int64_t hi, int64_t count)
+{
+    int64_t lanes = b->l->lanes;
+    for (int64_t u = 0; u < count; u += lanes) {
+        int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
+        int64_t last = hi - TCI_MAX(count - u - lanes, 0);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_stage_fold(b, m, (int)(u / lanes), -1);
+    }
+}
+
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo, int64_t hi,
+                                     int64_t count)
+{
+    int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
+    tci_lopen open;
+    if (whole > 0) {
+        int u = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole), lanes, &open);
+        tci_lin here = tci_lin_add(b, at, tci_lin_var(b, u));
+        tci_build_set(b, m->axis, tci_stage_vector(b, here, lo, hi, -1));
+        tci_stage_fold(b, m, 0, tci_lx_var(b->l, u));
+        tci_build_close(b, &open);
+    }
+    if (whole < count) {
+        int n = tci_lx_const(b->l, count - whole);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, whole), lo, hi, n));
+        tci_stage_fold(b, m, 0, tci_lx_const(b->l, whole));
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
+static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t begin, int64_t end)
+{
+    int64_t whole = begin + (end - begin) / TCI_VLANES * TCI_VLANES;
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, int64_t, int64_t, int64_t) =
+        m->in_array ? tci_stage_block_in_array : tci_stage_block;
+    if (whole > begin) {
+        tci_lopen open;
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), TCI_VLANES, &open);
+        block(b, m, tci_lin_var(b, j), begin, whole - 1, TCI_VLANES);
+        tci_build_close(b, &open);
+    }
+    if (end > whole) {
+        block(b, m, tci_lin_const(whole), whole, end - 1, end - whole);
+    }
+}
+
+static tci_stage_pair tci_stage_high_half(tci_build *b, tci_stage_pair v, int h)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_HIGH_HALF;
+    st.args[0] = v.value;
+    st.imm = h;
+    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
+    if (v.index >= 0) {
+        st.args[0] = v.index;
+        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
+    }
+    return r;
+}
+
+/* Lane i takes in lane i + h, for h = 32, 16 ... 1; the result is lane 0. */
+static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
+{
+    const tci_kred *red = &b->k->reds[r];
+    int lanes = b->l->lanes;
+    const tci_stage_pair *acc = &m->acc[r * m->n_regs];
+    tci_stage_pair v;
+    for (int h = TCI_VLANES / 2; h >= lanes; h /= 2) {
+        if (m->in_array) {
+            tci_lopen open;
+            int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
+            int x = tci_lx_var(b->l, i);
+            tci_stage_pair low = tci_stage_array_get(b, red, *acc, x);
+            int far = tci_lx_make(b->l, TCI_LX_ADD, x, tci_lx_const(b->l, h), 0);
+            tci_stage_pair high = tci_stage_array_get(b, red, *acc, far);
+            tci_stage_array_set(b, *acc, x, tci_stage_combine(b, red, low, high));
+            tci_build_close(b, &open);
+            continue;
+        }
+        for (int i = 0; i < h / lanes && i + h / lanes < m->n_regs; i++) {
+            tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], acc[i + h / lanes]));
+        }
+    }
+    v = m->in_array ? tci_stage_array_get(b, red, *acc, tci_lx_const(b->l, 0)) : *acc;
+    for (int h = lanes / 2; h >= 1; h /= 2) {
+        v = tci_stage_combine(b, red, v, tci_stage_high_half(b, v, h));
+    }
+    int value = v.index >= 0 ? v.index : v.value;
+    if (lanes == 1) {
+        return value;
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LANE;
+    st.args[0] = value;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
+}
+
+static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
+{
+    const tci_kernel *k = b->k;
+    int lanes = b->l->lanes, n_accs = 0;
+    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, TCI_VLANES), 1);
+    m->n_regs = (int)((used + lanes - 1) / lanes);
+    for (int r = 0; r < k->n_reds; r++) {
+        n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
+    }
+    m->in_array = m->n_regs * n_accs > 2 * TCI_STAGE_MAX_REGISTERS || lanes < 4;
+    m->acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * m->n_regs + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < m->n_regs && k->reds[r].stage == m->stage; i++) {
+            if (!m->in_array) {
+                m->acc[r * m->n_regs + i] = tci_stage_accumulator(b, &k->reds[r], lanes);
+            } else if (i == 0) {
+                m->acc[r * m->n_regs] = tci_stage_array_make(b, &k->reds[r]);
+            }
+        }
+    }
+}
+
+static void tci_stage_reduce_inner(tci_build *b, int stage)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    int n_before = st->n_axes - 1;
+    tci_stage_lanes m = {0};
+    m.stage = stage;
+    m.axis = st->axes[n_before];
+    tci_stage_lanes_init(b, &m);
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
+    int n_cuts = tci_stage_cuts(b, m.axis, TCI_VLANES, cuts, TCI_STAGE_MAX_CUTS / 2);
+    cuts[n_cuts] = size;
+    for (int i = 0; i <= n_cuts; i++) {
+        tci_stage_stretch(b, &m, begin, cuts[i]);
+        begin = cuts[i];
+    }
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_build_remember(b, k->reds[r].inst, tci_stage_tree(b, &m, r));
+        }
+    }
+}
+
+typedef struct tci_stage_map { int stage, axis; bool stream; } tci_stage_map;
+
+static void tci_stage_map_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_map *m = arg;
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        tci_stage_stores(b, m->stage, m->stream);
+    }
+}
+
+static void tci_stage_map_inner(tci_build *b, int stage)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, false);
+        return;
+    }
+    int n_before = st->n_axes - 1;
+    tci_stage_map m = {stage, st->axes[n_before], false};
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
+    cuts[n_cuts] = b->k->axes[m.axis].size;
+    int unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
+    for (int i = 0; i <= n_cuts; i++) {
+        tci_stage_vectors(b, begin, cuts[i], unroll, tci_stage_map_body, &m);
+        begin = cuts[i];
+    }
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+}
+
+/* ---- all stages ---- */
+
+/* One prefetch for each cache line that the tile reads in a row, a fixed distance ahead. */
+TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        int64_t coef;
+        bool runs = inst->op == TCI_K_LOAD && inst->n_guards == 0 &&
+                    tci_build_coef(k, inst->x, tile->vec_axis, &coef) && coef == 1;
+        for (int v = 0; runs && v < tile->n_vecs; v++) {
+            int bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
+            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES != 0) {
+                continue;
+            }
+            tci_build_set(b, tile->vec_axis, tile->vecs[v]);
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_PREFETCH;
+            st.base = (int32_t)inst->imm;
+            st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, inst->x), tile->prefetch / bytes));
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+}
+
+TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    for (int stage = 0; stage < k->n_stages; stage++) {
+        bool inner = k->vector == TCI_VEC_INNER;
+        b->stage = stage;
+        if (k->stages[stage].kind == TCI_STAGE_MAP) {
+            if (inner) {
+                tci_stage_map_inner(b, stage);
+            } else {
+                tci_stage_map_outer(b, stage, tile);
+            }
+        } else if (inner && k->stages[stage].n_axes > 0) {
+            tci_stage_reduce_inner(b, stage);
+        } else {
+            tci_stage_reduce_outer(b, stage, tile);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+/* rewrite/rewrite.h - the graph in simpler terms: composites expanded, constants folded, duplicates and
+ * dead nodes gone. */
+#ifndef TCI_REWRITE_REWRITE_H
+#define TCI_REWRITE_REWRITE_H
+
+#include "../graph/node.h"
+
+/* The same values as nodes of g that later stages know; one for each root, in scratch. */
+TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
+
+#endif

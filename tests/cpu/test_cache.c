@@ -1,0 +1,826 @@
+/* The caches on disk and in memory under use and abuse, and compilers that misbehave. Needs a
+ * compiler. */
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { COUNT = 500 };
+
+/* ---- a private directory for each test ---- */
+
+static char dir[512];
+static char saved_path[4096];
+
+static void end(void);
+
+static void begin(void)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(dir, sizeof(dir), "%s/tc-test-XXXXXX", base && *base ? base : "/tmp");
+    REQUIRE(mkdtemp(dir));
+    snprintf(saved_path, sizeof(saved_path), "%s", getenv("PATH") ? getenv("PATH") : "");
+    tc_shutdown(); /* what earlier tests left in memory */
+}
+
+static const char *in_dir(const char *name) /* valid until the eighth next call */
+{
+    static char paths[8][sizeof(dir) + 256];
+    static int turn;
+    char *path = paths[turn++ % 8];
+    snprintf(path, sizeof(paths[0]), "%s/%.200s", dir, name);
+    return path;
+}
+
+static void end(void)
+{
+    char command[2048];
+    setenv("PATH", saved_path, 1);
+    snprintf(command, sizeof(command), "chmod -R u+rwx '%s'; rm -rf '%s'", dir, dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+/* As on a machine without a compiler. Not part of any key. */
+static void hide_compilers(bool hidden)
+{
+    setenv("PATH", hidden ? "/nonexistent" : saved_path, 1);
+}
+
+static tc_options default_options(void)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "cpu";
+    o.threads = 1;
+    o.cache_dir = in_dir("cache");
+    return o;
+}
+
+/* ---- one compile and run ---- */
+
+typedef struct outcome {
+    tc_status status;
+    bool correct;
+    char backend[16];
+    char error[4096];
+    tc_stats used; /* by this attempt alone */
+} outcome;
+
+static tc_stats stats_now(tc_ctx *ctx)
+{
+    tc_stats stats;
+    memset(&stats, 0, sizeof(stats));
+    CHECK_EQ_INT(tc_stats(ctx, &stats), TC_OK);
+    return stats;
+}
+
+/* -(x + x) + which, or so: the number of terms makes it another program. */
+static tc_tensor expression(tc_ctx *ctx, int which)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, COUNT);
+    tc_tensor y = x;
+    for (int i = 0; i <= which; i++) {
+        y = tc_neg(tc_add(y, x));
+    }
+    return y;
+}
+
+static float expected(int which, float x)
+{
+    float y = x;
+    for (int i = 0; i <= which; i++) {
+        y = -(y + x);
+    }
+    return y;
+}
+
+static bool run_is_correct(tc_program *f, int which)
+{
+    float in[COUNT], out[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        in[i] = (float)i - 100.25f;
+        out[i] = -1;
+    }
+    if (tc_run(f, TC_BUFS(TC_BUF(in, COUNT)), TC_BUFS(TC_BUF(out, COUNT)))) {
+        return false;
+    }
+    for (int i = 0; i < COUNT; i++) {
+        if (out[i] != expected(which, in[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* In a fresh context, and (fresh) with nothing in memory. */
+static outcome attempt(const tc_options *o, int which, bool fresh)
+{
+    outcome r;
+    tc_ctx *ctx;
+    memset(&r, 0, sizeof(r));
+    if (fresh) {
+        tc_shutdown();
+    }
+    r.status = tc_ctx_make(&ctx, o);
+    if (r.status) {
+        return r;
+    }
+    tc_stats before = stats_now(ctx);
+    tc_tensor y = expression(ctx, which);
+    tc_program *f;
+    r.status = tc_compile(y, &f);
+    if (r.status == TC_OK) {
+        tc_program_info info;
+        CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+        snprintf(r.backend, sizeof(r.backend), "%s", info.backend);
+        r.correct = run_is_correct(f, which);
+        tc_program_free(f);
+    } else {
+        snprintf(r.error, sizeof(r.error), "%s", tc_error(y));
+    }
+    tc_stats after = stats_now(ctx);
+#define USED(field) r.used.field = after.field - before.field
+    USED(compiles);
+    USED(compiler_runs);
+    USED(kernels_built);
+    USED(memory_hits);
+    USED(disk_hits);
+    USED(misses);
+    USED(kernel_hits);
+    USED(evictions);
+    USED(cache_rejects);
+    USED(interpreted);
+#undef USED
+    tc_ctx_free(ctx);
+    return r;
+}
+
+#define CHECK_RAN(r, backend_name)                                                                 \
+    do {                                                                                           \
+        CHECK_MSG((r).status == TC_OK, "status %d: %s", (r).status, (r).error);                    \
+        CHECK((r).correct);                                                                        \
+        CHECK_STR((r).backend, backend_name);                                                      \
+    } while (0)
+
+/* ---- files ---- */
+
+typedef struct bytes { unsigned char *data; size_t n; } bytes;
+
+static bytes read_file(const char *path)
+{
+    bytes b = {NULL, 0};
+    FILE *f = fopen(path, "rb");
+    REQUIRE(f);
+    fseek(f, 0, SEEK_END);
+    b.n = (size_t)ftell(f);
+    rewind(f);
+    b.data = malloc(b.n + 1);
+    CHECK_EQ_INT(fread(b.data, 1, b.n, f), b.n);
+    fclose(f);
+    return b;
+}
+
+static void write_file(const char *path, const void *data, size_t n, mode_t mode)
+{
+    unlink(path);
+    FILE *f = fopen(path, "wb");
+    REQUIRE(f);
+    CHECK_EQ_INT(fwrite(data, 1, n, f), n);
+    fclose(f);
+    CHECK_EQ_INT(chmod(path, mode), 0);
+}
+
+static void write_script(const char *path, const char *text)
+{
+    write_file(path, text, strlen(text), 0700);
+}
+
+/* The first file of the cache whose name begins and ends so. "" when there is none. */
+static const char *find_file(const char *folder, const char *begins, const char *ends)
+{
+    static char found[1024];
+    DIR *d = opendir(folder);
+    struct dirent *e;
+    found[0] = 0;
+    while (d && (e = readdir(d)) != NULL) {
+        size_t n = strlen(e->d_name);
+        if (!strncmp(e->d_name, begins, strlen(begins)) && n >= strlen(ends)
+            && !strcmp(e->d_name + n - strlen(ends), ends)) {
+            snprintf(found, sizeof(found), "%s/%s", folder, e->d_name);
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    return found;
+}
+
+static long long folder_bytes(const char *folder, int *n_files)
+{
+    DIR *d = opendir(folder);
+    struct dirent *e;
+    struct stat st;
+    long long total = 0;
+    *n_files = 0;
+    while (d && (e = readdir(d)) != NULL) {
+        char path[1024];
+        snprintf(path, sizeof(path), "%s/%s", folder, e->d_name);
+        if (lstat(path, &st) == 0 && S_ISREG(st.st_mode)) {
+            total += st.st_size;
+            (*n_files)++;
+        }
+    }
+    if (d) {
+        closedir(d);
+    }
+    return total;
+}
+
+/* ---- use ---- */
+
+TEST(memory_then_disk_then_compiler)
+{
+    begin();
+    tc_options o = default_options();
+    outcome first = attempt(&o, 0, true);
+    CHECK_RAN(first, "cpu");
+    CHECK_EQ_INT(first.used.compiler_runs, 1);
+    CHECK_EQ_INT(first.used.misses, 1);
+    CHECK_EQ_INT(first.used.kernels_built, 1);
+    outcome again = attempt(&o, 0, false);
+    CHECK_RAN(again, "cpu");
+    CHECK_EQ_INT(again.used.memory_hits, 1);
+    CHECK_EQ_INT(again.used.compiles, 0);
+    hide_compilers(true);
+    outcome disk = attempt(&o, 0, true);
+    CHECK_RAN(disk, "cpu");
+    CHECK_EQ_INT(disk.used.disk_hits, 1);
+    CHECK_EQ_INT(disk.used.compiles + disk.used.compiler_runs + disk.used.misses, 0);
+    end();
+}
+
+TEST(no_disk_cache_leaves_no_file)
+{
+    begin();
+    int n;
+    tc_options o = default_options();
+    o.no_disk_cache = true;
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    folder_bytes(in_dir("cache"), &n);
+    CHECK_EQ_INT(n, 0);
+    outcome again = attempt(&o, 0, false);
+    CHECK_EQ_INT(again.used.memory_hits, 1);
+    CHECK_EQ_INT(attempt(&o, 0, true).used.compiler_runs, 1);
+    end();
+}
+
+TEST(a_seeded_cache_serves_read_only)
+{
+    begin();
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    int before, after;
+    long long bytes_before = folder_bytes(in_dir("cache"), &before);
+    CHECK_EQ_INT(chmod(in_dir("cache"), 0500), 0);
+    o.cache_read_only = true;
+    hide_compilers(true);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.disk_hits, 1);
+    hide_compilers(false);
+    outcome other = attempt(&o, 1, true);
+    CHECK_RAN(other, "cpu");
+    CHECK_EQ_INT(folder_bytes(in_dir("cache"), &after), bytes_before);
+    CHECK_EQ_INT(after, before);
+    end();
+}
+
+TEST(a_kernel_of_another_program_is_found_again)
+{
+    begin();
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    unlink(find_file(in_dir("cache"), "tc-p-", ".bin"));
+    hide_compilers(true);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.misses, 1);
+    CHECK_EQ_INT(r.used.kernel_hits, 1);
+    CHECK_EQ_INT(r.used.compiler_runs, 0);
+    outcome again = attempt(&o, 0, true);
+    CHECK_EQ_INT(again.used.disk_hits, 1);
+    end();
+}
+
+TEST(many_programs_share_one_compiler)
+{
+    begin();
+    tc_options o = default_options();
+    tc_ctx *ctx;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_stats before = stats_now(ctx);
+    tc_tensor y[6], x[6];
+    tc_program *f[6];
+    tc_job jobs[6];
+    for (int i = 0; i < 6; i++) {
+        x[i] = tc_input(ctx, "x", TC_F32, COUNT);
+        y[i] = x[i];
+        for (int k = 0; k <= i % 5; k++) { /* the last is the first once more */
+            y[i] = tc_neg(tc_add(y[i], x[i]));
+        }
+        memset(&jobs[i], 0, sizeof(jobs[i]));
+        jobs[i].inputs.items = &x[i];
+        jobs[i].inputs.n = 1;
+        jobs[i].outputs.items = &y[i];
+        jobs[i].outputs.n = 1;
+        jobs[i].program = &f[i];
+    }
+    CHECK_EQ_INT(tc_compile_many(jobs, 6, NULL), TC_OK);
+    tc_stats after = stats_now(ctx);
+    CHECK_EQ_INT(after.compiler_runs - before.compiler_runs, 1);
+    CHECK_EQ_INT(after.kernels_built - before.kernels_built, 5);
+    for (int i = 0; i < 6; i++) {
+        CHECK(run_is_correct(f[i], i % 5));
+        tc_program_free(f[i]);
+    }
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* ---- damage ---- */
+
+/* Every byte of the header, then strides through the rest; sizes and counts lie everywhere. */
+static size_t next_place(size_t at)
+{
+    return at < 96 ? at + 1 : at + 1 + at / 16;
+}
+
+/* Flips bits and cuts the one file of that name. `gone` is removed before each attempt. Nothing
+ * may crash, give a wrong result, or be believed. */
+static void damage(const char *begins, const char *ends, const char *gone)
+{
+    begin();
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    const char *found = find_file(in_dir("cache"), begins, ends);
+    REQUIRE(found[0]);
+    char path[1024], gone_path[1024] = "";
+    snprintf(path, sizeof(path), "%s", found);
+    bytes good = read_file(path);
+    if (gone) {
+        snprintf(gone_path, sizeof(gone_path), "%s", find_file(in_dir("cache"), gone, ".bin"));
+        REQUIRE(gone_path[0]);
+    }
+    hide_compilers(true);
+    int tried = 0;
+    for (size_t at = 0; at < good.n; at = next_place(at)) {
+        for (int cut = 0; cut < 2; cut++) {
+            bytes bad = good;
+            bad.data = malloc(good.n);
+            memcpy(bad.data, good.data, good.n);
+            if (cut) {
+                bad.n = at;
+            } else {
+                bad.data[at] ^= (unsigned char)(1 << tct_random_below(8));
+            }
+            write_file(path, bad.data, bad.n, 0600);
+            free(bad.data);
+            unlink(gone_path);
+            outcome r = attempt(&o, 0, true);
+            CHECK_MSG(r.status == TC_OK && r.correct, "%s at %zu: status %d %s", cut ? "cut"
+                      : "flip", at, r.status,
+                      r.error);
+            CHECK_MSG(r.used.cache_rejects >= 1, "%s at %zu was believed", cut ? "cut" : "flip",
+                      at);
+            CHECK_MSG(access(path, F_OK) != 0 || r.used.kernel_hits, "%s at %zu was left", cut
+                      ? "cut" : "flip", at);
+            tried++;
+        }
+    }
+    CHECK(tried > 200);
+    write_file(path, good.data, good.n, 0600);
+    CHECK_RAN(attempt(&o, 0, true), gone ? "cpu" : "cpu");
+    free(good.data);
+    end();
+}
+
+TEST(a_damaged_program_entry_is_refused)
+{
+    damage("tc-p-", ".bin", NULL);
+}
+
+TEST(a_damaged_kernel_entry_is_refused)
+{
+    damage("tc-k-", ".bin", "tc-p-");
+}
+
+TEST(a_damaged_object_file_is_refused)
+{
+    begin();
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    char path[1024];
+    snprintf(path, sizeof(path), "%s", find_file(in_dir("cache"), "tc-m-", ".so"));
+    bytes good = read_file(path);
+    hide_compilers(true);
+    for (size_t at = 0; at < good.n; at += good.n / 97 + 1) {
+        good.data[at] ^= 4;
+        write_file(path, good.data, good.n, 0600);
+        good.data[at] ^= 4;
+        outcome r = attempt(&o, 0, true);
+        CHECK_RAN(r, "interp");
+        CHECK(r.used.cache_rejects >= 1);
+    }
+    write_file(path, good.data, good.n / 2, 0600);
+    CHECK_RAN(attempt(&o, 0, true), "interp");
+    unlink(path);
+    outcome gone = attempt(&o, 0, true); /* evicted, say: a miss like any other */
+    CHECK_RAN(gone, "interp");
+    CHECK_EQ_INT(gone.used.cache_rejects, 0);
+    hide_compilers(false);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    free(good.data);
+    end();
+}
+
+TEST(an_entry_of_another_program_is_not_believed)
+{
+    begin();
+    tc_options o = default_options();
+    char mine[1024];
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    snprintf(mine, sizeof(mine), "%s", find_file(in_dir("cache"), "tc-p-", ".bin"));
+    bytes entry = read_file(mine);
+    unlink(mine);
+    CHECK_RAN(attempt(&o, 3, true), "cpu");
+    char other[1024];
+    snprintf(other, sizeof(other), "%s", find_file(in_dir("cache"), "tc-p-", ".bin"));
+    write_file(other, entry.data, entry.n, 0600); /* whole and sound, but under a foreign key */
+    outcome r = attempt(&o, 3, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.disk_hits, 0);
+    free(entry.data);
+    end();
+}
+
+/* ---- plants ---- */
+
+TEST(files_that_others_may_write_are_refused)
+{
+    begin();
+    static const mode_t modes[] = {0620, 0602, 0666};
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    char path[1024];
+    snprintf(path, sizeof(path), "%s", find_file(in_dir("cache"), "tc-p-", ".bin"));
+    bytes good = read_file(path);
+    for (int i = 0; i < 3; i++) {
+        write_file(path, good.data, good.n, modes[i]);
+        outcome r = attempt(&o, 0, true);
+        CHECK_RAN(r, "cpu");
+        CHECK_EQ_INT(r.used.disk_hits, 0);
+        CHECK(r.used.cache_rejects >= 1);
+    }
+    write_file(in_dir("elsewhere"), good.data, good.n, 0600);
+    unlink(path);
+    CHECK_EQ_INT(symlink(in_dir("elsewhere"), path), 0);
+    outcome link = attempt(&o, 0, true);
+    CHECK_RAN(link, "cpu");
+    CHECK_EQ_INT(link.used.disk_hits, 0);
+    unlink(path);
+    CHECK_EQ_INT(mkfifo(path, 0600), 0); /* opening it must not wait */
+    outcome fifo = attempt(&o, 0, true);
+    CHECK_RAN(fifo, "cpu");
+    CHECK_EQ_INT(fifo.used.disk_hits, 0);
+    free(good.data);
+    end();
+}
+
+TEST(files_of_other_users_are_refused)
+{
+    if (geteuid() != 0) {
+        SKIP("only root can give a file away");
+    }
+    begin();
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    const char *path = find_file(in_dir("cache"), "tc-p-", ".bin");
+    CHECK_EQ_INT(chown(path, 12345, 12345), 0);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.disk_hits, 0);
+    CHECK_EQ_INT(chown(in_dir("cache"), 12345, 12345), 0);
+    outcome foreign = attempt(&o, 0, true);
+    CHECK_RAN(foreign, "cpu");
+    CHECK_EQ_INT(foreign.used.disk_hits, 0);
+    CHECK_EQ_INT(foreign.used.compiler_runs, 1);
+    end();
+}
+
+TEST(a_directory_that_others_may_write_is_not_used)
+{
+    begin();
+    int n;
+    tc_options o = default_options();
+    CHECK_EQ_INT(mkdir(in_dir("cache"), 0700), 0);
+    CHECK_EQ_INT(chmod(in_dir("cache"), 0777), 0);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu"); /* memory only */
+    folder_bytes(in_dir("cache"), &n);
+    CHECK_EQ_INT(n, 0);
+    write_file(in_dir("file"), "x", 1, 0600);
+    o.cache_dir = in_dir("file"); /* no directory at all */
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    o.cache_dir = "/proc/tc-cannot-be-made";
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    end();
+}
+
+/* ---- room ---- */
+
+TEST(the_oldest_entries_go_when_the_cap_is_reached)
+{
+    begin();
+    int n;
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    long long one = folder_bytes(in_dir("cache"), &n);
+    write_file(in_dir("cache/precious"), "mine", 4, 0600);
+    o.cache_bytes = one * 5 / 2;
+    long long evictions = 0;
+    for (int i = 1; i < 5; i++) {
+        outcome r = attempt(&o, i, true);
+        CHECK_RAN(r, "cpu");
+        evictions += r.used.evictions;
+        CHECK(folder_bytes(in_dir("cache"), &n) <= o.cache_bytes);
+    }
+    CHECK(evictions > 0);
+    CHECK_EQ_INT(access(in_dir("cache/precious"), F_OK), 0);
+    CHECK_EQ_INT(attempt(&o, 4, true).used.disk_hits, 1);
+    CHECK_EQ_INT(attempt(&o, 0, true).used.disk_hits, 0);
+    end();
+}
+
+TEST(a_full_disk_does_no_harm)
+{
+    begin();
+    tc_options o = default_options();
+    int ended = -1;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rlimit limit = {2000, 2000}; /* bytes of a file: the compiler's do not fit either */
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        outcome r = attempt(&o, 0, true);
+        bool good = r.status == TC_OK && r.correct && !strcmp(r.backend, "interp");
+        outcome again = attempt(&o, 0, false);
+        _exit(good && again.correct && again.used.memory_hits == 1 ? 0 : 1);
+    }
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    CHECK_EQ_INT(ended, 0);
+    outcome after = attempt(&o, 0, true); /* nothing half-written stands in the way */
+    CHECK_RAN(after, "cpu");
+    CHECK_EQ_INT(after.used.cache_rejects, 0);
+    end();
+}
+
+/* ---- races ---- */
+
+TEST(racing_processes_all_get_it_right)
+{
+    begin();
+    enum { PROCESSES = 8 };
+    tc_options o = default_options();
+    pid_t children[PROCESSES];
+    fflush(stdout);
+    tc_shutdown();
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            outcome r = attempt(&o, 0, true);
+            _exit(r.status == TC_OK && r.correct && !strcmp(r.backend, "cpu") ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < PROCESSES; i++) {
+        int ended = -1;
+        CHECK_EQ_INT(waitpid(children[i], &ended, 0), children[i]);
+        CHECK_EQ_INT(ended, 0);
+    }
+    CHECK_STR(find_file(in_dir("cache"), "tc-", ".tmp"), "");
+    hide_compilers(true);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.disk_hits, 1);
+    end();
+}
+
+static void *compile_in_thread(void *arg)
+{
+    const tc_options *o = arg;
+    tc_ctx *ctx;
+    bool good = false;
+    if (tc_ctx_make(&ctx, o) == TC_OK) {
+        tc_program *f;
+        if (tc_compile(expression(ctx, 0), &f) == TC_OK) {
+            good = run_is_correct(f, 0);
+            tc_program_free(f);
+        }
+        tc_ctx_free(ctx);
+    }
+    return good ? arg : NULL;
+}
+
+TEST(racing_threads_compile_once)
+{
+    begin();
+    enum { THREADS = 8 };
+    tc_options o = default_options();
+    pthread_t threads[THREADS];
+    tc_ctx *ctx;
+    o.no_disk_cache = true;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_stats before = stats_now(ctx);
+    for (int i = 0; i < THREADS; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, compile_in_thread, &o) == 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *result = NULL;
+        pthread_join(threads[i], &result);
+        CHECK(result != NULL);
+    }
+    tc_stats after = stats_now(ctx);
+    CHECK_EQ_INT(after.compiles - before.compiles, 1);
+    CHECK_EQ_INT(after.compiler_runs - before.compiler_runs, 1);
+    CHECK_EQ_INT(after.memory_hits - before.memory_hits, THREADS - 1);
+    tc_ctx_free(ctx);
+    end();
+}
+
+/* ---- compilers ---- */
+
+TEST(a_missing_compiler_means_the_interpreter)
+{
+    begin();
+    tc_options o = default_options();
+    o.cc = "/no/such/compiler";
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "interp");
+    CHECK_EQ_INT(r.used.interpreted, 1);
+    CHECK_EQ_INT(r.used.compiler_runs, 0);
+    outcome again = attempt(&o, 0, false);
+    CHECK_RAN(again, "interp");
+    CHECK_EQ_INT(again.used.memory_hits, 1);
+    o.fallback = TC_FALLBACK_REFUSE;
+    outcome refused = attempt(&o, 0, false);
+    CHECK_EQ_INT(refused.status, TC_ERR_COMPILER);
+    CHECK_HAS(refused.error, "/no/such/compiler");
+    o.cc = NULL;
+    hide_compilers(true);
+    outcome nowhere = attempt(&o, 0, true);
+    CHECK_EQ_INT(nowhere.status, TC_ERR_COMPILER);
+    CHECK_HAS(nowhere.error, "PATH");
+    end();
+}
+
+/* Runs with a compiler that is this script: first with fallback, then without. */
+static outcome with_script(const char *script, tc_options *o)
+{
+    o->cc = in_dir("mycc");
+    setenv("TMPDIR", dir, 1); /* what a failure keeps goes with the test */
+    write_script(o->cc, script);
+    outcome r = attempt(o, 0, true);
+    CHECK_RAN(r, "interp");
+    CHECK_EQ_INT(r.used.interpreted, 1);
+    o->fallback = TC_FALLBACK_REFUSE;
+    outcome refused = attempt(o, 0, true);
+    CHECK_EQ_INT(refused.status, TC_ERR_COMPILER);
+    unsetenv("TMPDIR");
+    return refused;
+}
+
+TEST(a_failing_compiler_is_quoted_and_its_source_kept)
+{
+    begin();
+    tc_options o = default_options();
+    outcome r = with_script("#!/bin/sh\necho kaboom from $0 >&2\nexit 3\n", &o);
+    CHECK_HAS(r.error, "kaboom");
+    CHECK_HAS(r.error, "mycc");
+    CHECK_HAS(r.error, "code 3");
+    const char *kept = strstr(r.error, "kept in ");
+    REQUIRE(kept);
+    char folder[512];
+    snprintf(folder, sizeof(folder), "%s", kept + 8);
+    folder[strcspn(folder, "\n ")] = 0;
+    CHECK(find_file(folder, "tc_0", ".c")[0]);
+    CHECK(find_file(folder, "build", ".log")[0]);
+    end();
+}
+
+TEST(a_hanging_compiler_is_killed)
+{
+    begin();
+    tc_options o = default_options();
+    o.cc_timeout_s = 1;
+    double start = tct_now_s();
+    outcome r = with_script("#!/bin/sh\nsleep 1000 &\nsleep 1000\n", &o);
+    CHECK(tct_now_s() - start < 8);
+    CHECK_HAS(r.error, "killed after 1 s");
+    end();
+}
+
+TEST(a_compiler_may_print_megabytes)
+{
+    begin();
+    tc_options o = default_options();
+    outcome r = with_script("#!/bin/sh\nhead -c 8000000 /dev/zero | tr '\\0' 'x'\nexit 1\n", &o);
+    CHECK(strlen(r.error) < 8192);
+    CHECK_HAS(r.error, "xxxx");
+    end();
+}
+
+TEST(a_compiler_that_leaves_nothing_or_garbage_has_failed)
+{
+    begin();
+    tc_options o = default_options();
+    outcome nothing = with_script("#!/bin/sh\nexit 0\n", &o);
+    CHECK_HAS(nothing.error, "no object file");
+    tc_options again = default_options();
+    outcome garbage =
+        with_script("#!/bin/sh\nwhile [ \"$1\" != -o ]; do shift; done\necho garbage > \"$2\"\n",
+                    &again);
+    CHECK_HAS(garbage.error, "cannot be loaded");
+    end();
+}
+
+TEST(a_replaced_compiler_invalidates_what_it_made)
+{
+    begin();
+    tc_options o = default_options();
+    o.cc = in_dir("gcc-like");
+    write_script(o.cc, "#!/bin/sh\nexec cc \"$@\"\n");
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.compiler_runs, 1);
+    CHECK_EQ_INT(attempt(&o, 0, true).used.disk_hits, 1);
+    write_script(o.cc, "#!/bin/sh\n# newer\nexec cc \"$@\"\n");
+    outcome replaced = attempt(&o, 0, true);
+    CHECK_RAN(replaced, "cpu");
+    CHECK_EQ_INT(replaced.used.disk_hits, 0);
+    CHECK_EQ_INT(replaced.used.compiler_runs, 1);
+    CHECK_EQ_INT(replaced.used.cache_rejects, 0);
+    unlink(o.cc); /* gone: what it made still serves */
+    CHECK_EQ_INT(attempt(&o, 0, true).used.disk_hits, 1);
+    end();
+}
+
+/* ---- what is shown on request ---- */
+
+static int n_logged;
+static void count_log(void *user, const char *topic, const char *text)
+{
+    (void)user;
+    n_logged += !strcmp(topic, "compile") && text[0] != 0;
+}
+
+TEST(dumps_logs_and_source)
+{
+    begin();
+    static const char *const files[] = {"graph.txt", "graph.dot", "rewrite.txt", "plan.txt",
+                                        "kernel.txt", "loop.txt",
+                                        "source.c", "build.log"};
+    tc_options o = default_options();
+    o.dump = "all";
+    o.dump_dir = in_dir("dump");
+    o.log = count_log;
+    o.verify = true;
+    n_logged = 0;
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK(n_logged >= 1);
+    for (int i = 0; i < (int)(sizeof(files) / sizeof(files[0])); i++) {
+        CHECK_MSG(find_file(in_dir("dump"), files[i], "")[0], "%s is missing", files[i]);
+    }
+    o.dump = NULL;
+    for (int fresh = 0; fresh < 2; fresh++) { /* made here; then read back from the disk cache */
+        tc_ctx *ctx;
+        tc_program *f;
+        tc_shutdown();
+        REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+        REQUIRE(tc_compile(expression(ctx, 0), &f) == TC_OK);
+        CHECK_HAS(tc_source(f), "tc_k_");
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    end();
+}
+
+TEST_MAIN

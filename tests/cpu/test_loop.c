@@ -1,0 +1,860 @@
+/* Judges the way from kernel IR to C: hand-built kernels are scheduled, printed and compiled for several
+ * vector widths, and every result is compared bit for bit with the interpreter's (any NaN equals any
+ * NaN). Operands end at a guard page, so a read or write past the end stops the test. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../tc_test.h"
+
+enum { MAX_KERNELS = 1200, PAGE = 4096 };
+
+static tci_scratch scratch;
+static tci_kernel *kernels[MAX_KERNELS];
+static char names[MAX_KERNELS][64];
+static int n_kernels;
+static uint64_t seed;
+
+static uint64_t next_random(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    seed ^= seed << 17;
+    return seed;
+}
+
+/* ---- building kernels ---- */
+
+static tci_kernel *begin_kernel(const char *name)
+{
+    tci_kernel *k = tci_kernel_make(&scratch);
+    snprintf(k->name, sizeof(k->name), "tc_k_%s", name);
+    return k;
+}
+
+static void end_kernel(tci_kernel *k)
+{
+    int64_t points = 1, bytes = 0;
+    for (int a = 0; a < k->n_axes; a++) {
+        points *= k->axes[a].size;
+    }
+    for (int i = 0; i < k->n_operands; i++) {
+        bytes += k->operands[i].n * tci_dtype_get((tc_dtype)k->operands[i].dtype)->bytes;
+    }
+    k->flops = points * (1 + k->n_insts);
+    k->bytes = bytes;
+    if (n_kernels < MAX_KERNELS) {
+        snprintf(names[n_kernels], sizeof(names[0]), "%s", k->name);
+        kernels[n_kernels++] = k;
+    }
+}
+
+static tc_dtype compute_of(tc_dtype t)
+{
+    return (tc_dtype)tci_dtype_get(t)->compute;
+}
+
+static int axis_x(tci_kernel *k, int axis, int64_t stride)
+{
+    return tci_kx_mul(k, tci_kx_axis(k, axis), stride);
+}
+
+static int load_at(tci_kernel *k, int operand, int x)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_LOAD;
+    i.dtype = (uint8_t)compute_of((tc_dtype)k->operands[operand].dtype);
+    i.x = x;
+    i.imm = operand;
+    i.guard = -1;
+    return tci_kernel_inst(k, i);
+}
+
+static int guarded_load(tci_kernel *k, int operand, int x, int gx, int64_t lo, int64_t hi, double fill)
+{
+    tci_kinst i = {0};
+    tci_kguard g = {gx, lo, hi};
+    i.op = TCI_K_LOAD;
+    i.dtype = (uint8_t)compute_of((tc_dtype)k->operands[operand].dtype);
+    i.x = x;
+    i.imm = operand;
+    i.guard = k->n_guards;
+    i.n_guards = 1;
+    if (tci_dtype_is_float((tc_dtype)i.dtype)) {
+        i.value.f = fill;
+    } else {
+        i.value.i = (int64_t)fill;
+    }
+    TCI_PUSH(&scratch, k->guards, k->n_guards, k->cap_guards, g);
+    return tci_kernel_inst(k, i);
+}
+
+static int index_of(tci_kernel *k, int x)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_INDEX;
+    i.dtype = TC_I64;
+    i.x = x;
+    i.guard = -1;
+    return tci_kernel_inst(k, i);
+}
+
+static int literal(tci_kernel *k, int slot, tc_dtype t)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_LIT;
+    i.dtype = (uint8_t)t;
+    i.x = i.guard = -1;
+    i.imm = slot;
+    k->n_literals = TCI_MAX(k->n_literals, slot + 1);
+    return tci_kernel_inst(k, i);
+}
+
+static int fault(tci_kernel *k, int index, int64_t size)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_FAULT;
+    i.dtype = TC_I64;
+    i.n_args = 1;
+    i.args[0] = index;
+    i.x = i.guard = -1;
+    i.imm = size;
+    k->faults = true;
+    return tci_kernel_inst(k, i);
+}
+
+static int op1(tci_kernel *k, tci_prim p, int a)
+{
+    return tci_kernel_prim(k, p, (tc_dtype)k->insts[a].dtype, 1, a, -1, -1);
+}
+
+static int op2(tci_kernel *k, tci_prim p, int a, int b)
+{
+    return tci_kernel_prim(k, p, (tc_dtype)k->insts[a].dtype, 2, a, b, -1);
+}
+
+static int cast(tci_kernel *k, int a, tc_dtype to)
+{
+    return tci_kernel_prim(k, TCI_P_CAST, to, 1, a, -1, -1);
+}
+
+static int select3(tci_kernel *k, int m, int a, int b)
+{
+    return tci_kernel_prim(k, TCI_P_SELECT, (tc_dtype)k->insts[a].dtype, 3, m, a, b);
+}
+
+static int constant(tci_kernel *k, tc_dtype t, double c)
+{
+    tci_value v = {0};
+    if (tci_dtype_is_float(t)) {
+        v.f = c;
+    } else {
+        v.i = (int64_t)c;
+    }
+    return tci_kernel_const(k, t, v);
+}
+
+static int add_stage(tci_kernel *k, tci_kstage_kind kind, int n, const int *axes)
+{
+    tci_kstage st = {(uint8_t)kind, n, TCI_NEW_ARRAY(&scratch, int32_t, n + 1)};
+    for (int i = 0; i < n; i++) {
+        st.axes[i] = axes[i];
+    }
+    TCI_PUSH(&scratch, k->stages, k->n_stages, k->cap_stages, st);
+    return k->n_stages - 1;
+}
+
+static int add_red(tci_kernel *k, tci_kred_op op, int stage, int a, int b)
+{
+    tci_kred r = {(uint8_t)op, k->insts[a].dtype, stage, a, b, -1};
+    TCI_PUSH(&scratch, k->reds, k->n_reds, k->cap_reds, r);
+    tci_kinst i = {0};
+    i.op = TCI_K_RED;
+    i.dtype = op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN ? TC_I64 : r.dtype;
+    i.x = i.guard = -1;
+    i.imm = k->n_reds - 1;
+    int inst = tci_kernel_inst(k, i);
+    k->reds[k->n_reds - 1].inst = inst;
+    return inst;
+}
+
+static void add_store(tci_kernel *k, int stage, int operand, int x, int value)
+{
+    tci_kstore st = {stage, operand, x, value};
+    TCI_PUSH(&scratch, k->stores, k->n_stores, k->cap_stores, st);
+}
+
+/* ---- running ---- */
+
+typedef struct operand_memory {
+    char *map;
+    size_t map_bytes;
+    char *data;
+} operand_memory;
+
+static operand_memory make_memory(size_t bytes)
+{
+    operand_memory m;
+    m.map_bytes = (bytes + 2 * PAGE - 1) / PAGE * PAGE + PAGE;
+    m.map = mmap(NULL, m.map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(m.map + m.map_bytes - PAGE, PAGE, PROT_NONE);
+    m.data = m.map + m.map_bytes - PAGE - bytes;
+    return m;
+}
+
+static void fill_operand(tc_dtype t, char *data, int64_t n)
+{
+    int bytes = tci_dtype_get(t)->bytes;
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t r = next_random();
+        tci_value v = {0};
+        if (tci_dtype_is_float(t)) {
+            v.f = (double)((int64_t)(r >> 20 & 0xffff) - 0x8000) / 4096.0;
+            v.f = (r & 127) == 1 ? NAN : (r & 127) == 2 ? -0.0 : (r & 127) == 3 ? 0.0 : v.f;
+        } else {
+            v.i = t == TC_BOOL ? (int64_t)(r & 1) : (int64_t)(r >> 32 & 63) - (tci_dtype_is_signed(t) ? 32 : 0);
+        }
+        tci_value_store(t, data + i * bytes, v);
+    }
+}
+
+static bool same_value(tc_dtype t, const char *a, const char *b)
+{
+    int bytes = tci_dtype_get(t)->bytes;
+    if (memcmp(a, b, (size_t)bytes) == 0) {
+        return true;
+    }
+    tci_value x = tci_value_load(t, a), y = tci_value_load(t, b);
+    return tci_dtype_is_float(t) && x.f != x.f && y.f != y.f;
+}
+
+static void compare_outputs(int i, const char *how, const operand_memory *got, char **expected)
+{
+    const tci_kernel *k = kernels[i];
+    for (int o = 0; o < k->n_operands; o++) {
+        tc_dtype t = (tc_dtype)k->operands[o].dtype;
+        int bytes = tci_dtype_get(t)->bytes;
+        for (int64_t e = 0; k->operands[o].is_output && e < k->operands[o].n; e++) {
+            const char *a = got[o].data + e * bytes, *b = expected[o] + e * bytes;
+            if (!same_value(t, a, b)) {
+                tci_value x = tci_value_load(t, a), y = tci_value_load(t, b);
+                CHECK_MSG(false, "%s (%s): output %d element %lld is %g (%llx), interpreted %g (%llx)", names[i],
+                          how, o, (long long)e, tci_dtype_is_float(t) ? x.f : (double)x.i,
+                          (unsigned long long)x.u, tci_dtype_is_float(t) ? y.f : (double)y.i,
+                          (unsigned long long)y.u);
+                break;
+            }
+        }
+    }
+}
+
+static void run_kernel(int i, const char *how, tci_kernel_fn fn, int64_t n_tasks)
+{
+    const tci_kernel *k = kernels[i];
+    operand_memory memory[16];
+    char *expected[16];
+    void *bufs[16];
+    int64_t lits[4], fault_got = 0, fault_expected = 0;
+    seed = 1000003u * (uint64_t)(i + 1) + 7;
+    for (int o = 0; o < k->n_operands; o++) {
+        size_t bytes = (size_t)k->operands[o].n * tci_dtype_get((tc_dtype)k->operands[o].dtype)->bytes;
+        memory[o] = make_memory(bytes);
+        expected[o] = calloc(bytes + 64, 1);
+        memset(memory[o].data, 0x5a, bytes);
+        memset(expected[o], 0x5a, bytes);
+        if (!k->operands[o].is_output) {
+            fill_operand((tc_dtype)k->operands[o].dtype, memory[o].data, k->operands[o].n);
+            memcpy(expected[o], memory[o].data, bytes);
+        }
+        bufs[o] = expected[o];
+    }
+    for (int j = 0; j < k->n_literals; j++) {
+        tci_value v = {.f = 1.25 + j};
+        for (int n = 0; n < k->n_insts; n++) {
+            if (k->insts[n].op == TCI_K_LIT && k->insts[n].imm == j && !tci_dtype_is_float((tc_dtype)k->insts[n].dtype)) {
+                v.i = 3 + j;
+            }
+        }
+        lits[j] = v.i;
+    }
+    tci_interp *p = tci_interp_make(k);
+    void *workspace = NULL;
+    REQUIRE(p && posix_memalign(&workspace, 64, tci_interp_workspace(p) + 64) == 0);
+    tci_interp_run(p, workspace, bufs, lits, &fault_expected, 0, tci_interp_tasks(p));
+    for (int o = 0; o < k->n_operands; o++) {
+        bufs[o] = memory[o].data;
+    }
+    if (n_tasks > 0) {
+        fn(bufs, lits, &fault_got, n_tasks / 3, n_tasks);
+        if (n_tasks / 3 > 0) {
+            fn(bufs, lits, &fault_got, 0, n_tasks / 3);
+        }
+    }
+    compare_outputs(i, how, memory, expected);
+    CHECK_MSG(fault_got == fault_expected, "%s (%s): fault %lld, interpreted %lld", names[i], how,
+              (long long)fault_got, (long long)fault_expected);
+    for (int o = 0; o < k->n_operands; o++) {
+        munmap(memory[o].map, memory[o].map_bytes);
+        free(expected[o]);
+    }
+    free(workspace);
+    tci_interp_free(p);
+}
+
+static bool compile(const char *compiler, int vector_bytes, const char *base, int64_t *n_tasks)
+{
+    char path[300], command[900];
+    tci_dialect *d = tci_dialect_c(&scratch, vector_bytes);
+    tci_str body = {.s = &scratch}, text = {.s = &scratch};
+    for (int i = 0; i < n_kernels; i++) {
+        char symbol[32];
+        tci_launch launch;
+        tci_loop *l = tci_loop_schedule(&scratch, kernels[i], vector_bytes, &launch);
+        tci_loop_verify(&scratch, l);
+        snprintf(symbol, sizeof(symbol), "k%d", i);
+        tci_emit_kernel(&body, d, kernels[i], l, symbol);
+        n_tasks[i] = launch.n_tasks;
+    }
+    d->prelude(d, &text);
+    tci_str_add(&text, tci_str_text(&body));
+    snprintf(path, sizeof(path), "%s.c", base);
+    FILE *f = fopen(path, "w");
+    if (!f) {
+        return false;
+    }
+    fputs(tci_str_text(&text), f);
+    fclose(f);
+    const char *machine = vector_bytes == 64   ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c"
+                          : vector_bytes == 32 ? "-mavx2 -mfma -mf16c"
+                                               : "-mfma";
+    snprintf(command, sizeof(command),
+             "%s -O1 -ffp-contract=off -fwrapv -fno-strict-aliasing -fPIC -shared -nostdlib -w %s -o %s.so %s.c 2>%s.log",
+             compiler, machine, base, base, base);
+    return system(command) == 0;
+}
+
+/* Compiles all kernels built so far for one width and compares each with the interpreter. */
+static void judge(const char *compiler, int vector_bytes)
+{
+    char directory[] = "/tmp/tc_loop_XXXXXX", base[200], how[64];
+    int64_t *n_tasks = calloc(MAX_KERNELS, sizeof(*n_tasks));
+    REQUIRE(mkdtemp(directory) && n_tasks);
+    snprintf(base, sizeof(base), "%s/k", directory);
+    snprintf(how, sizeof(how), "%s, %d bytes", compiler, vector_bytes);
+    bool built = compile(compiler, vector_bytes, base, n_tasks);
+    CHECK_MSG(built, "%s fails on %s.c", how, base);
+    if (built) {
+        char path[300];
+        snprintf(path, sizeof(path), "%s.so", base);
+        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        CHECK_MSG(handle != NULL, "%s: %s", how, dlerror());
+        for (int i = 0; handle && i < n_kernels; i++) {
+            char symbol[32];
+            snprintf(symbol, sizeof(symbol), "k%d", i);
+            union { void *object; tci_kernel_fn fn; } u = {dlsym(handle, symbol)};
+            CHECK(u.object != NULL);
+            if (u.object) {
+                run_kernel(i, how, u.fn, n_tasks[i]);
+            }
+        }
+        if (tct_failures == 0) {
+            char command[300];
+            snprintf(command, sizeof(command), "rm -rf %s", directory);
+            CHECK(system(command) == 0);
+        }
+    }
+    free(n_tasks);
+}
+
+static bool have_compiler(const char *name)
+{
+    char command[100];
+    snprintf(command, sizeof(command), "%s --version >/dev/null 2>&1", name);
+    return system(command) == 0;
+}
+
+static void judge_all(void)
+{
+    const char *compiler = have_compiler("gcc") ? "gcc" : have_compiler("clang") ? "clang" : NULL;
+    if (!compiler) {
+        SKIP("no C compiler");
+    }
+    judge(compiler, 0);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        judge(compiler, 16);
+        judge(compiler, 32);
+    }
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) {
+        judge(compiler, 64);
+        if (have_compiler("clang") && tct_soak) {
+            judge("clang", 64);
+            judge("clang", 0);
+        }
+    }
+#endif
+    tci_scratch_free(&scratch);
+}
+
+#define BEGIN()                                                                                    \
+    do {                                                                                           \
+        n_kernels = 0;                                                                             \
+        tci_scratch_init(&scratch);                                                                \
+        if (setjmp(scratch.escape)) {                                                              \
+            CHECK_MSG(false, "escaped: %s", scratch.message);                                      \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+
+/* ---- pointwise ---- */
+
+static void pointwise_tail(int64_t n, tc_dtype t)
+{
+    char name[40];
+    snprintf(name, sizeof(name), "tail_%s_%lld", tci_dtype_get(t)->name, (long long)n);
+    tci_kernel *k = begin_kernel(name);
+    int i = tci_kernel_axis(k, n, false);
+    int a = tci_kernel_operand(k, t, false, n), b = tci_kernel_operand(k, t, false, n);
+    int o = tci_kernel_operand(k, t, true, n);
+    int x = tci_kx_axis(k, i);
+    int v = op2(k, TCI_P_ADD, op2(k, TCI_P_MUL, load_at(k, a, x), load_at(k, b, x)), load_at(k, a, x));
+    if (tci_dtype_is_half(t)) {
+        v = op1(k, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16, v);
+    }
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x, v);
+    end_kernel(k);
+}
+
+TEST(pointwise_tails)
+{
+    BEGIN();
+    for (int64_t n = 0; n <= 130; n += n < 40 ? 1 : 5) {
+        pointwise_tail(n, TC_F32);
+    }
+    static const tc_dtype dtypes[] = {TC_U8, TC_I16, TC_I32, TC_I64, TC_F16, TC_BF16, TC_F64, TC_U64};
+    for (int t = 0; t < TCI_COUNT(dtypes); t++) {
+        static const int sizes[] = {1, 2, 7, 16, 33, 64, 127, 5000};
+        for (int s = 0; s < TCI_COUNT(sizes); s++) {
+            pointwise_tail(sizes[s], dtypes[t]);
+        }
+    }
+    pointwise_tail(200003, TC_F32);
+    judge_all();
+}
+
+/* out[i, j] = a[strided] * literal + b[j] + row[i] with any strides of a */
+static void strided_kernel(const char *name, int64_t m, int64_t n, int64_t stride_i, int64_t stride_j, int64_t base,
+                           int64_t size, bool transposed_store)
+{
+    tci_kernel *k = begin_kernel(name);
+    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, false);
+    int a = tci_kernel_operand(k, TC_F32, false, size), b = tci_kernel_operand(k, TC_F32, false, n);
+    int r = tci_kernel_operand(k, TC_F32, false, m), o = tci_kernel_operand(k, TC_F32, true, m * n);
+    int xa = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, stride_i), axis_x(k, j, stride_j)), tci_kx_const(k, base));
+    int xo = transposed_store ? tci_kx_add(k, axis_x(k, i, 1), axis_x(k, j, m))
+                              : tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+    int v = op2(k, TCI_P_MUL, load_at(k, a, xa), literal(k, 0, TC_F32));
+    v = op2(k, TCI_P_ADD, v, load_at(k, b, tci_kx_axis(k, j)));
+    v = op2(k, TCI_P_ADD, v, op1(k, TCI_P_NEG, load_at(k, r, tci_kx_axis(k, i))));
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, xo, v);
+    end_kernel(k);
+}
+
+TEST(pointwise_strides)
+{
+    BEGIN();
+    strided_kernel("dense", 7, 133, 133, 1, 0, 7 * 133, false);
+    strided_kernel("transpose", 37, 75, 1, 37, 0, 37 * 75, false);
+    strided_kernel("transpose_big", 300, 200, 1, 300, 0, 300 * 200, false);
+    strided_kernel("transposed_store", 70, 130, 130, 1, 0, 70 * 130, true);
+    strided_kernel("step2", 5, 61, 122, 2, 0, 5 * 122, false);
+    strided_kernel("flip", 5, 61, 61, -1, 60, 5 * 61, false);
+    strided_kernel("broadcast", 9, 40, 1, 0, 0, 9, false);
+    strided_kernel("long_row", 2, 70001, 70001, 1, 0, 2 * 70001, false);
+    judge_all();
+}
+
+TEST(pointwise_mixed_dtypes)
+{
+    BEGIN();
+    for (int64_t n = 3; n < 100; n += 31) {
+        tci_kernel *k = begin_kernel("mixed");
+        int i = tci_kernel_axis(k, n, false), x = tci_kx_axis(k, i);
+        int a = tci_kernel_operand(k, TC_U8, false, n), b = tci_kernel_operand(k, TC_BF16, false, n);
+        int c = tci_kernel_operand(k, TC_F64, false, n), m = tci_kernel_operand(k, TC_BOOL, false, n);
+        int o = tci_kernel_operand(k, TC_F64, true, n), o2 = tci_kernel_operand(k, TC_BOOL, true, n);
+        int o3 = tci_kernel_operand(k, TC_I32, true, n);
+        int f = op2(k, TCI_P_ADD, cast(k, load_at(k, a, x), TC_F32), load_at(k, b, x));
+        int d = op2(k, TCI_P_MUL, cast(k, f, TC_F64), load_at(k, c, x));
+        int less = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, d, load_at(k, c, x), -1);
+        int both = op2(k, TCI_P_AND, less, load_at(k, m, x));
+        int st = add_stage(k, TCI_STAGE_MAP, 0, NULL);
+        add_store(k, st, o, x, select3(k, both, d, load_at(k, c, x)));
+        add_store(k, st, o2, x, both);
+        add_store(k, st, o3, x, cast(k, f, TC_I32));
+        end_kernel(k);
+        k = begin_kernel("iota");
+        i = tci_kernel_axis(k, 3, false);
+        int j = tci_kernel_axis(k, n, false);
+        o = tci_kernel_operand(k, TC_F32, true, 3 * n);
+        x = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+        int v = index_of(k, tci_kx_add(k, axis_x(k, i, 5), axis_x(k, j, 3)));
+        int w = index_of(k, tci_kx_div(k, axis_x(k, j, 1), 7));
+        v = op2(k, TCI_P_ADD, op2(k, TCI_P_ADD, v, w), index_of(k, tci_kx_axis(k, j)));
+        add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x, cast(k, v, TC_F32));
+        end_kernel(k);
+        k = begin_kernel("bools");
+        i = tci_kernel_axis(k, n, false);
+        a = tci_kernel_operand(k, TC_BOOL, false, n);
+        b = tci_kernel_operand(k, TC_BOOL, false, n);
+        o = tci_kernel_operand(k, TC_BOOL, true, n);
+        x = tci_kx_axis(k, i);
+        add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x,
+                  op2(k, TCI_P_OR, load_at(k, a, x), op1(k, TCI_P_NOT, load_at(k, b, x))));
+        end_kernel(k);
+    }
+    judge_all();
+}
+
+/* ---- guards and gathers ---- */
+
+static void pad_kernel(int64_t n, int64_t before, int64_t after, double fill, int64_t step)
+{
+    tci_kernel *k = begin_kernel("pad");
+    int64_t m = (n + before + after + step - 1) / step;
+    int r = tci_kernel_axis(k, 3, false), i = tci_kernel_axis(k, m, false);
+    int a = tci_kernel_operand(k, TC_F32, false, 3 * n), o = tci_kernel_operand(k, TC_F32, true, 3 * m);
+    int at = tci_kx_add(k, axis_x(k, i, step), tci_kx_const(k, -before));
+    int v = guarded_load(k, a, tci_kx_add(k, axis_x(k, r, n), at), at, 0, n - 1, fill);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, r, m), axis_x(k, i, 1)), v);
+    end_kernel(k);
+}
+
+static void pad_rows_kernel(int64_t n)
+{
+    tci_kernel *k = begin_kernel("pad_rows");
+    int r = tci_kernel_axis(k, 7, false), i = tci_kernel_axis(k, n, false);
+    int a = tci_kernel_operand(k, TC_F32, false, 4 * n), o = tci_kernel_operand(k, TC_F32, true, 7 * n);
+    int at = tci_kx_add(k, axis_x(k, r, 1), tci_kx_const(k, -1));
+    int v = guarded_load(k, a, tci_kx_add(k, tci_kx_mul(k, at, n), axis_x(k, i, 1)), at, 0, 3, 2.5);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, r, n), axis_x(k, i, 1)), v);
+    end_kernel(k);
+}
+
+/* three parts joined, chosen by guard values; the middle one flipped */
+static void cat_kernel(int64_t n)
+{
+    tci_kernel *k = begin_kernel("cat");
+    int64_t m = 3 * n + 5;
+    int i = tci_kernel_axis(k, m, false), x = tci_kx_axis(k, i);
+    int a = tci_kernel_operand(k, TC_F32, false, n), b = tci_kernel_operand(k, TC_F32, false, n);
+    int c = tci_kernel_operand(k, TC_F32, false, n + 5), o = tci_kernel_operand(k, TC_F32, true, m);
+    int va = guarded_load(k, a, x, x, 0, n - 1, 0);
+    int vb = guarded_load(k, b, tci_kx_add(k, tci_kx_mul(k, x, -1), tci_kx_const(k, 2 * n - 1)), x, n, 2 * n - 1, 0);
+    int vc = guarded_load(k, c, tci_kx_add(k, x, tci_kx_const(k, -2 * n)), x, 2 * n, m - 1, 0);
+    tci_kinst g = {0};
+    g.op = TCI_K_GUARD;
+    g.dtype = TC_BOOL;
+    g.x = -1;
+    g.n_guards = 1;
+    g.guard = k->insts[vb].guard;
+    int in_b = tci_kernel_inst(k, g);
+    g.guard = k->insts[va].guard;
+    int in_a = tci_kernel_inst(k, g);
+    int v = select3(k, in_a, va, select3(k, in_b, vb, vc));
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x, op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, v)));
+    end_kernel(k);
+}
+
+/* out[i, j] = table[index[i, j] (faulting), j mod 3] in two forms of vector dependence */
+static void gather_kernel(int64_t n, bool by_row)
+{
+    tci_kernel *k = begin_kernel(by_row ? "gather_rows" : "gather_lanes");
+    int i = tci_kernel_axis(k, 6, false), j = tci_kernel_axis(k, n, false);
+    int table = tci_kernel_operand(k, TC_F32, false, 20 * n);
+    int index = tci_kernel_operand(k, TC_I32, false, 6 * n), o = tci_kernel_operand(k, TC_F32, true, 6 * n);
+    int at = by_row ? axis_x(k, i, 1) : tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+    int row = fault(k, cast(k, load_at(k, index, at), TC_I64), 20);
+    int x = tci_kx_add(k, tci_kx_mul(k, tci_kx_value(k, row, 0, 19), n), axis_x(k, j, 1));
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1)),
+              op1(k, TCI_P_NEG, load_at(k, table, x)));
+    end_kernel(k);
+}
+
+TEST(guards_and_gathers)
+{
+    BEGIN();
+    for (int64_t n = 1; n < 140; n += 23) {
+        pad_kernel(n, 2, 3, 0, 1);
+        pad_kernel(n, 17, 0, 1.5, 1);
+        pad_kernel(n, 3, 70, -1, 2);
+        pad_rows_kernel(n);
+        cat_kernel(n);
+        gather_kernel(n, false);
+        gather_kernel(n, true);
+    }
+    pad_kernel(100000, 5, 9, 0.5, 1);
+    cat_kernel(70000);
+    judge_all();
+}
+
+/* an index map that is not affine: rows of 12 read from rows of 5 */
+TEST(quotients_and_remainders)
+{
+    BEGIN();
+    for (int64_t n = 11; n < 80; n += 20) {
+        tci_kernel *k = begin_kernel("div_mod");
+        int i = tci_kernel_axis(k, n, false), x = tci_kx_axis(k, i);
+        int a = tci_kernel_operand(k, TC_F32, false, 5 * n), o = tci_kernel_operand(k, TC_F32, true, n);
+        int shifted = tci_kx_add(k, x, tci_kx_const(k, -7));
+        int row = tci_kx_add(k, tci_kx_div(k, shifted, 12), tci_kx_const(k, 1));
+        int at = tci_kx_add(k, tci_kx_mul(k, row, 5), tci_kx_mod(k, shifted, 5));
+        add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x, load_at(k, a, at));
+        end_kernel(k);
+    }
+    judge_all();
+}
+
+/* ---- reductions ---- */
+
+/* out[m] over b x n of a[m, b, n]; op of x, of a MATH of x, ... */
+static void reduce_kernel(tci_kred_op op, tc_dtype t, int64_t m, int64_t b, int64_t n, bool inner)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "red%d_%s_%lldx%lldx%lld_%s", op, tci_dtype_get(t)->name, (long long)m, (long long)b,
+             (long long)n, inner ? "inner" : "outer");
+    tci_kernel *k = begin_kernel(name);
+    bool arg = op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
+    tc_dtype to = arg ? TC_I64 : t;
+    int im = tci_kernel_axis(k, m, false), ib = tci_kernel_axis(k, b, true), in = tci_kernel_axis(k, n, true);
+    k->vector = inner ? TCI_VEC_INNER : TCI_VEC_OUTER;
+    int a = tci_kernel_operand(k, t, false, m * b * n), o = tci_kernel_operand(k, to, true, m);
+    int64_t sm = inner ? b * n : 1, sb = inner ? n : n * m, sn = inner ? 1 : m;
+    int x = tci_kx_add(k, tci_kx_add(k, axis_x(k, im, sm), axis_x(k, ib, sb)), axis_x(k, in, sn));
+    int flat = tci_kx_add(k, axis_x(k, ib, n), axis_x(k, in, 1));
+    int axes[2] = {ib, in};
+    int st = add_stage(k, TCI_STAGE_REDUCE, 2, axes);
+    int r = add_red(k, op, st, load_at(k, a, x), arg ? index_of(k, flat) : -1);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, im), r);
+    end_kernel(k);
+}
+
+TEST(reductions)
+{
+    BEGIN();
+    static const tci_kred_op ops[] = {TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ARGMAX, TCI_RED_ARGMIN};
+    static const int64_t sizes[] = {0, 1, 5, 15, 16, 17, 63, 64, 65, 100, 128, 131, 1000};
+    for (int s = 0; s < TCI_COUNT(sizes); s++) {
+        for (int o = 0; o < TCI_COUNT(ops); o++) {
+            bool arg = ops[o] == TCI_RED_ARGMAX || ops[o] == TCI_RED_ARGMIN;
+            if (!(arg && sizes[s] == 0)) {
+                reduce_kernel(ops[o], TC_F32, 3, 2, sizes[s], true);
+                reduce_kernel(ops[o], TC_F32, sizes[s], 2, 3, false);
+            }
+        }
+        reduce_kernel(TCI_RED_SUM, TC_F64, 2, 1, sizes[s], true);
+        reduce_kernel(TCI_RED_SUM, TC_I32, 2, 3, sizes[s], true);
+        reduce_kernel(TCI_RED_MAX, TC_U8, 2, 3, sizes[s], true);
+        reduce_kernel(TCI_RED_MIN, TC_I64, sizes[s], 3, 4, false);
+        reduce_kernel(TCI_RED_ANY, TC_BOOL, 2, 3, sizes[s], true);
+        reduce_kernel(TCI_RED_ALL, TC_BOOL, sizes[s], 3, 2, false);
+    }
+    reduce_kernel(TCI_RED_ARGMAX, TC_F64, 3, 2, 77, true);
+    reduce_kernel(TCI_RED_ARGMIN, TC_I32, 30, 2, 7, false);
+    judge_all();
+}
+
+/* softmax over the last axis of m x n, in t */
+static void softmax_kernel(int64_t m, int64_t n, tc_dtype t, bool inner)
+{
+    tci_kernel *k = begin_kernel(inner ? "softmax" : "softmax_columns");
+    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, true);
+    k->vector = inner ? TCI_VEC_INNER : TCI_VEC_OUTER;
+    int a = tci_kernel_operand(k, t, false, m * n), o = tci_kernel_operand(k, t, true, m * n);
+    int x = tci_kx_add(k, axis_x(k, i, inner ? n : 1), axis_x(k, j, inner ? 1 : m));
+    int v = load_at(k, a, x);
+    int best = add_red(k, TCI_RED_MAX, add_stage(k, TCI_STAGE_REDUCE, 1, &j), v, -1);
+    int e = op1(k, TCI_P_EXP, op2(k, TCI_P_SUB, v, best));
+    int sum = add_red(k, TCI_RED_SUM, add_stage(k, TCI_STAGE_REDUCE, 1, &j), e, -1);
+    int y = op2(k, TCI_P_DIV, e, sum);
+    if (t == TC_BF16) {
+        y = op1(k, TCI_P_ROUNDB16, y);
+    }
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 1, &j), o, x, y);
+    end_kernel(k);
+}
+
+/* (x - mean) / sqrt(variance + literal), two reductions in one stage, both results stored too */
+static void moments_kernel(int64_t m, int64_t n)
+{
+    tci_kernel *k = begin_kernel("moments");
+    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, true);
+    k->vector = TCI_VEC_INNER;
+    int a = tci_kernel_operand(k, TC_F32, false, m * n), o = tci_kernel_operand(k, TC_F32, true, m * n);
+    int om = tci_kernel_operand(k, TC_F32, true, m);
+    int x = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+    int v = load_at(k, a, x), st = add_stage(k, TCI_STAGE_REDUCE, 1, &j);
+    int sum = add_red(k, TCI_RED_SUM, st, v, -1);
+    int squares = add_red(k, TCI_RED_SUM, st, op2(k, TCI_P_MUL, v, v), -1);
+    int count = constant(k, TC_F32, (double)n);
+    int mean = op2(k, TCI_P_DIV, sum, count);
+    int variance = op2(k, TCI_P_SUB, op2(k, TCI_P_DIV, squares, count), op2(k, TCI_P_MUL, mean, mean));
+    int scale = op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, op2(k, TCI_P_ADD, variance, literal(k, 0, TC_F32))));
+    int y = op2(k, TCI_P_DIV, op2(k, TCI_P_SUB, v, mean), scale);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 1, &j), o, x, y);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), om, tci_kx_axis(k, i), mean);
+    end_kernel(k);
+}
+
+TEST(row_kernels)
+{
+    BEGIN();
+    static const int64_t sizes[] = {1, 3, 16, 31, 64, 100, 129, 1000, 40000};
+    for (int s = 0; s < TCI_COUNT(sizes); s++) {
+        softmax_kernel(3, sizes[s], TC_F32, true);
+        softmax_kernel(2, sizes[s], TC_BF16, true);
+        softmax_kernel(2, sizes[s], TC_F64, true);
+        softmax_kernel(sizes[s], 5, TC_F32, false);
+        moments_kernel(4, sizes[s]);
+    }
+    judge_all();
+}
+
+/* guarded inner reduction: a moving sum over a padded row */
+TEST(guarded_reductions)
+{
+    BEGIN();
+    for (int64_t n = 1; n < 300; n += 37) {
+        tci_kernel *k = begin_kernel("window_inner");
+        int64_t size = n + 20;
+        int i = tci_kernel_axis(k, 5, false), j = tci_kernel_axis(k, size, true);
+        k->vector = TCI_VEC_INNER;
+        int a = tci_kernel_operand(k, TC_F32, false, n), o = tci_kernel_operand(k, TC_F32, true, 5);
+        int at = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 3), axis_x(k, j, 1)), tci_kx_const(k, -15));
+        int r = add_red(k, TCI_RED_MAX, add_stage(k, TCI_STAGE_REDUCE, 1, &j),
+                        guarded_load(k, a, at, at, 0, n - 1, -INFINITY), -1);
+        add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
+        end_kernel(k);
+        k = begin_kernel("window_outer");
+        i = tci_kernel_axis(k, n, false);
+        j = tci_kernel_axis(k, 5, true);
+        a = tci_kernel_operand(k, TC_F32, false, n);
+        o = tci_kernel_operand(k, TC_F32, true, n);
+        at = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 1), axis_x(k, j, 1)), tci_kx_const(k, -2));
+        r = add_red(k, TCI_RED_SUM, add_stage(k, TCI_STAGE_REDUCE, 1, &j), guarded_load(k, a, at, at, 0, n - 1, 0.25), -1);
+        add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
+        end_kernel(k);
+    }
+    judge_all();
+}
+
+/* ---- contractions ---- */
+
+static void matmul_kernel(int64_t m, int64_t n, int64_t p, tc_dtype t, bool b_transposed, bool epilogue)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "matmul_%s_%lldx%lldx%lld%s", tci_dtype_get(t)->name, (long long)m, (long long)n,
+             (long long)p, b_transposed ? "_t" : "");
+    tci_kernel *k = begin_kernel(name);
+    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, false), q = tci_kernel_axis(k, p, true);
+    int a = tci_kernel_operand(k, t, false, m * p), b = tci_kernel_operand(k, t, false, p * n);
+    int bias = tci_kernel_operand(k, t, false, n), o = tci_kernel_operand(k, t, true, m * n);
+    int va = load_at(k, a, tci_kx_add(k, axis_x(k, i, p), axis_x(k, q, 1)));
+    int vb = load_at(k, b, tci_kx_add(k, axis_x(k, q, b_transposed ? 1 : n), axis_x(k, j, b_transposed ? p : 1)));
+    int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, 1, &q), va, vb);
+    if (epilogue) {
+        r = op2(k, TCI_P_PMAX, op2(k, TCI_P_ADD, r, load_at(k, bias, tci_kx_axis(k, j))), constant(k, compute_of(t), 0));
+    }
+    if (t == TC_BF16) {
+        r = op1(k, TCI_P_ROUNDB16, r);
+    }
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1)), r);
+    end_kernel(k);
+}
+
+TEST(contractions)
+{
+    BEGIN();
+    matmul_kernel(1, 40, 17, TC_F32, false, true);
+    matmul_kernel(5, 7, 9, TC_F32, false, false);
+    matmul_kernel(37, 37, 37, TC_F32, false, true);
+    matmul_kernel(64, 64, 64, TC_F32, true, false);
+    matmul_kernel(100, 48, 30, TC_F32, false, true);
+    matmul_kernel(29, 33, 10, TC_F64, false, true);
+    matmul_kernel(29, 33, 10, TC_BF16, false, true);
+    matmul_kernel(13, 50, 11, TC_I32, true, false);
+    matmul_kernel(4, 6, 0, TC_F32, false, true);
+    matmul_kernel(130, 200, 70, TC_F32, false, true);
+    judge_all();
+}
+
+/* convolution: out[y, x, c] = sum over ky, kx, d of in[y + ky - 1, x + kx - 1, d] * w[ky, kx, d, c] */
+TEST(convolution)
+{
+    BEGIN();
+    for (int64_t c = 3; c < 40; c += 15) {
+        tci_kernel *k = begin_kernel("conv");
+        int64_t h = 5, w = 9, d = 4;
+        int y = tci_kernel_axis(k, h, false), x = tci_kernel_axis(k, w, false), oc = tci_kernel_axis(k, c, false);
+        int axes[3] = {tci_kernel_axis(k, 3, true), tci_kernel_axis(k, 3, true), tci_kernel_axis(k, d, true)};
+        int in = tci_kernel_operand(k, TC_F32, false, h * w * d);
+        int weight = tci_kernel_operand(k, TC_F32, false, 9 * d * c), o = tci_kernel_operand(k, TC_F32, true, h * w * c);
+        int iy = tci_kx_add(k, tci_kx_add(k, axis_x(k, y, 1), axis_x(k, axes[0], 1)), tci_kx_const(k, -1));
+        int ix = tci_kx_add(k, tci_kx_add(k, axis_x(k, x, 1), axis_x(k, axes[1], 1)), tci_kx_const(k, -1));
+        int at = tci_kx_add(k, tci_kx_add(k, tci_kx_mul(k, iy, w * d), tci_kx_mul(k, ix, d)), axis_x(k, axes[2], 1));
+        tci_kguard gx = {ix, 0, w - 1};
+        int va = guarded_load(k, in, at, iy, 0, h - 1, 0);
+        TCI_PUSH(&scratch, k->guards, k->n_guards, k->cap_guards, gx);
+        tci_kinst both = k->insts[va];
+        both.n_guards = 2;
+        va = tci_kernel_inst(k, both);
+        int xw = tci_kx_add(k, tci_kx_add(k, axis_x(k, axes[0], 3 * d * c), axis_x(k, axes[1], d * c)),
+                            tci_kx_add(k, axis_x(k, axes[2], c), axis_x(k, oc, 1)));
+        int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, 3, axes), va, load_at(k, weight, xw));
+        int xo = tci_kx_add(k, tci_kx_add(k, axis_x(k, y, w * c), axis_x(k, x, c)), axis_x(k, oc, 1));
+        add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, xo, r);
+        end_kernel(k);
+    }
+    judge_all();
+}
+
+/* ---- scans ---- */
+
+TEST(scans)
+{
+    BEGIN();
+    for (int64_t m = 1; m < 100; m += 33) {
+        tci_kernel *k = begin_kernel("cumsum");
+        int64_t n = 21;
+        int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, true);
+        int a = tci_kernel_operand(k, TC_F32, false, m * n), o = tci_kernel_operand(k, TC_F32, true, m * n);
+        int last = tci_kernel_operand(k, TC_F32, true, m);
+        int x = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+        int st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
+        int r = add_red(k, TCI_RED_SUM, st, load_at(k, a, x), -1);
+        add_store(k, st, o, x, op1(k, TCI_P_NEG, r));
+        end_kernel(k);
+        (void)last;
+        k = begin_kernel("cumsum_columns");
+        i = tci_kernel_axis(k, m, false);
+        j = tci_kernel_axis(k, n, true);
+        a = tci_kernel_operand(k, TC_F64, false, m * n);
+        o = tci_kernel_operand(k, TC_F64, true, m * n);
+        x = tci_kx_add(k, axis_x(k, i, 1), axis_x(k, j, m));
+        st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
+        add_store(k, st, o, x, add_red(k, TCI_RED_SUM, st, load_at(k, a, x), -1));
+        end_kernel(k);
+    }
+    tci_kernel *k = begin_kernel("cumsum_flat");
+    int j = tci_kernel_axis(k, 50, true);
+    int a = tci_kernel_operand(k, TC_F32, false, 50), o = tci_kernel_operand(k, TC_F32, true, 50);
+    int st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
+    add_store(k, st, o, tci_kx_axis(k, j), add_red(k, TCI_RED_SUM, st, load_at(k, a, tci_kx_axis(k, j)), -1));
+    end_kernel(k);
+    judge_all();
+}
+
+TEST_MAIN

@@ -1,0 +1,903 @@
+/* The block interpreter: kernels built by hand, results compared with plain loops. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "tc_test.h"
+
+/* ---- building ---- */
+
+typedef struct tk_k {
+    tci_scratch s;
+    tci_kernel *k;
+} tk_k;
+
+static tk_k *tk_open(tci_kvec vector)
+{
+    tk_k *t = calloc(1, sizeof *t);
+    tci_scratch_init(&t->s);
+    t->k = tci_kernel_make(&t->s);
+    t->k->vector = (uint8_t)vector;
+    return t;
+}
+
+static int tk_axis(tk_k *t, int64_t size, bool inner)
+{
+    int axis = tci_kernel_axis(t->k, size, inner);
+    t->k->n_outer = inner ? t->k->n_outer : axis + 1;
+    return axis;
+}
+
+static int tk_stage(tk_k *t, tci_kstage_kind kind, int n, int a0, int a1)
+{
+    tci_kstage st = {(uint8_t)kind, n, TCI_NEW_ARRAY(&t->s, int32_t, 2)};
+    st.axes[0] = a0;
+    st.axes[1] = a1;
+    TCI_PUSH(&t->s, t->k->stages, t->k->n_stages, t->k->cap_stages, st);
+    return t->k->n_stages - 1;
+}
+
+static int tk_guard(tk_k *t, int x, int64_t lo, int64_t hi)
+{
+    tci_kguard g = {x, lo, hi};
+    TCI_PUSH(&t->s, t->k->guards, t->k->n_guards, t->k->cap_guards, g);
+    return t->k->n_guards - 1;
+}
+
+static int tk_load_guarded(tk_k *t, int operand, int x, int guard, int n_guards, tci_value fill)
+{
+    tci_kinst i = {0};
+    i.op = TCI_K_LOAD;
+    i.dtype = tci_dtype_get((tc_dtype)t->k->operands[operand].dtype)->compute;
+    i.x = x;
+    i.imm = operand;
+    i.guard = guard;
+    i.n_guards = n_guards;
+    i.value = fill;
+    return tci_kernel_inst(t->k, i);
+}
+
+static int tk_load(tk_k *t, int operand, int x)
+{
+    tci_value zero = {0};
+    return tk_load_guarded(t, operand, x, -1, 0, zero);
+}
+
+static int tk_red(tk_k *t, tci_kred_op op, tc_dtype dtype, int stage, int a, int b)
+{
+    tci_kred r = {(uint8_t)op, (uint8_t)dtype, stage, a, b, -1};
+    TCI_PUSH(&t->s, t->k->reds, t->k->n_reds, t->k->cap_reds, r);
+    tci_kinst i = {0};
+    i.op = TCI_K_RED;
+    i.dtype = (uint8_t)(op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN ? TC_I64 : dtype);
+    i.x = i.guard = -1;
+    i.imm = t->k->n_reds - 1;
+    int inst = tci_kernel_inst(t->k, i);
+    t->k->reds[t->k->n_reds - 1].inst = inst;
+    return inst;
+}
+
+static void tk_store(tk_k *t, int stage, int operand, int x, int value)
+{
+    tci_kstore st = {stage, operand, x, value};
+    TCI_PUSH(&t->s, t->k->stores, t->k->n_stores, t->k->cap_stores, st);
+}
+
+static int tk_const(tk_k *t, tc_dtype dtype, double v)
+{
+    tci_value x = {0};
+    if (tci_dtype_is_float(dtype)) {
+        x.f = v;
+    } else {
+        x.i = (int64_t)v;
+    }
+    return tci_kernel_const(t->k, dtype, x);
+}
+
+static int tk_1(tk_k *t, tci_prim p, tc_dtype dtype, int a)
+{
+    return tci_kernel_prim(t->k, p, dtype, 1, a, -1, -1);
+}
+
+static int tk_2(tk_k *t, tci_prim p, tc_dtype dtype, int a, int b)
+{
+    return tci_kernel_prim(t->k, p, dtype, 2, a, b, -1);
+}
+
+static int tk_ax(tk_k *t, int axis)
+{
+    return tci_kx_axis(t->k, axis);
+}
+
+/* axis * scale + x */
+static int tk_at(tk_k *t, int axis, int64_t scale, int x)
+{
+    int a = tci_kx_mul(t->k, tci_kx_axis(t->k, axis), scale);
+    return x < 0 ? a : tci_kx_add(t->k, a, x);
+}
+
+/* ---- running: dirty workspace, first all tasks at once, then one by one: same bytes ---- */
+
+static int64_t tk_fault;
+
+static void tk_run(tk_k *t, void **bufs, const int64_t *lits, int output, size_t bytes)
+{
+    tci_interp *p = tci_interp_make(t->k);
+    REQUIRE(p);
+    size_t n = tci_interp_workspace(p);
+    CHECK_EQ_INT(n % 64, 0);
+    char *workspace = aligned_alloc(64, n + 64);
+    memset(workspace, 0xa5, n + 64);
+    char *once = malloc(bytes + 1);
+    int64_t tasks = tci_interp_tasks(p);
+    tk_fault = 0;
+    tci_interp_run(p, workspace, bufs, lits, &tk_fault, 0, tasks);
+    memcpy(once, bufs[output], bytes);
+    memset(bufs[output], 0x5a, bytes);
+    for (int64_t i = tasks - 1; i >= 0; i--) {
+        tci_interp_run(p, workspace, bufs, lits, &tk_fault, i, i + 1);
+    }
+    CHECK(memcmp(once, bufs[output], bytes) == 0);
+    for (int i = 0; i < 64; i++) {
+        CHECK_EQ_INT((unsigned char)workspace[n + (size_t)i], 0xa5);
+    }
+    free(once);
+    free(workspace);
+    tci_interp_free(p);
+}
+
+static void tk_close(tk_k *t)
+{
+    tci_scratch_free(&t->s);
+    free(t);
+}
+
+static uint64_t tk_state = 88172645463325252u;
+static uint64_t tk_bits(void)
+{
+    tk_state ^= tk_state << 13;
+    tk_state ^= tk_state >> 7;
+    tk_state ^= tk_state << 17;
+    return tk_state;
+}
+
+static float tk_float(void)
+{
+    return (float)((double)(tk_bits() >> 11) * 0x1p-53 * 8.0 - 4.0);
+}
+
+/* An array of exactly n elements, so that reading past it is seen by a checker. */
+static float *tk_floats(int64_t n)
+{
+    float *a = malloc(sizeof(float) * (size_t)(n ? n : 1));
+    for (int64_t i = 0; i < n; i++) {
+        a[i] = tk_float();
+    }
+    return a;
+}
+
+static float tk_max(float acc, float v)
+{
+    return acc > v || acc != acc ? acc : v;
+}
+
+/* The INNER order, plainly: element j of a row to lane j % 64, then the tree. */
+static float tk_lanes(const float *x, int64_t rows, int64_t row_stride, int64_t n, float identity,
+                       float (*combine)(float, float))
+{
+    float acc[64];
+    for (int i = 0; i < 64; i++) {
+        acc[i] = identity;
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t j = 0; j < n; j++) {
+            acc[j % 64] = combine(acc[j % 64], x[r * row_stride + j]);
+        }
+    }
+    for (int h = 32; h > 0; h /= 2) {
+        for (int i = 0; i < h; i++) {
+            acc[i] = combine(acc[i], acc[i + h]);
+        }
+    }
+    return acc[0];
+}
+
+static float tk_add(float a, float b)
+{
+    return a + b;
+}
+
+/* ---- pointwise ---- */
+
+TEST(pointwise_chain_with_literal)
+{
+    const int64_t sizes[] = {0, 1, 7, 63, 64, 65, 511, 512, 513, 5000};
+    for (int i = 0; i < TCI_COUNT(sizes); i++) {
+        int64_t n = sizes[i];
+        tk_k *t = tk_open(TCI_VEC_OUTER);
+        int a = tk_axis(t, n, false);
+        int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, n), tk_ax(t, a));
+        int y = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, n), tk_ax(t, a));
+        tci_kinst lit = {.op = TCI_K_LIT, .dtype = TC_F32, .x = -1, .guard = -1};
+        int c = tci_kernel_inst(t->k, lit);
+        int v = tk_2(t, TCI_P_ADD, TC_F32, tk_2(t, TCI_P_MUL, TC_F32, x, c), y);
+        tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, n), tk_ax(t, a), v);
+        float *in0 = tk_floats(n), *in1 = tk_floats(n), *out = tk_floats(n);
+        tci_value three = {.f = 3.25};
+        tk_run(t, (void *[]){in0, in1, out}, &three.i, 2, sizeof(float) * (size_t)n);
+        for (int64_t j = 0; j < n; j++) {
+            volatile float product = in0[j] * 3.25f;
+            CHECK(out[j] == product + in1[j]);
+        }
+        free(in0);
+        free(in1);
+        free(out);
+        tk_close(t);
+    }
+}
+
+TEST(strided_broadcast_and_reversed_loads)
+{
+    enum { R = 9, C = 700 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int r = tk_axis(t, R, false), c = tk_axis(t, C, false);
+    int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int transposed = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R * C), tk_at(t, c, R, tk_ax(t, r)));
+    int row = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R), tk_ax(t, r));
+    int reversed = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, C),
+                            tk_at(t, c, -1, tci_kx_const(t->k, C - 1)));
+    int v = tk_2(t, TCI_P_SUB, TC_F32, tk_2(t, TCI_P_MUL, TC_F32, transposed, row), reversed);
+    tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, 2 * R * C), tk_at(t, r, 2 * C, tk_at(t, c, 2, -1)), v);
+    float *a = tk_floats(R * C), *b = tk_floats(R), *d = tk_floats(C), *out = tk_floats(2 * R * C);
+    memset(out, 0x5a, sizeof(float) * 2 * R * C);
+    tk_run(t, (void *[]){a, b, d, out}, NULL, 3, sizeof(float) * 2 * R * C);
+    for (int i = 0; i < R; i++) {
+        for (int j = 0; j < C; j++) {
+            volatile float product = a[j * R + i] * b[i];
+            CHECK(out[i * 2 * C + 2 * j] == product - d[C - 1 - j]);
+        }
+    }
+    free(a);
+    free(b);
+    free(d);
+    free(out);
+    tk_close(t);
+}
+
+TEST(guards_fill_and_do_not_read)
+{
+    enum { N = 1200, M = 1000 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int a = tk_axis(t, N, false);
+    int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int p = tci_kernel_operand(t->k, TC_F32, false, M);
+    tci_value fill = {.f = -7.5};
+    /* x[i - 100] inside, fill around; and every third of it through a remainder, which is not linear. */
+    int shifted = tci_kx_add(t->k, tk_ax(t, a), tci_kx_const(t->k, -100));
+    int whole = tk_load_guarded(t, p, shifted, tk_guard(t, shifted, 0, M - 1), 1, fill);
+    int g = tk_guard(t, shifted, 0, M - 1);
+    tk_guard(t, tci_kx_mod(t->k, tk_ax(t, a), 3), 0, 0);
+    int third = tk_load_guarded(t, p, shifted, g, 2, fill);
+    tci_kinst gi = {.op = TCI_K_GUARD, .dtype = TC_BOOL, .x = -1, .guard = g, .n_guards = 2};
+    int mask = tci_kernel_inst(t->k, gi);
+    int picked = tci_kernel_prim(t->k, TCI_P_SELECT, TC_F32, 3, mask, tk_const(t, TC_F32, 1000), whole);
+    int o = tci_kernel_operand(t->k, TC_F32, true, 3 * N);
+    tk_store(t, s, o, tk_ax(t, a), whole);
+    tk_store(t, s, o, tci_kx_add(t->k, tk_ax(t, a), tci_kx_const(t->k, N)), third);
+    tk_store(t, s, o, tci_kx_add(t->k, tk_ax(t, a), tci_kx_const(t->k, 2 * N)), picked);
+    float *x = tk_floats(M), *out = tk_floats(3 * N);
+    tk_run(t, (void *[]){x, out}, NULL, 1, sizeof(float) * 3 * N);
+    for (int i = 0; i < N; i++) {
+        bool in = i >= 100 && i < 100 + M;
+        float want = in ? x[i - 100] : -7.5f;
+        CHECK(out[i] == want);
+        CHECK(out[N + i] == (in && i % 3 == 0 ? want : -7.5f));
+        CHECK(out[2 * N + i] == (in && i % 3 == 0 ? 1000.0f : want));
+    }
+    free(x);
+    free(out);
+    tk_close(t);
+}
+
+TEST(quasi_affine_indices)
+{
+    enum { N = 2000 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int a = tk_axis(t, N, false);
+    int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int i = tk_ax(t, a);
+    int reversed = tk_at(t, a, -3, tci_kx_const(t->k, 5));
+    int x[] = {
+        tci_kx_div(t->k, i, 7), tci_kx_mod(t->k, i, 7), tci_kx_div(t->k, reversed, 11),
+        tci_kx_mod(t->k, reversed, 11),
+        tci_kx_mod(t->k, tci_kx_add(t->k, tci_kx_div(t->k, i, 3), tci_kx_mod(t->k, i, 5)), 4),
+        tci_kx_add(t->k, tci_kx_mul(t->k, tci_kx_div(t->k, i, 64), 100), tci_kx_mod(t->k, i, 64)),
+    };
+    int o = tci_kernel_operand(t->k, TC_I64, true, TCI_COUNT(x) * N);
+    for (int j = 0; j < TCI_COUNT(x); j++) {
+        tci_kinst index = {.op = TCI_K_INDEX, .dtype = TC_I64, .x = x[j], .guard = -1};
+        tk_store(t, s, o, tci_kx_add(t->k, i, tci_kx_const(t->k, j * N)), tci_kernel_inst(t->k, index));
+    }
+    int64_t *out = malloc(sizeof(int64_t) * TCI_COUNT(x) * N);
+    tk_run(t, (void *[]){out}, NULL, 0, sizeof(int64_t) * TCI_COUNT(x) * N);
+    for (int64_t j = 0; j < N; j++) {
+        int64_t v = 5 - 3 * j, q = v / 11 - (v % 11 < 0);
+        CHECK_EQ_INT(out[j], j / 7);
+        CHECK_EQ_INT(out[N + j], j % 7);
+        CHECK_EQ_INT(out[2 * N + j], q);
+        CHECK_EQ_INT(out[3 * N + j], v - 11 * q);
+        CHECK_EQ_INT(out[4 * N + j], (j / 3 + j % 5) % 4);
+        CHECK_EQ_INT(out[5 * N + j], j / 64 * 100 + j % 64);
+    }
+    free(out);
+    tk_close(t);
+}
+
+TEST(output_may_share_memory_with_input)
+{
+    enum { N = 1030 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int a = tk_axis(t, N, false);
+    int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, N), tk_ax(t, a));
+    int o0 = tci_kernel_operand(t->k, TC_F32, true, N), o1 = tci_kernel_operand(t->k, TC_F32, true, N);
+    tk_store(t, s, o0, tk_ax(t, a), tk_2(t, TCI_P_ADD, TC_F32, x, x));
+    tk_store(t, s, o1, tk_ax(t, a), x);
+    float *in = tk_floats(N), *out = tk_floats(N), *before = malloc(sizeof(float) * N);
+    memcpy(before, in, sizeof(float) * N);
+    tci_interp *p = tci_interp_make(t->k);
+    REQUIRE(p);
+    void *workspace = aligned_alloc(64, tci_interp_workspace(p));
+    tci_interp_run(p, workspace, (void *[]){in, in, out}, NULL, NULL, 0, tci_interp_tasks(p));
+    for (int i = 0; i < N; i++) {
+        CHECK(in[i] == before[i] + before[i]);
+        CHECK(out[i] == before[i]);
+    }
+    free(workspace);
+    tci_interp_free(p);
+    free(in);
+    free(out);
+    free(before);
+    tk_close(t);
+}
+
+/* ---- gather ---- */
+
+static void tk_gather(int64_t n, int64_t size, const int32_t *index, bool outside)
+{
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int a = tk_axis(t, n, false);
+    int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int i = tk_load(t, tci_kernel_operand(t->k, TC_I32, false, n), tk_ax(t, a));
+    tci_kinst fault = {.op = TCI_K_FAULT, .dtype = TC_I64, .n_args = 1, .x = -1, .guard = -1, .imm = size};
+    fault.args[0] = tk_1(t, TCI_P_CAST, TC_I64, i);
+    t->k->faults = true;
+    int at = tci_kx_value(t->k, tci_kernel_inst(t->k, fault), 0, size > 0 ? size - 1 : 0);
+    int v = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, size), at);
+    tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, n), tk_ax(t, a), v);
+    float *x = tk_floats(size), *out = tk_floats(n);
+    tk_run(t, (void *[]){(void *)(uintptr_t)index, x, out}, NULL, 2, sizeof(float) * (size_t)n);
+    CHECK_EQ_INT(tk_fault, outside ? size + 1 : 0);
+    for (int64_t j = 0; j < n; j++) {
+        int64_t from = index[j] < 0 ? index[j] + size : index[j];
+        if (from >= 0 && from < size) {
+            CHECK(out[j] == x[from]);
+        }
+    }
+    free(x);
+    free(out);
+    tk_close(t);
+}
+
+TEST(gather_counts_from_the_end_and_faults)
+{
+    enum { N = 777 };
+    int32_t index[N];
+    for (int i = 0; i < N; i++) {
+        index[i] = (int32_t)(tk_bits() % 40) - 20;
+    }
+    tk_gather(N, 20, index, false);
+    index[700] = 20;
+    tk_gather(N, 20, index, true);
+    index[700] = -21;
+    tk_gather(N, 20, index, true);
+    tk_gather(1, 0, index, true);
+}
+
+/* ---- reductions ---- */
+
+TEST(inner_sum_and_max_use_64_lanes)
+{
+    const int64_t sizes[] = {1, 3, 64, 65, 200, 512, 513, 1500};
+    for (int i = 0; i < TCI_COUNT(sizes); i++) {
+        const int64_t rows = 5, mid = 3, n = sizes[i];
+        tk_k *t = tk_open(TCI_VEC_INNER);
+        int r = tk_axis(t, rows, false), m = tk_axis(t, mid, true), c = tk_axis(t, n, true);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 2, m, c), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, rows * mid * n),
+                         tk_at(t, r, mid * n, tk_at(t, m, n, tk_ax(t, c))));
+        int sum = tk_red(t, TCI_RED_SUM, TC_F32, reduce, x, -1);
+        int max = tk_red(t, TCI_RED_MAX, TC_F32, reduce, x, -1);
+        int o = tci_kernel_operand(t->k, TC_F32, true, 2 * rows);
+        tk_store(t, map, o, tk_at(t, r, 2, -1), sum);
+        tk_store(t, map, o, tk_at(t, r, 2, tci_kx_const(t->k, 1)), max);
+        float *in = tk_floats(rows * mid * n), out[10];
+        in[rows * mid * n - 1] = NAN;
+        tk_run(t, (void *[]){in, out}, NULL, 1, sizeof out);
+        for (int64_t j = 0; j < rows; j++) {
+            const float *row = in + j * mid * n;
+            float want = tk_lanes(row, mid, n, n, 0, tk_add), most = tk_lanes(row, mid, n, n, -INFINITY, tk_max);
+            CHECK(j == rows - 1 ? out[2 * j] != out[2 * j] : out[2 * j] == want);
+            CHECK(j == rows - 1 ? out[2 * j + 1] != out[2 * j + 1] : out[2 * j + 1] == most);
+        }
+        free(in);
+        tk_close(t);
+    }
+}
+
+TEST(outer_reductions_fold_in_order)
+{
+    enum { COLS = 600, K = 37 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int c = tk_axis(t, COLS, false), k = tk_axis(t, K, true);
+    int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int p = tci_kernel_operand(t->k, TC_F32, false, K * COLS), q = tci_kernel_operand(t->k, TC_F32, false, K);
+    int x = tk_load(t, p, tk_at(t, k, COLS, tk_ax(t, c))), w = tk_load(t, q, tk_ax(t, k));
+    int reds[] = {
+        tk_red(t, TCI_RED_SUM, TC_F32, reduce, x, -1), tk_red(t, TCI_RED_PROD, TC_F32, reduce, x, -1),
+        tk_red(t, TCI_RED_MIN, TC_F32, reduce, x, -1), tk_red(t, TCI_RED_DOT, TC_F32, reduce, x, w),
+        tk_red(t, TCI_RED_SUM, TC_F32, reduce, w, -1),
+    };
+    int o = tci_kernel_operand(t->k, TC_F32, true, 6 * COLS);
+    for (int i = 0; i < TCI_COUNT(reds); i++) {
+        tk_store(t, map, o, tk_at(t, c, 1, tci_kx_const(t->k, i * COLS)), reds[i]);
+    }
+    int positive = tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 3.9), x);
+    int any = tk_red(t, TCI_RED_ANY, TC_BOOL, reduce, positive, -1);
+    tk_store(t, map, o, tk_at(t, c, 1, tci_kx_const(t->k, 5 * COLS)), tk_1(t, TCI_P_CAST, TC_F32, any));
+    float *in = tk_floats(K * COLS), *v = tk_floats(K), *out = tk_floats(6 * COLS);
+    tk_run(t, (void *[]){in, v, out}, NULL, 2, sizeof(float) * 6 * COLS);
+    for (int j = 0; j < COLS; j++) {
+        float sum = 0, product = 1, least = INFINITY, dot = 0, weights = 0, has = 0;
+        for (int i = 0; i < K; i++) {
+            float e = in[i * COLS + j];
+            sum += e;
+            product *= e;
+            least = e < least ? e : least;
+            dot = fmaf(e, v[i], dot);
+            weights += v[i];
+            has = e > 3.9f ? 1 : has;
+        }
+        CHECK(out[j] == sum);
+        CHECK(out[COLS + j] == product);
+        CHECK(out[2 * COLS + j] == least);
+        CHECK(out[3 * COLS + j] == dot);
+        CHECK(out[4 * COLS + j] == weights);
+        CHECK(out[5 * COLS + j] == has);
+    }
+    free(in);
+    free(v);
+    free(out);
+    tk_close(t);
+}
+
+TEST(matmul_of_floats_and_bytes)
+{
+    enum { M = 5, N = 130, K = 33 };
+    for (int pass = 0; pass < 2; pass++) {
+        tc_dtype dtype = pass ? TC_I8 : TC_F64;
+        tk_k *t = tk_open(TCI_VEC_OUTER);
+        int m = tk_axis(t, M, false), n = tk_axis(t, N, false), k = tk_axis(t, K, true);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int a = tk_load(t, tci_kernel_operand(t->k, dtype, false, M * K), tk_at(t, m, K, tk_ax(t, k)));
+        int b = tk_load(t, tci_kernel_operand(t->k, dtype, false, K * N), tk_at(t, k, N, tk_ax(t, n)));
+        int dot = tk_red(t, TCI_RED_DOT, dtype, reduce, a, b);
+        tk_store(t, map, tci_kernel_operand(t->k, dtype, true, M * N), tk_at(t, m, N, tk_ax(t, n)), dot);
+        static double x[M * K], y[K * N], z[M * N];
+        static int8_t p[M * K], q[K * N], r[M * N];
+        for (int i = 0; i < K * N; i++) {
+            y[i] = tk_float();
+            q[i] = (int8_t)tk_bits();
+            x[i % (M * K)] = tk_float();
+            p[i % (M * K)] = (int8_t)tk_bits();
+        }
+        if (pass) {
+            tk_run(t, (void *[]){p, q, r}, NULL, 2, sizeof r);
+        } else {
+            tk_run(t, (void *[]){x, y, z}, NULL, 2, sizeof z);
+        }
+        for (int i = 0; i < M * N; i++) {
+            double acc = 0;
+            int wrapped = 0;
+            for (int j = 0; j < K; j++) {
+                acc = fma(x[i / N * K + j], y[j * N + i % N], acc);
+                wrapped += p[i / N * K + j] * q[j * N + i % N];
+            }
+            CHECK(pass ? r[i] == (int8_t)wrapped : z[i] == acc);
+        }
+        tk_close(t);
+    }
+}
+
+TEST(argmax_takes_first_nan_and_first_tie)
+{
+    enum { ROWS = 70, N = 150 };
+    static float in[ROWS * N];
+    static int64_t out[2 * ROWS];
+    for (int i = 0; i < ROWS * N; i++) {
+        in[i] = (float)(tk_bits() % 7); /* ties everywhere */
+        if (tk_bits() % 400 == 0) {
+            in[i] = NAN;
+        }
+    }
+    for (int j = 0; j < N; j++) {
+        in[3 * N + j] = -INFINITY;
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        tk_k *t = tk_open(pass ? TCI_VEC_INNER : TCI_VEC_OUTER);
+        int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), tk_at(t, r, N, tk_ax(t, c)));
+        tci_kinst index = {.op = TCI_K_INDEX, .dtype = TC_I64, .x = tk_ax(t, c), .guard = -1};
+        int i = tci_kernel_inst(t->k, index);
+        int o = tci_kernel_operand(t->k, TC_I64, true, 2 * ROWS);
+        tk_store(t, map, o, tk_ax(t, r), tk_red(t, TCI_RED_ARGMAX, TC_F32, reduce, x, i));
+        tk_store(t, map, o, tk_at(t, r, 1, tci_kx_const(t->k, ROWS)), tk_red(t, TCI_RED_ARGMIN, TC_F32, reduce, x, i));
+        tk_run(t, (void *[]){in, out}, NULL, 1, sizeof out);
+        for (int row = 0; row < ROWS; row++) {
+            int most = 0, least = 0;
+            for (int j = 1; j < N; j++) {
+                float v = in[row * N + j], top = in[row * N + most], low = in[row * N + least];
+                most = v > top || (v != v && top == top) ? j : most;
+                least = v < low || (v != v && low == low) ? j : least;
+            }
+            CHECK_EQ_INT(out[row], most);
+            CHECK_EQ_INT(out[ROWS + row], least);
+        }
+        tk_close(t);
+    }
+}
+
+TEST(scan_stores_every_step)
+{
+    enum { ROWS = 65, N = 40 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
+    int scan = tk_stage(t, TCI_STAGE_SCAN, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), tk_at(t, r, N, tk_ax(t, c)));
+    int sum = tk_red(t, TCI_RED_SUM, TC_F32, scan, tk_2(t, TCI_P_MUL, TC_F32, x, x), -1);
+    int doubled = tk_2(t, TCI_P_ADD, TC_F32, sum, sum);
+    tk_store(t, scan, tci_kernel_operand(t->k, TC_F32, true, ROWS * N), tk_at(t, r, N, tk_ax(t, c)), doubled);
+    int total = tci_kernel_operand(t->k, TC_F32, true, ROWS);
+    tk_store(t, map, total, tk_ax(t, r), sum);
+    float *in = tk_floats(ROWS * N), *out = tk_floats(ROWS * N), *last = tk_floats(ROWS);
+    tk_run(t, (void *[]){in, out, last}, NULL, 1, sizeof(float) * ROWS * N);
+    for (int i = 0; i < ROWS; i++) {
+        float acc = 0;
+        for (int j = 0; j < N; j++) {
+            volatile float square = in[i * N + j] * in[i * N + j];
+            acc += square;
+            CHECK(out[i * N + j] == acc + acc);
+        }
+        CHECK(last[i] == acc);
+    }
+    free(in);
+    free(out);
+    free(last);
+    tk_close(t);
+}
+
+static float tk_eval_f32(tci_prim p, float a)
+{
+    tci_value v = {.f = a};
+    return (float)tci_prim_eval(p, TC_F32, TC_F32, 0, &v).f;
+}
+
+TEST(softmax_is_one_kernel_of_three_stages)
+{
+    const int64_t sizes[] = {5, 64, 700};
+    for (int pass = 0; pass < 2 * TCI_COUNT(sizes); pass++) {
+        const int64_t rows = 70, n = sizes[pass / 2];
+        const bool inner = pass % 2;
+        tk_k *t = tk_open(inner ? TCI_VEC_INNER : TCI_VEC_OUTER);
+        int r = tk_axis(t, rows, false), c0 = tk_axis(t, n, true), c1 = tk_axis(t, n, true), c2 = tk_axis(t, n, true);
+        int s0 = tk_stage(t, TCI_STAGE_REDUCE, 1, c0, -1), s1 = tk_stage(t, TCI_STAGE_REDUCE, 1, c1, -1);
+        int s2 = tk_stage(t, TCI_STAGE_MAP, 1, c2, -1);
+        int p = tci_kernel_operand(t->k, TC_F32, false, rows * n), o = tci_kernel_operand(t->k, TC_F32, true, rows * n);
+        int max = tk_red(t, TCI_RED_MAX, TC_F32, s0, tk_load(t, p, tk_at(t, r, n, tk_ax(t, c0))), -1);
+        int x1 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c1))), x2 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c2)));
+        int e1 = tk_1(t, TCI_P_EXP, TC_F32, tk_2(t, TCI_P_SUB, TC_F32, x1, max));
+        int sum = tk_red(t, TCI_RED_SUM, TC_F32, s1, e1, -1);
+        int e2 = tk_1(t, TCI_P_EXP, TC_F32, tk_2(t, TCI_P_SUB, TC_F32, x2, max));
+        int inverse = tk_2(t, TCI_P_DIV, TC_F32, tk_const(t, TC_F32, 1), sum);
+        tk_store(t, s2, o, tk_at(t, r, n, tk_ax(t, c2)), tk_2(t, TCI_P_MUL, TC_F32, e2, inverse));
+        float *in = tk_floats(rows * n), *out = tk_floats(rows * n), *e = tk_floats(n);
+        tk_run(t, (void *[]){in, out}, NULL, 1, sizeof(float) * (size_t)(rows * n));
+        for (int64_t i = 0; i < rows; i++) {
+            float most = -INFINITY, total = 0;
+            for (int64_t j = 0; j < n; j++) {
+                most = tk_max(most, in[i * n + j]);
+            }
+            for (int64_t j = 0; j < n; j++) {
+                e[j] = tk_eval_f32(TCI_P_EXP, in[i * n + j] - most);
+                total += e[j];
+            }
+            total = inner ? tk_lanes(e, 1, n, n, 0, tk_add) : total;
+            for (int64_t j = 0; j < n; j++) {
+                CHECK(out[i * n + j] == e[j] * (1 / total));
+            }
+        }
+        free(in);
+        free(out);
+        free(e);
+        tk_close(t);
+    }
+}
+
+/* ---- every prim against the scalar evaluator ---- */
+
+/* Values that reach the corners of each dtype. */
+static tci_value tk_value(tc_dtype t)
+{
+    static const double corners[] = {0.0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, INFINITY, -INFINITY, NAN, 1e-40, -1e-44,
+                                     3e38, 127.5, 255, 256, -128, 2147483648.0, 65519, 65520, 6e-8, 9.3e18, 1e5};
+    tci_value v;
+    uint64_t pick = tk_bits() % 8;
+    if (tci_dtype_is_float(t)) {
+        v.f = pick < 3 ? corners[tk_bits() % TCI_COUNT(corners)] : pick < 6 ? tk_float() : tk_float() * 100;
+        return tci_value_cast(v, TC_F64, t);
+    }
+    v.u = tk_bits();
+    v.i = pick < 3 ? (int64_t)(v.u % 5) - 2 : pick < 5 ? (int64_t)(v.u % 80) : v.i;
+    v.u = pick == 7 ? (uint64_t)1 << (v.u % 64) : v.u;
+    return tci_value_cast(v, TC_I64, t);
+}
+
+static bool tk_same(tc_dtype t, tci_value a, tci_value b)
+{
+    if (tci_dtype_is_float(t)) {
+        return (a.f != a.f && b.f != b.f) || a.i == b.i;
+    }
+    return a.i == b.i;
+}
+
+/* out = p(a, b, c) over n elements; operands listed in `uniform` are one element for all. */
+static void tk_prim_case(tci_prim p, tc_dtype t, tc_dtype to, unsigned uniform)
+{
+    enum { N = 150 };
+    const int arity = tci_prim_get(p)->arity;
+    tk_k *k = tk_open(TCI_VEC_OUTER);
+    int axis = tk_axis(k, N, false);
+    int s = tk_stage(k, TCI_STAGE_MAP, 0, -1, -1);
+    uint64_t memory[4][N];
+    void *bufs[4] = {memory[0], memory[1], memory[2], memory[3]};
+    tc_dtype types[3] = {p == TCI_P_SELECT ? TC_BOOL : t, t, t};
+    tci_value values[3][N];
+    int args[3] = {-1, -1, -1};
+    for (int a = 0; a < arity; a++) {
+        bool one = uniform >> a & 1;
+        int operand = tci_kernel_operand(k->k, types[a], false, one ? 1 : N);
+        args[a] = tk_load(k, operand, one ? tci_kx_const(k->k, 0) : tk_ax(k, axis));
+        for (int i = 0; i < N; i++) {
+            values[a][i] = one && i > 0 ? values[a][0] : tk_value(types[a]);
+            if (p == TCI_P_TOINT) {
+                values[a][i].f = (double)(float)(int)(tk_float() * 1000);
+            }
+            if (!one || i == 0) {
+                tci_value_store(types[a], (char *)memory[a] + (size_t)i * tci_dtype_get(types[a])->bytes, values[a][i]);
+            }
+        }
+    }
+    tc_dtype named = tci_prim_get(p)->result == 'O' ? to : t;
+    int v = tci_kernel_prim(k->k, p, named, arity, args[0], args[1], args[2]);
+    int o = tci_kernel_operand(k->k, to, true, N);
+    tk_store(k, s, o, tk_ax(k, axis), v);
+    bufs[o] = memory[3];
+    tk_run(k, bufs, NULL, o, (size_t)N * tci_dtype_get(to)->bytes);
+    int bad = 0;
+    for (int i = 0; i < N; i++) {
+        tci_value x[3] = {values[0][i]};
+        for (int a = 1; a < arity; a++) {
+            x[a] = values[a][i];
+        }
+        tci_value want = tci_prim_eval(p, t, to, 0, x);
+        tci_value got = tci_value_load(to, (char *)memory[3] + (size_t)i * tci_dtype_get(to)->bytes);
+        bad += !tk_same(to, want, got);
+        if (bad == 1 && !tk_same(to, want, got)) {
+            CHECK_MSG(false, "%s %s -> %s (uniform %u): %g %g (%lld %lld): %g, want %g (%lld, %lld)",
+                      tci_prim_get(p)->name, tci_dtype_get(t)->name, tci_dtype_get(to)->name, uniform, x[0].f, x[1].f,
+                      (long long)x[0].i, (long long)x[1].i, got.f, want.f, (long long)got.i, (long long)want.i);
+        }
+    }
+    tk_close(k);
+}
+
+static bool tk_prim_takes(tci_prim p, tc_dtype t)
+{
+    bool is_float = tci_dtype_is_float(t);
+    switch (p) {
+    case TCI_P_REM:
+    case TCI_P_DIV: return t != TC_BOOL;
+    case TCI_P_FMA:
+    case TCI_P_SQRT:
+    case TCI_P_FLOOR:
+    case TCI_P_CEIL:
+    case TCI_P_TRUNC:
+    case TCI_P_RINT: return is_float;
+    case TCI_P_AND:
+    case TCI_P_OR:
+    case TCI_P_XOR:
+    case TCI_P_NOT: return !is_float;
+    case TCI_P_SHL:
+    case TCI_P_SHR: return tci_dtype_is_int(t);
+    case TCI_P_ROUND16:
+    case TCI_P_ROUNDB16: return t == TC_F32;
+    case TCI_P_CAST:
+    case TCI_P_BITS:
+    case TCI_P_TOINT:
+    case TCI_P_LANE1: return false;
+    default: return !tci_prim_is_math(p) || is_float;
+    }
+}
+
+TEST(prims_equal_the_scalar_evaluator)
+{
+    for (int p = 0; p < TCI_P_COUNT; p++) {
+        for (int t = 0; t < TC_DTYPE_COUNT; t++) {
+            if (p == TCI_P_MATH_FIRST || tci_dtype_is_half((tc_dtype)t) || !tk_prim_takes((tci_prim)p, (tc_dtype)t)) {
+                continue;
+            }
+            tc_dtype to = tci_prim_get((tci_prim)p)->result == 'B' ? TC_BOOL : (tc_dtype)t;
+            for (unsigned uniform = 0; uniform < 1u << tci_prim_get((tci_prim)p)->arity; uniform++) {
+                tk_prim_case((tci_prim)p, (tc_dtype)t, to, uniform);
+            }
+        }
+    }
+}
+
+TEST(conversions_equal_the_scalar_evaluator)
+{
+    for (int from = 0; from < TC_DTYPE_COUNT; from++) {
+        for (int to = 0; to < TC_DTYPE_COUNT; to++) {
+            if (!tci_dtype_is_half((tc_dtype)from) && !tci_dtype_is_half((tc_dtype)to)) {
+                tk_prim_case(TCI_P_CAST, (tc_dtype)from, (tc_dtype)to, 0);
+                tk_prim_case(TCI_P_CAST, (tc_dtype)from, (tc_dtype)to, 1);
+            }
+        }
+    }
+    tk_prim_case(TCI_P_BITS, TC_F32, TC_I32, 0);
+    tk_prim_case(TCI_P_BITS, TC_I64, TC_F64, 0);
+    tk_prim_case(TCI_P_TOINT, TC_F32, TC_I32, 0);
+    tk_prim_case(TCI_P_TOINT, TC_F64, TC_I64, 0);
+}
+
+TEST(rounding_to_halves)
+{
+    enum { N = 6 * 8192 };
+    static const uint32_t low[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
+    static uint32_t in[N], out[2 * N];
+    tk_k *k = tk_open(TCI_VEC_OUTER);
+    int a = tk_axis(k, N, false);
+    int s = tk_stage(k, TCI_STAGE_MAP, 0, -1, -1);
+    int x = tk_load(k, tci_kernel_operand(k->k, TC_F32, false, N), tk_ax(k, a));
+    int o = tci_kernel_operand(k->k, TC_F32, true, 2 * N);
+    tk_store(k, s, o, tk_ax(k, a), tk_1(k, TCI_P_ROUND16, TC_F32, x));
+    tk_store(k, s, o, tk_at(k, a, 1, tci_kx_const(k->k, N)), tk_1(k, TCI_P_ROUNDB16, TC_F32, x));
+    for (int i = 0; i < N; i++) { /* the bits around the cut of f16, or 3 places up around that of bf16 */
+        uint32_t top = (uint32_t)tk_bits() << 13;
+        in[i] = top | low[i % 6];
+        in[i] = i % 2 ? (top & 0xffff0000u) | low[i % 6] << 3 : in[i];
+        in[i] = i % 5 ? in[i] : (in[i] & 0x807fffffu) | (uint32_t)(100 + i / 5 % 16) << 23; /* f16 subnormals */
+    }
+    tk_run(k, (void *[]){in, out}, NULL, 1, sizeof out);
+    for (int i = 0; i < N; i++) {
+        float v, f16, bf16;
+        memcpy(&v, &in[i], 4);
+        memcpy(&f16, &out[i], 4);
+        memcpy(&bf16, &out[N + i], 4);
+        float want16 = tci_round_f16(v), want_b16 = tci_round_bf16(v);
+        CHECK(v != v ? f16 != f16 && bf16 != bf16
+                     : memcmp(&want16, &f16, 4) == 0 && memcmp(&want_b16, &bf16, 4) == 0);
+    }
+    tk_close(k);
+}
+
+TEST(halves_convert_on_load_and_store)
+{
+    enum { N = 65536 };
+    static uint16_t in[N], out[N];
+    static float wide[N];
+    for (int pass = 0; pass < 2; pass++) {
+        tc_dtype t = pass ? TC_BF16 : TC_F16;
+        tk_k *k = tk_open(TCI_VEC_OUTER);
+        int a = tk_axis(k, N, false);
+        int s = tk_stage(k, TCI_STAGE_MAP, 0, -1, -1);
+        int x = tk_load(k, tci_kernel_operand(k->k, t, false, N), tk_ax(k, a));
+        tk_store(k, s, tci_kernel_operand(k->k, t, true, N), tk_ax(k, a), x);
+        tk_store(k, s, tci_kernel_operand(k->k, TC_F32, true, N), tk_ax(k, a), x);
+        for (int i = 0; i < N; i++) {
+            in[i] = (uint16_t)i;
+        }
+        tk_run(k, (void *[]){in, out, wide}, NULL, 1, sizeof out);
+        for (int i = 0; i < N; i++) {
+            double want = tci_value_load(t, &in[i]).f;
+            CHECK(want != want ? wide[i] != wide[i] : wide[i] == (float)want && out[i] == in[i]);
+        }
+        tk_close(k);
+    }
+}
+
+TEST(values_shared_by_stages_and_bool_masks)
+{
+    enum { ROWS = 3, N = 90 };
+    /* out = sum(x > 0 ? x : 0) over n and the mask itself as bool, with the mask read in two widths. */
+    for (int pass = 0; pass < 2; pass++) {
+        tk_k *t = tk_open(pass ? TCI_VEC_INNER : TCI_VEC_OUTER);
+        int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 1, c, -1);
+        int at = tk_at(t, r, N, tk_ax(t, c));
+        int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), at);
+        int d = tk_load(t, tci_kernel_operand(t->k, TC_F64, false, ROWS * N), at);
+        int b = tk_load(t, tci_kernel_operand(t->k, TC_BOOL, false, ROWS * N), at);
+        int mask = tk_2(t, TCI_P_AND, TC_BOOL, tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 0), x), b);
+        int v = tci_kernel_prim(t->k, TCI_P_SELECT, TC_F64, 3, mask, d, tk_const(t, TC_F64, 0));
+        int sum = tk_red(t, TCI_RED_SUM, TC_F64, reduce, v, -1);
+        int all = tk_red(t, TCI_RED_ALL, TC_BOOL, reduce, mask, -1);
+        tk_store(t, map, tci_kernel_operand(t->k, TC_BOOL, true, ROWS * N), at, mask);
+        int scaled = tk_2(t, TCI_P_MUL, TC_F64, v, sum);
+        tk_store(t, map, tci_kernel_operand(t->k, TC_F64, true, ROWS * N), at, scaled);
+        tk_store(t, map, tci_kernel_operand(t->k, TC_BOOL, true, ROWS * N), at, all);
+        static float xs[ROWS * N];
+        static double ds[ROWS * N], scaled_out[ROWS * N];
+        static unsigned char bs[ROWS * N], mask_out[ROWS * N], all_out[ROWS * N];
+        for (int i = 0; i < ROWS * N; i++) {
+            xs[i] = i / N == 1 ? 1.0f : tk_float();
+            ds[i] = (double)(int)(tk_bits() % 100);
+            bs[i] = i / N == 1 || tk_bits() % 2;
+        }
+        tk_run(t, (void *[]){xs, ds, bs, mask_out, scaled_out, all_out}, NULL, 4, sizeof scaled_out);
+        for (int row = 0; row < ROWS; row++) {
+            double want = 0;
+            for (int j = row * N; j < row * N + N; j++) {
+                want += xs[j] > 0 && bs[j] ? ds[j] : 0;
+            }
+            for (int j = row * N; j < row * N + N; j++) {
+                bool m = xs[j] > 0 && bs[j];
+                CHECK_EQ_INT(mask_out[j], m);
+                CHECK(scaled_out[j] == (m ? ds[j] * want : 0));
+                CHECK_EQ_INT(all_out[j], row == 1);
+            }
+        }
+        tk_close(t);
+    }
+}
+
+TEST(no_outer_axis_and_empty_reduction)
+{
+    for (int pass = 0; pass < 4; pass++) {
+        const int64_t n = pass < 2 ? 0 : 100;
+        tk_k *t = tk_open(pass % 2 ? TCI_VEC_INNER : TCI_VEC_OUTER);
+        int c = tk_axis(t, n, true);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int x = tk_load(t, tci_kernel_operand(t->k, TC_I32, false, n), tk_ax(t, c));
+        int o = tci_kernel_operand(t->k, TC_I32, true, 3);
+        tk_store(t, map, o, tci_kx_const(t->k, 0), tk_red(t, TCI_RED_SUM, TC_I32, reduce, x, -1));
+        tk_store(t, map, o, tci_kx_const(t->k, 1), tk_red(t, TCI_RED_PROD, TC_I32, reduce, x, -1));
+        tk_store(t, map, o, tci_kx_const(t->k, 2), tk_red(t, TCI_RED_MAX, TC_I32, reduce, x, -1));
+        int32_t in[100], out[3], sum = 0, max = INT32_MIN;
+        uint32_t product = 1;
+        for (int i = 0; i < 100; i++) {
+            in[i] = (int32_t)(tk_bits() % 1000) * 2 - 999;
+            sum += i < n ? in[i] : 0;
+            product *= i < n ? (uint32_t)in[i] : 1;
+            max = i < n && in[i] > max ? in[i] : max;
+        }
+        tk_run(t, (void *[]){in, out}, NULL, 1, sizeof out);
+        CHECK_EQ_INT(out[0], sum);
+        CHECK_EQ_INT((uint32_t)out[1], product);
+        CHECK_EQ_INT(out[2], max);
+        tk_close(t);
+    }
+}
+
+TEST_MAIN

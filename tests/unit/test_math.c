@@ -1,0 +1,572 @@
+/* Element types, the scalar value of every prim, and the accuracy of the math recipes. The references are
+ * libm in a wider type (double for f32, 80-bit long double for f64), never tc's own rows. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include <float.h>
+
+static tci_value tct_f(double x)
+{
+    tci_value v = {.f = x};
+    return v;
+}
+
+static tci_value tct_i(int64_t x)
+{
+    tci_value v = {.i = x};
+    return v;
+}
+
+static float tct_f32_of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+static double tct_f64_of_bits(uint64_t bits)
+{
+    double x;
+    memcpy(&x, &bits, sizeof(x));
+    return x;
+}
+
+/* A prim on floats (f32 or f64) with at most two operands. */
+static double tct_eval(tci_prim p, tc_dtype t, double a, double b)
+{
+    tci_value args[3] = {tct_f(a), tct_f(b), tct_f(0)};
+    return tci_prim_eval(p, t, t, 0, args).f;
+}
+
+/* A prim on integers of dtype t; the result as it is carried. */
+static int64_t tct_eval_int(tci_prim p, tc_dtype t, int64_t a, int64_t b)
+{
+    tci_value args[3] = {tct_i(a), tct_i(b), tct_i(0)};
+    return tci_prim_eval(p, t, t, 0, args).i;
+}
+
+/* ---- accuracy ---- */
+
+static long double tct_sigmoid(long double x)
+{
+    long double e = expl(-fabsl(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+/* x Phi(x) = x erfc(-x / sqrt 2) / 2; the rounding of the product is taken out by the derivative, as
+ * erfc multiplies it by x^2 in the tail. */
+static long double tct_gelu(long double x)
+{
+    const long double c = 0.707106781186547524400844362104849039L;
+    const long double c_rest = 0x1p-1L - c * c; /* = c * (c' - c) * 2, c' the exact root */
+    long double z = -x * c;
+    long double error = fmal(-x, c, -z) - x * (c_rest / (2 * c));
+    long double tail = erfcl(z) - 1.128379167095512573896158903121545172L * expl(-z * z) * error;
+    return isinf(x) ? (x > 0 ? x : -0.0L) : x * 0.5L * tail;
+}
+
+/* Bounds in units in the last place of the result, over all arguments, subnormal results included. */
+typedef struct tct_row {
+    tci_prim prim;
+    long double (*wide)(long double);
+    double ulp_f32, ulp_f64;
+} tct_row;
+static const tct_row tct_rows[] = {
+    {TCI_P_EXP, expl, 1.0, 1.0},
+    {TCI_P_LOG, logl, 1.0, 1.0},
+    {TCI_P_SIN, sinl, 2.0, 1.0},
+    {TCI_P_COS, cosl, 2.0, 1.0},
+    {TCI_P_TANH, tanhl, 2.5, 1.5},
+    {TCI_P_ERF, erfl, 1.5, 1.5},
+    {TCI_P_SIGMOID, tct_sigmoid, 2.5, 2.0},
+    {TCI_P_GELU, tct_gelu, 6.0, 2.0},
+};
+
+/* |got - want| in ulp of want rounded to the type; infinity when one is NaN, infinite or of the wrong
+ * sign and the other is not (but a result next to overflow may round either way). */
+static double tct_ulps(tc_dtype t, double got, long double want)
+{
+    int digits = t == TC_F32 ? 24 : 53;
+    int lowest = t == TC_F32 ? -149 : -1074;
+    long double limit = ldexpl(1, t == TC_F32 ? 128 : 1024);
+    if (isnan(got) || isnan(want)) {
+        return isnan(got) && isnan(want) ? 0 : (double)INFINITY;
+    }
+    long double a = isinf(got) ? copysignl(limit, got) : got;
+    long double b = fabsl(want) > limit ? copysignl(limit, want) : want;
+    if (signbit(a) != signbit(b) && b != 0) {
+        return a == 0 && fabsl(b) < ldexpl(1, lowest - 1) ? 0.5 : (double)INFINITY;
+    }
+    int exponent;
+    frexpl(b, &exponent);
+    exponent = b == 0 || exponent - digits < lowest ? lowest : exponent - digits;
+    return (double)(fabsl(a - b) / ldexpl(1, exponent));
+}
+
+typedef struct tct_worst { double ulps, at, got; } tct_worst;
+
+static void tct_judge(tct_worst *w, const tct_row *row, tc_dtype t, double x)
+{
+    double got = tct_eval(row->prim, t, x, 0);
+    /* f32 is judged by double libm: quick, and exact enough. */
+    long double want = row->wide(x);
+    double ulps = tct_ulps(t, got, want);
+    if (ulps > w->ulps) {
+        w->ulps = ulps;
+        w->at = x;
+        w->got = got;
+    }
+}
+
+static const double tct_specials[] = {
+    0.0, -0.0, 1.0, -1.0, 0.5, 0.9, -0.9, 0x1p-24, 0x1p-126, 0x1p-127, 0x1p-149, -0x1p-149, 4.0, -4.0,
+    14.4, -14.3, 16.0, 88.72283, 88.72284, -87.33655, -103.97, -104.0, 104.0, 131072.0, 131073.0,
+    0x1.921fb6p+0, 0x1.921fb6p+1, 0x1.921fb6p+20, 0x1.fffffep+127, -0x1.fffffep+127, 0x1.6ac5b2p+82};
+
+TEST(f32_functions_within_their_ulp_bounds)
+{
+    for (int r = 0; r < TCI_COUNT(tct_rows); r++) {
+        const tct_row *row = &tct_rows[r];
+        tct_worst w = {-1, 0, 0};
+        uint32_t step = tct_soak ? 997 : 26513;
+        for (uint64_t bits = 0; bits < 0x100000000u; bits += step) {
+            tct_judge(&w, row, TC_F32, tct_f32_of_bits((uint32_t)bits));
+        }
+        for (int i = 0; i < 30000; i++) { /* and densely where the functions do something */
+            tct_judge(&w, row, TC_F32, (float)((tct_random_unit() - 0.5) * 40));
+        }
+        for (int i = 0; i < TCI_COUNT(tct_specials); i++) {
+            tct_judge(&w, row, TC_F32, (float)tct_specials[i]);
+        }
+        CHECK_MSG(w.ulps <= row->ulp_f32, "%s(%a) = %a is %.3f ulp off, bound %.2f",
+                  tci_prim_get(row->prim)->name, w.at, w.got, w.ulps, row->ulp_f32);
+    }
+}
+
+TEST(f64_functions_within_their_ulp_bounds)
+{
+    if (LDBL_MANT_DIG < 64) {
+        SKIP("long double is no wider than double here");
+    }
+    for (int r = 0; r < TCI_COUNT(tct_rows); r++) {
+        const tct_row *row = &tct_rows[r];
+        tct_worst w = {-1, 0, 0};
+        int n = tct_soak ? 1000000 : 60000;
+        for (int i = 0; i < n; i++) {
+            tct_judge(&w, row, TC_F64, tct_f64_of_bits(tct_random()));
+            tct_judge(&w, row, TC_F64, (tct_random_unit() - 0.5) * 6);
+            tct_judge(&w, row, TC_F64, (tct_random_unit() - 0.5) * 80);
+            tct_judge(&w, row, TC_F64, (tct_random_unit() - 0.5) * 1500);
+        }
+        for (int i = 0; i < TCI_COUNT(tct_specials); i++) {
+            tct_judge(&w, row, TC_F64, tct_specials[i]);
+        }
+        for (int i = 0; i < 64; i++) { /* next to multiples of pi/2, and huge */
+            tct_judge(&w, row, TC_F64, (double)(1.5707963267948966192313L * ldexpl(1, i)));
+        }
+        tct_judge(&w, row, TC_F64, 0x1.6ac5b262ca1ffp+849); /* the double closest to a multiple of pi/2 */
+        tct_judge(&w, row, TC_F64, DBL_MAX);
+        CHECK_MSG(w.ulps <= row->ulp_f64, "%s(%a) = %a is %.3f ulp off, bound %.2f",
+                  tci_prim_get(row->prim)->name, w.at, w.got, w.ulps, row->ulp_f64);
+    }
+}
+
+TEST(pow_within_one_ulp)
+{
+    tct_worst w32 = {-1, 0, 0};
+    tct_worst w64 = {-1, 0, 0};
+    for (int i = 0; i < 100000; i++) {
+        double x = ldexp(1 + tct_random_unit(), tct_random_below(280) - 150);
+        double y = (tct_random_unit() - 0.5) * (i % 2 ? 4 : 200);
+        float x32 = (float)x;
+        float y32 = i % 3 ? (float)y : (float)nearbyint(y);
+        x32 = i % 5 ? x32 : (float)(1 + (tct_random_unit() - 0.5) * 1e-3);
+        y32 = i % 5 ? y32 : y32 * 1000;
+        x32 = i % 3 || i % 2 ? x32 : -x32;
+        double got = tct_eval(TCI_P_POW, TC_F32, x32, y32);
+        double ulps = tct_ulps(TC_F32, got, powl(x32, y32));
+        w32 = ulps > w32.ulps ? (tct_worst){ulps, x32, y32} : w32;
+        x = i % 5 ? ldexp(x, i % 7 ? 0 : tct_random_below(800) - 400) : (double)x32;
+        y = i % 5 ? y : y * 1e5;
+        got = tct_eval(TCI_P_POW, TC_F64, x, y);
+        ulps = LDBL_MANT_DIG < 64 ? 0 : tct_ulps(TC_F64, got, powl(x, y));
+        w64 = ulps > w64.ulps ? (tct_worst){ulps, x, y} : w64;
+    }
+    CHECK_MSG(w32.ulps <= 0.6, "f32 pow(%a, %a): %.3f ulp", w32.at, w32.got, w32.ulps);
+    CHECK_MSG(w64.ulps <= 1.0, "f64 pow(%a, %a): %.3f ulp", w64.at, w64.got, w64.ulps);
+}
+
+static bool tct_same(double a, double b) /* NaN equals NaN, zeros with their sign */
+{
+    return isnan(a) || isnan(b) ? isnan(a) && isnan(b) : a == b && signbit(a) == signbit(b);
+}
+
+/* Annex F of C99 in full: libm's answer on every pair of special values. */
+TEST(pow_special_cases_are_those_of_c99)
+{
+    static const double values[] = {
+        0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 2.5, -2.5, 16777215.0, 16777216.0,
+        -16777215.0, 1e30, -1e30, 0x1p-149, -0x1p-149, (double)INFINITY, -(double)INFINITY, (double)NAN};
+    for (int i = 0; i < TCI_COUNT(values); i++) {
+        for (int j = 0; j < TCI_COUNT(values); j++) {
+            double x = values[i];
+            double y = values[j];
+            double f32 = tct_eval(TCI_P_POW, TC_F32, (float)x, (float)y);
+            double f64 = tct_eval(TCI_P_POW, TC_F64, x, y);
+            CHECK_MSG(tct_same(f32, (float)pow((float)x, (float)y)), "f32 pow(%g, %g) = %g", x, y, f32);
+            CHECK_MSG(tct_same(f64, pow(x, y)), "f64 pow(%g, %g) = %g", x, y, f64);
+        }
+    }
+}
+
+/* Infinities, NaN and signed zeros of the one-argument functions, from C99 and the definitions. */
+TEST(special_values_of_the_functions)
+{
+    const double inf = (double)INFINITY;
+    const double nan = (double)NAN;
+    const struct { tci_prim p; double at, want; } rows[] = {
+        {TCI_P_EXP, inf, inf}, {TCI_P_EXP, -inf, 0.0}, {TCI_P_EXP, 0.0, 1.0}, {TCI_P_EXP, -0.0, 1.0},
+        {TCI_P_EXP, 1000.0, inf}, {TCI_P_EXP, -1000.0, 0.0}, {TCI_P_LOG, 0.0, -inf},
+        {TCI_P_LOG, -0.0, -inf}, {TCI_P_LOG, -1.0, nan}, {TCI_P_LOG, -inf, nan}, {TCI_P_LOG, inf, inf},
+        {TCI_P_LOG, 1.0, 0.0}, {TCI_P_SIN, 0.0, 0.0}, {TCI_P_SIN, -0.0, -0.0}, {TCI_P_SIN, inf, nan},
+        {TCI_P_SIN, -inf, nan}, {TCI_P_COS, 0.0, 1.0}, {TCI_P_COS, inf, nan}, {TCI_P_TANH, 0.0, 0.0},
+        {TCI_P_TANH, -0.0, -0.0}, {TCI_P_TANH, inf, 1.0}, {TCI_P_TANH, -inf, -1.0}, {TCI_P_ERF, 0.0, 0.0},
+        {TCI_P_ERF, -0.0, -0.0}, {TCI_P_ERF, inf, 1.0}, {TCI_P_ERF, -inf, -1.0},
+        {TCI_P_SIGMOID, 0.0, 0.5}, {TCI_P_SIGMOID, inf, 1.0}, {TCI_P_SIGMOID, -inf, 0.0},
+        {TCI_P_GELU, 0.0, 0.0}, {TCI_P_GELU, -0.0, -0.0}, {TCI_P_GELU, inf, inf},
+        {TCI_P_GELU, -inf, -0.0}, {TCI_P_GELU, 100.0, 100.0}};
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        for (tc_dtype t = TC_F32; t <= TC_F64; t = (tc_dtype)(t + 1)) {
+            double got = tct_eval(rows[i].p, t, rows[i].at, 0);
+            CHECK_MSG(tct_same(got, rows[i].want), "%s %s(%g) = %g", tci_dtype_get(t)->name,
+                      tci_prim_get(rows[i].p)->name, rows[i].at, got);
+        }
+    }
+    /* Any NaN gives NaN, whatever its payload (the bits of a NaN run through integer steps). */
+    for (int r = 0; r < TCI_COUNT(tct_rows); r++) {
+        for (uint32_t payload = 1; payload < 0x800000u; payload += 65533) {
+            double x = tct_f32_of_bits(0x7f800000u | payload);
+            CHECK(isnan(tct_eval(tct_rows[r].prim, TC_F32, x, 0)));
+            CHECK(isnan(tct_eval(tct_rows[r].prim, TC_F32, -x, 0)));
+            CHECK(isnan(tct_eval(tct_rows[r].prim, TC_F64, x, 0)));
+        }
+    }
+}
+
+TEST(bounded_functions_stay_in_their_range)
+{
+    for (int i = 0; i < 200000; i++) {
+        double x = (float)((tct_random_unit() - 0.5) * 40);
+        CHECK(fabs(tct_eval(TCI_P_SIN, TC_F32, x, 0)) <= 1);
+        CHECK(fabs(tct_eval(TCI_P_COS, TC_F32, x, 0)) <= 1);
+        CHECK(fabs(tct_eval(TCI_P_TANH, TC_F32, x, 0)) <= 1);
+        CHECK(fabs(tct_eval(TCI_P_ERF, TC_F32, x, 0)) <= 1);
+        CHECK(tct_eval(TCI_P_SIGMOID, TC_F32, x, 0) <= 1);
+    }
+}
+
+TEST(recipes_are_well_formed)
+{
+    for (int p = TCI_P_BASE_COUNT; p < TCI_P_COUNT; p++) {
+        for (tc_dtype t = TC_F32; t <= TC_F64; t = (tc_dtype)(t + 1)) {
+            const tci_recipe *r = tci_math_recipe((tci_prim)p, t);
+            REQUIRE(r->n > 0 && r->n <= TCI_RECIPE_MAX);
+            CHECK_EQ_INT(r->insts[r->n - 1].dtype, t);
+            for (int i = 0; i < r->n; i++) {
+                const tci_step_inst *s = &r->insts[i];
+                if (s->kind != TCI_RECIPE_PRIM) {
+                    continue;
+                }
+                CHECK(!tci_prim_is_math((tci_prim)s->prim));
+                int arity = s->prim == TCI_P_LANE1 ? tci_helper_get(s->imm)->arity + 1
+                                                   : tci_prim_get((tci_prim)s->prim)->arity;
+                CHECK_EQ_INT(s->n_args, arity);
+                for (int k = 0; k < s->n_args; k++) {
+                    CHECK(s->args[k] >= 0 && s->args[k] < i);
+                }
+            }
+        }
+    }
+}
+
+TEST(constants_of_f32_recipes_are_floats)
+{
+    for (int p = TCI_P_BASE_COUNT; p < TCI_P_COUNT; p++) {
+        const tci_recipe *r = tci_math_recipe((tci_prim)p, TC_F32);
+        for (int i = 0; i < r->n; i++) {
+            if (r->insts[i].kind == TCI_RECIPE_CONST && r->insts[i].dtype == TC_F32) {
+                double c = r->insts[i].value.f;
+                CHECK_MSG(tct_same(c, (double)(float)c), "%s: %a", tci_prim_get((tci_prim)p)->name, c);
+            }
+        }
+    }
+}
+
+TEST(helper_texts_are_one_static_function)
+{
+    for (int id = 1; id < tci_helper_count(); id++) {
+        const tci_helper *h = tci_helper_get(id);
+        char start[64];
+        snprintf(start, sizeof(start), "%s(", h->name);
+        CHECK(!strncmp(h->text, "static ", 7));
+        CHECK_HAS(h->text, start);
+        CHECK(!strchr(h->text, '#'));
+        CHECK(strlen(h->text) < 4096);
+        CHECK(h->needs[0] < id || h->dtype == TC_F32);
+        int forms = (h->f32_1 != NULL) + (h->f32_2 != NULL) + (h->f64_1 != NULL) + (h->f64_2 != NULL)
+                    + (h->i64_2 != NULL);
+        CHECK_EQ_INT(forms, h->arity > 0);
+    }
+}
+
+/* ---- base prims ---- */
+
+TEST(integer_division_corners)
+{
+    static const tc_dtype types[] = {TC_I8, TC_I16, TC_I32, TC_I64};
+    for (int i = 0; i < TCI_COUNT(types); i++) {
+        tc_dtype t = types[i];
+        int64_t min = -(int64_t)(UINT64_C(1) << (8 * tci_dtype_get(t)->bytes - 2)) * 2;
+        CHECK_EQ_INT(tct_eval_int(TCI_P_DIV, t, 7, 0), 0);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_REM, t, 7, 0), 0);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_DIV, t, min, -1), min);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_REM, t, min, -1), 0);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_DIV, t, -7, 2), -3);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_REM, t, -7, 2), -1);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_NEG, t, min, 0), min);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_ABS, t, min, 0), min);
+        CHECK_EQ_INT(tct_eval_int(TCI_P_SUB, t, min, 1), -(min + 1));
+        CHECK_EQ_INT(tct_eval_int(TCI_P_LT, t, min, 0), 1);
+    }
+    CHECK_EQ_INT(tct_eval_int(TCI_P_DIV, TC_U64, -1, 2), INT64_MAX);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_REM, TC_U64, -1, 10), 5);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_LT, TC_U64, -1, 1), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_ADD, TC_U8, 250, 10), 4);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MUL, TC_I8, 100, 3), 44);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MUL, TC_I64, INT64_MAX, INT64_MAX), 1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_PMAX, TC_U64, -1, 1), -1);
+}
+
+TEST(shifts_by_the_width_and_more)
+{
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHL, TC_I32, 1, 31), INT32_MIN);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHL, TC_I32, 1, 32), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHL, TC_I32, 1, -1), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHL, TC_U8, 3, 7), 128);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHL, TC_U8, 3, 8), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_I8, -128, 3), -16);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_I8, -128, 8), -1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_I8, 127, 100), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_I64, INT64_MIN, 63), -1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_I64, INT64_MIN, 64), -1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_I64, INT64_MIN, -1), -1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_U64, -1, 63), 1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_SHR, TC_U64, -1, 64), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_NOT, TC_U16, 1, 0), 65534);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_NOT, TC_BOOL, 1, 0), 0);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_XOR, TC_I32, -1, 1), -2);
+}
+
+TEST(integer_pow_wraps)
+{
+    tci_value args[3] = {tct_i(0), tct_i(0), tct_i(1)};
+    const struct { int64_t a, b, want; } rows[] = {
+        {3, 4, 81}, {-2, 3, -8}, {0, 0, 1}, {7, 0, 1}, {2, 63, INT64_MIN}, {2, 64, 0}, {10, 20, 7766279631452241920},
+        {2, -1, 0}, {0, -1, 0}, {1, -5, 1}, {-1, -5, -1}, {-1, -4, 1}, {-1, INT64_MAX, -1}};
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        args[0].i = rows[i].a;
+        args[1].i = rows[i].b;
+        CHECK_EQ_INT(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, TCI_H_POW_I64, args).i, rows[i].want);
+    }
+    args[0].u = 3;
+    args[1].u = UINT64_MAX; /* 3^(2^64 - 1): the inverse of 3 modulo 2^64 */
+    CHECK(tci_prim_eval(TCI_P_LANE1, TC_U64, TC_U64, TCI_H_POW_U64, args).u == UINT64_C(0xaaaaaaaaaaaaaaab));
+    args[2].i = 0; /* an inactive lane */
+    CHECK_EQ_INT(tci_prim_eval(TCI_P_LANE1, TC_I64, TC_I64, TCI_H_POW_I64, args).i, 0);
+}
+
+TEST(float_prims_keep_nan_and_zero_signs)
+{
+    const double nan = (double)NAN;
+    for (tc_dtype t = TC_F32; t <= TC_F64; t = (tc_dtype)(t + 1)) {
+        CHECK(isnan(tct_eval(TCI_P_PMIN, t, 1, nan)) && tct_eval(TCI_P_PMIN, t, nan, 1) == 1);
+        CHECK(isnan(tct_eval(TCI_P_PMAX, t, 1, nan)) && tct_eval(TCI_P_PMAX, t, nan, 1) == 1);
+        CHECK(tct_same(tct_eval(TCI_P_PMAX, t, 0.0, -0.0), -0.0));
+        CHECK(tct_same(tct_eval(TCI_P_NEG, t, 0.0, 0), -0.0));
+        CHECK(tct_same(tct_eval(TCI_P_ABS, t, -0.0, 0), 0.0));
+        CHECK(signbit(tct_eval(TCI_P_NEG, t, tct_eval(TCI_P_ABS, t, nan, 0), 0)) != 0);
+        CHECK(tct_eval(TCI_P_RINT, t, 2.5, 0) == 2 && tct_eval(TCI_P_RINT, t, 3.5, 0) == 4);
+        CHECK(tct_same(tct_eval(TCI_P_RINT, t, -0.25, 0), -0.0));
+        CHECK(tct_eval(TCI_P_FLOOR, t, -0.5, 0) == -1 && tct_eval(TCI_P_CEIL, t, 0.5, 0) == 1);
+        CHECK(tct_same(tct_eval(TCI_P_TRUNC, t, -0.5, 0), -0.0));
+        CHECK(tct_eval(TCI_P_REM, t, -5.5, 2) == -1.5 && isnan(tct_eval(TCI_P_REM, t, 1, 0)));
+        tci_value args[3] = {tct_f(nan), tct_f(nan), tct_f(0)};
+        CHECK_EQ_INT(tci_prim_eval(TCI_P_EQ, t, TC_BOOL, 0, args).i, 0);
+        CHECK_EQ_INT(tci_prim_eval(TCI_P_LE, t, TC_BOOL, 0, args).i, 0);
+    }
+}
+
+TEST(f32_prims_round_to_float)
+{
+    tci_value args[3] = {tct_f(1 + 0x1p-23), tct_f(1 - 0x1p-23), tct_f(-1)};
+    CHECK(tci_prim_eval(TCI_P_FMA, TC_F32, TC_F32, 0, args).f == -0x1p-46);
+    CHECK(tct_eval(TCI_P_MUL, TC_F32, 1 + 0x1p-23, 1 - 0x1p-23) == 1);
+    CHECK(tct_eval(TCI_P_ADD, TC_F32, 16777216, 1) == 16777216);
+    CHECK(tct_eval(TCI_P_DIV, TC_F32, 1, 3) == (double)(1.0f / 3.0f));
+    CHECK(tct_eval(TCI_P_MUL, TC_F32, 0x1p-100, 0x1p-49) == 0x1p-149);
+    CHECK(isinf(tct_eval(TCI_P_MUL, TC_F32, 1e30, 1e30)));
+    tci_value bits = tct_f(-1.5);
+    CHECK_EQ_INT(tci_prim_eval(TCI_P_BITS, TC_F32, TC_I32, 0, &bits).i, (int32_t)0xbfc00000u);
+    CHECK_EQ_INT(tci_prim_eval(TCI_P_BITS, TC_F64, TC_I64, 0, &bits).u, UINT64_C(0xbff8000000000000));
+    tci_value back = tct_i(0x3f800000);
+    CHECK(tci_prim_eval(TCI_P_BITS, TC_I32, TC_F32, 0, &back).f == 1);
+}
+
+/* ---- element types ---- */
+
+static const tc_dtype tct_types[] = {TC_BOOL, TC_U8, TC_I8, TC_I16, TC_I32, TC_I64, TC_F16, TC_BF16, TC_F32, TC_F64};
+
+TEST(promotion_is_the_published_table)
+{
+    /* PyTorch 2.11, torch.promote_types */
+    static const char *const table[10][10] = {
+        {"bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
+        {"u8", "u8", "i16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
+        {"i8", "i16", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
+        {"i16", "i16", "i16", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"},
+        {"i32", "i32", "i32", "i32", "i32", "i64", "f16", "bf16", "f32", "f64"},
+        {"i64", "i64", "i64", "i64", "i64", "i64", "f16", "bf16", "f32", "f64"},
+        {"f16", "f16", "f16", "f16", "f16", "f16", "f16", "f32", "f32", "f64"},
+        {"bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "f32", "bf16", "f32", "f64"},
+        {"f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f32", "f64"},
+        {"f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64", "f64"}};
+    for (int i = 0; i < 10; i++) {
+        for (int j = 0; j < 10; j++) {
+            CHECK_STR(tci_dtype_get(tci_dtype_promote(tct_types[i], tct_types[j]))->name, table[i][j]);
+        }
+    }
+    /* NumPy 2: unsigned beside integers; floats win as in torch */
+    static const struct { tc_dtype a, b, want; } wide[] = {
+        {TC_U16, TC_U8, TC_U16}, {TC_U16, TC_I8, TC_I32}, {TC_U16, TC_I16, TC_I32}, {TC_U16, TC_I32, TC_I32},
+        {TC_U32, TC_I8, TC_I64}, {TC_U32, TC_I32, TC_I64}, {TC_U32, TC_I64, TC_I64}, {TC_U32, TC_U16, TC_U32},
+        {TC_U64, TC_U32, TC_U64}, {TC_U64, TC_I8, TC_F64}, {TC_U64, TC_I64, TC_F64}, {TC_U64, TC_BOOL, TC_U64},
+        {TC_U64, TC_F32, TC_F32}, {TC_U16, TC_F16, TC_F16}};
+    for (int i = 0; i < TCI_COUNT(wide); i++) {
+        CHECK_EQ_INT(tci_dtype_promote(wide[i].a, wide[i].b), wide[i].want);
+        CHECK_EQ_INT(tci_dtype_promote(wide[i].b, wide[i].a), wide[i].want);
+    }
+}
+
+TEST(f16_rounds_to_nearest_even)
+{
+    for (uint32_t h = 0; h < 0x10000u; h++) {
+        float x = tci_f16_bits_to_f32((uint16_t)h);
+        uint16_t back = tci_f32_to_f16_bits(x);
+        CHECK((h & 0x7fffu) > 0x7c00u ? isnan(x) && (back & 0x7fffu) > 0x7c00u : back == h);
+    }
+    for (uint32_t h = 0; h < 0x7bffu; h++) { /* between neighbours, up to the largest */
+        double low = tci_f16_bits_to_f32((uint16_t)h);
+        double high = tci_f16_bits_to_f32((uint16_t)(h + 1));
+        float mid = (float)((low + high) / 2); /* exact */
+        CHECK_EQ_INT(tci_f32_to_f16_bits(mid), h + (h & 1));
+        CHECK_EQ_INT(tci_f32_to_f16_bits(nextafterf(mid, 1e6f)), h + 1);
+        CHECK_EQ_INT(tci_f32_to_f16_bits(-nextafterf(mid, 0)), 0x8000u | h);
+    }
+    CHECK_EQ_INT(tci_f32_to_f16_bits(65519.996f), 0x7bff);
+    CHECK_EQ_INT(tci_f32_to_f16_bits(65520.0f), 0x7c00);
+    CHECK_EQ_INT(tci_f32_to_f16_bits(INFINITY), 0x7c00);
+    CHECK_EQ_INT(tci_f32_to_f16_bits(0x1p-149f), 0);
+    CHECK(tci_round_f16(1.0f + 0x1p-11f) == 1.0f);
+}
+
+TEST(bf16_rounds_to_nearest_even)
+{
+    CHECK(tci_round_bf16(1.0f + 0x1p-8f) == 1.0f);
+    CHECK(tci_round_bf16(1.0f + 0x1.8p-7f) == 1.0f + 0x1p-6f);
+    CHECK(tci_round_bf16(tct_f32_of_bits(0x00018000u)) == tct_f32_of_bits(0x00020000u)); /* subnormal */
+    CHECK(tci_round_bf16(tct_f32_of_bits(0x00008000u)) == 0.0f);
+    CHECK(isinf(tci_round_bf16(0x1.ffp+127f)) && isnan(tci_round_bf16(tct_f32_of_bits(0x7f800001u))));
+    for (uint32_t b = 0; b < 0x10000u; b += 7) {
+        float x = tct_f32_of_bits(b << 16);
+        CHECK(isnan(x) ? isnan(tci_round_bf16(x)) : tci_round_bf16(x) == x);
+    }
+}
+
+/* What a cast must give, in other words than tc's: through long double and 128-bit integers. */
+static tci_value tct_cast_wanted(tci_value v, tc_dtype from, tc_dtype to)
+{
+    tci_value out = {0};
+    int bits = 8 * tci_dtype_get(to)->bytes;
+    if (to == TC_BOOL) {
+        out.i = tci_dtype_is_float(from) ? !(v.f == 0) : v.i != 0;
+    } else if (tci_dtype_is_float(to)) {
+        long double x = tci_dtype_is_float(from) ? v.f : from == TC_U64 ? (long double)v.u : v.i;
+        float f = (float)x;
+        out.f = to == TC_F64 ? (double)x : to == TC_F32 ? f
+                : to == TC_F16 ? tci_round_f16(f) : tci_round_bf16(f);
+    } else if (tci_dtype_is_float(from)) {
+        long double low = tci_dtype_is_signed(to) ? -ldexpl(1, bits - 1) : 0;
+        long double high = ldexpl(1, tci_dtype_is_signed(to) ? bits - 1 : bits) - 1;
+        long double x = isnan(v.f) ? 0 : truncl(v.f);
+        x = x < low ? low : x > high ? high : x;
+        out.u = x < 0 ? (uint64_t)(int64_t)x : (uint64_t)x;
+    } else {
+        uint64_t mask = UINT64_MAX >> (64 - bits);
+        out.u = v.u & mask;
+        if (tci_dtype_is_signed(to) && (out.u >> (bits - 1))) {
+            out.u |= ~mask;
+        }
+    }
+    return out;
+}
+
+TEST(casts_between_all_types)
+{
+    if (LDBL_MANT_DIG < 64) {
+        SKIP("long double is no wider than double here");
+    }
+    static const double floats[] = {
+        0, -0.0, 0.5, -0.5, 0.999, -0.999, 1.5, -1.5, 127.5, 128, -128.5, -129, 255.5, 256, 32767.9, 65535.9, -32769,
+        2147483647.0, 2147483648.0, -2147483649.0, 4294967295.5, 4294967296.0, 9223372036854774784.0,
+        9223372036854775808.0, -9223372036854775808.0, 18446744073709549568.0, 18446744073709551616.0, 1e30,
+        -1e30, 65520, 3.4e38, 1e300, 1e-300, 0x1p-149, 0x1p-25, (double)INFINITY, -(double)INFINITY, (double)NAN};
+    static const int64_t ints[] = {0, 1, -1, 2, 127, 128, -128, -129, 255, 256, 32767, 32768, 65535, 65536, 65537,
+                                   16777217, 33554435, INT32_MAX, INT32_MIN, 4294967295, 4294967296,
+                                   9007199254740993, INT64_MAX, INT64_MIN, INT64_MAX - 511, 4611686293305294849};
+    for (tc_dtype from = TC_BOOL; from < TC_DTYPE_COUNT; from = (tc_dtype)(from + 1)) {
+        bool is_float = tci_dtype_is_float(from);
+        int n = is_float ? TCI_COUNT(floats) : TCI_COUNT(ints);
+        for (int i = 0; i < n; i++) {
+            /* The value as `from` can hold it. */
+            uint64_t storage = 0;
+            tci_value_store(from, &storage, is_float ? tct_f(floats[i]) : tct_i(ints[i]));
+            tci_value v = tci_value_load(from, &storage);
+            for (tc_dtype to = TC_BOOL; to < TC_DTYPE_COUNT; to = (tc_dtype)(to + 1)) {
+                tci_value got = tci_value_cast(v, from, to);
+                tci_value want = tct_cast_wanted(v, from, to);
+                bool same = tci_dtype_is_float(to) ? tct_same(got.f, want.f) : got.i == want.i;
+                CHECK_MSG(same, "cast %s -> %s, value %d", tci_dtype_get(from)->name,
+                          tci_dtype_get(to)->name, i);
+            }
+        }
+    }
+}
+
+TEST(values_survive_storage)
+{
+    for (tc_dtype t = TC_BOOL; t < TC_DTYPE_COUNT; t = (tc_dtype)(t + 1)) {
+        uint64_t before = UINT64_C(0x8081828384858687);
+        uint64_t after = before;
+        tci_value v = tci_value_load(t, &before);
+        tci_value_store(t, &after, v);
+        if (t == TC_BOOL) {
+            CHECK(v.i == 1 && *(unsigned char *)&after == 1);
+        } else {
+            CHECK_MSG(after == before, "%s", tci_dtype_get(t)->name);
+        }
+    }
+}
+
+TEST_MAIN

@@ -1,0 +1,443 @@
+/* tests/unit/test_run.c - programs, calls and the lazy form, on the interpreter: what is bound to what, what may
+ * share memory, what outlives what. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+#include "tc_test.h"
+
+static tc_ctx *run_ctx(int threads)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = threads};
+    return tc_ctx_make(&ctx, &o) ? NULL : ctx;
+}
+
+#define RUN_CTX                                                                                    \
+    tc_ctx *ctx = run_ctx(1);                                                                      \
+    REQUIRE(ctx)
+#define CHECK_OK(call) CHECK_EQ_INT((call), TC_OK)
+#define REQUIRE_OK(call) REQUIRE((call) == TC_OK)
+
+static void run_check_floats(const float *given, int n, const float *expected)
+{
+    for (int i = 0; i < n; i++) {
+        CHECK_MSG(given[i] == expected[i], "element %d is %g, expected %g", i, (double)given[i], (double)expected[i]);
+    }
+}
+#define CHECK_FLOATS(given, ...)                                                                   \
+    run_check_floats((given), (int)(sizeof((const float[]){__VA_ARGS__}) / sizeof(float)),         \
+                     (const float[]){__VA_ARGS__})
+
+/* ---- compile and run ---- */
+
+TEST(inputs_go_by_creation)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 3);
+    tc_tensor b = tc_input(ctx, "b", TC_F32, 3);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_sub(b, tc_mul(a, 10)), &f));
+    float x[3] = {1, 2, 3};
+    float y[3] = {100, 200, 300};
+    float out[3];
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 3), TC_BUF(y, 3)), TC_BUFS(TC_BUF(out, 3))));
+    CHECK_FLOATS(out, 90, 180, 270);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(listed_inputs_go_as_listed_and_may_be_unused)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
+    tc_tensor b = tc_input(ctx, "b", TC_F32, 2);
+    tc_tensor unused = tc_input(ctx, "unused", TC_I64, 5);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile_fn(TC_TENSORS(b, unused, a), TC_TENSORS(tc_sub(a, b), tc_add(a, b)), NULL, &f));
+    float x[2] = {1, 2};
+    float y[2] = {10, 20};
+    int64_t z[5] = {0};
+    float difference[2], sum[2];
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(y, 2), TC_BUF(z, 5), TC_BUF(x, 2)),
+                    TC_BUFS(TC_BUF(difference, 2), TC_BUF(sum, 2))));
+    CHECK_FLOATS(difference, -9, -18);
+    CHECK_FLOATS(sum, 11, 22);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(outputs_may_be_inputs_views_data_and_repeats)
+{
+    RUN_CTX;
+    float held[4] = {5, 6, 7, 8};
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2, 2);
+    tc_tensor d = tc_borrow(ctx, held, TC_F32, 4);
+    tc_tensor turned = tc_transpose(a, 0, 1);
+    tc_tensor y = tc_add(a, 1);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile_fn(TC_TENSORS(a), TC_TENSORS(a, turned, d, y, y), NULL, &f));
+    float x[4] = {1, 2, 3, 4};
+    float o[5][4];
+    memset(o, 0, sizeof(o));
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(o[0], 4), TC_BUF(o[1], 4), TC_BUF(o[2], 4),
+                                                      TC_BUF(o[3], 4), TC_BUF(o[4], 4))));
+    CHECK_FLOATS(o[0], 1, 2, 3, 4);
+    CHECK_FLOATS(o[1], 1, 3, 2, 4);
+    CHECK_FLOATS(o[2], 5, 6, 7, 8);
+    CHECK_FLOATS(o[3], 2, 3, 4, 5);
+    CHECK_FLOATS(o[4], 2, 3, 4, 5);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(programs_outlive_their_context)
+{
+    RUN_CTX;
+    float held[2] = {10, 20};
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
+    tc_tensor y = tc_add(tc_mul(a, 3), tc_copy_in(ctx, held, TC_F32, 2));
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(y, &f));
+    tc_ctx_free(ctx);
+    held[0] = held[1] = 0;
+    float x[2] = {1, 2};
+    float out[2];
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(out, 2))));
+    CHECK_FLOATS(out, 13, 26);
+    tc_program_free(f);
+}
+
+TEST(literals_belong_to_the_program)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
+    tc_program *three = NULL;
+    tc_program *seven = NULL;
+    REQUIRE_OK(tc_compile(tc_mul(a, 3), &three));
+    REQUIRE_OK(tc_compile(tc_mul(a, 7), &seven));
+    tc_program_info info;
+    CHECK_OK(tc_program_get_info(seven, &info));
+    CHECK(info.from_memory);
+    float x[2] = {1, 2};
+    float out[2];
+    CHECK_OK(tc_run(three, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(out, 2))));
+    CHECK_FLOATS(out, 3, 6);
+    CHECK_OK(tc_run(seven, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(out, 2))));
+    CHECK_FLOATS(out, 7, 14);
+    tc_program_free(three);
+    tc_program_free(seven);
+    tc_ctx_free(ctx);
+}
+
+TEST(borrowed_memory_is_read_at_each_run)
+{
+    RUN_CTX;
+    float held[6] = {1, 2, 3, 4, 5, 6};
+    int64_t sizes[1] = {3};
+    int64_t backwards[1] = {-2};
+    tc_tensor b = tc_borrow_strided(ctx, held + 5, TC_F32, 1, sizes, backwards);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile_fn(TC_TENSORS(), TC_TENSORS(tc_add(b, 1)), NULL, &f));
+    float out[3];
+    CHECK_OK(tc_run(f, TC_BUFS(), TC_BUFS(TC_BUF(out, 3))));
+    CHECK_FLOATS(out, 7, 5, 3);
+    held[5] = 60;
+    CHECK_OK(tc_run(f, TC_BUFS(), TC_BUFS(TC_BUF(out, 3))));
+    CHECK_FLOATS(out, 61, 5, 3);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(zero_sizes_need_no_memory)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 0, 4);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile_fn(TC_TENSORS(a), TC_TENSORS(tc_exp(a), tc_sum(a, TC_AXES(0), 0)), NULL, &f));
+    float sums[4] = {9, 9, 9, 9};
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF((float *)NULL, 0)), TC_BUFS(TC_BUF((float *)NULL, 0), TC_BUF(sums, 4))));
+    CHECK_FLOATS(sums, 0, 0, 0, 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(elementwise_programs_work_in_place)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 4);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_add(tc_mul(a, a), 1), &f));
+    float x[4] = {1, 2, 3, 4};
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(x, 4))));
+    CHECK_FLOATS(x, 2, 5, 10, 17);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(untyped_memory_is_counted_in_elements_or_bytes)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_add(a, a), &f));
+    float x[2] = {1, 2};
+    float out[2];
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF((void *)x, 2)), TC_BUFS(TC_BUF((void *)out, 8))));
+    CHECK_FLOATS(out, 2, 4);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)x, 3)), TC_BUFS(TC_BUF(out, 2))), TC_ERR_BUFFER);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(many_programs_at_once)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
+    tc_tensor stranger = tc_input(ctx, "b", TC_F32, 2);
+    tc_tensor outs[3] = {tc_add(a, a), tc_add(a, stranger), tc_mul(a, a)};
+    tc_program *f[3];
+    tc_job jobs[3];
+    memset(f, 0xff, sizeof(f));
+    for (int i = 0; i < 3; i++) {
+        jobs[i] = (tc_job){{&a, 1}, {&outs[i], 1}, &f[i], TC_OK};
+    }
+    CHECK_EQ_INT(tc_compile_many(jobs, 3, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(jobs[0].status, TC_OK);
+    CHECK_EQ_INT(jobs[1].status, TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(jobs[2].status, TC_OK);
+    CHECK(f[0] && !f[1] && f[2]);
+    CHECK_HAS(tc_ctx_error(ctx), "'b'");
+    CHECK_HAS(tc_error(outs[1]), "'b'");
+    float x[2] = {3, 4};
+    float out[2];
+    CHECK_OK(tc_run(f[2], TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(out, 2))));
+    CHECK_FLOATS(out, 9, 16);
+    CHECK_OK(tc_compile_many(NULL, 0, NULL));
+    tc_program_free(f[0]);
+    tc_program_free(f[2]);
+    tc_ctx_free(ctx);
+}
+
+TEST(calls_outlive_the_users_hold_of_the_program)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
+    tc_program *f = NULL;
+    tc_call *c = NULL;
+    REQUIRE_OK(tc_compile(tc_exp(a), &f));
+    REQUIRE_OK(tc_call_make(f, &c));
+    tc_ctx_free(ctx);
+    tc_program_free(f);
+    float x[2] = {0, 0};
+    float out[2];
+    CHECK_OK(tc_run_call(c, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(out, 2))));
+    CHECK_FLOATS(out, 1, 1);
+    CHECK_STR(tc_error(c), "");
+    tc_call_free(c);
+    tc_call_free(NULL);
+    tc_program_free(NULL);
+}
+
+TEST(threads_give_the_same_bits)
+{
+    enum { N = 100000 };
+    static float x[N], one[N], four[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i % 1000) * 0.01f;
+    }
+    float sums[2];
+    for (int pass = 0; pass < 2; pass++) {
+        tc_ctx *ctx = run_ctx(pass ? 4 : 1);
+        REQUIRE(ctx);
+        tc_tensor a = tc_input(ctx, "a", TC_F32, N);
+        tc_tensor y = tc_exp(tc_sin(a));
+        tc_program *f = NULL;
+        REQUIRE_OK(tc_compile_fn(TC_TENSORS(a), TC_TENSORS(y, tc_sum(y, TC_ALL, 0)), NULL, &f));
+        CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, N)), TC_BUFS(TC_BUF(pass ? four : one, N), TC_BUF(&sums[pass], 1))));
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    CHECK(!memcmp(one, four, sizeof(one)));
+    CHECK(!memcmp(&sums[0], &sums[1], sizeof(float)));
+}
+
+/* More than 16 buffers: overlaps are then found by sorting. */
+TEST(many_buffers)
+{
+    enum { N = 40 };
+    RUN_CTX;
+    tc_tensor in[N], out[N];
+    for (int i = 0; i < N; i++) {
+        in[i] = tc_input(ctx, "x", TC_F32, 4);
+        out[i] = tc_add(in[i], i);
+    }
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile_fn((tc_tensors){in, N}, (tc_tensors){out, N}, NULL, &f));
+    static float x[N][4], y[N][4];
+    tc_buf from[N], to[N];
+    for (int i = 0; i < N; i++) {
+        x[i][0] = x[i][3] = (float)i;
+        from[i] = TC_BUF(x[i], 4);
+        to[i] = TC_BUF(y[N - 1 - i], 4);
+    }
+    tc_bufs ins = {from, N};
+    tc_bufs outs = {to, N};
+    CHECK_OK(tc_run(f, ins, outs));
+    CHECK_EQ_INT(y[0][3], 2 * (N - 1));
+    from[7] = from[9]; /* inputs may share */
+    CHECK_OK(tc_run(f, ins, outs));
+    to[20] = to[21];
+    CHECK_EQ_INT(tc_run(f, ins, outs), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "output 20");
+    CHECK_HAS(tc_error(f), "output 21");
+    to[20] = TC_BUF(&x[30][1], 4);
+    CHECK_EQ_INT(tc_run(f, ins, outs), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "output 20");
+    for (int i = 0; i < N; i++) {
+        from[i] = to[i] = TC_BUF(x[i], 4); /* each in place */
+    }
+    CHECK_OK(tc_run(f, ins, outs));
+    to[3] = TC_BUF(x[4], 4);
+    CHECK_EQ_INT(tc_run(f, ins, outs), TC_ERR_BUFFER);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(the_float_environment_of_the_caller_survives)
+{
+#if defined(__x86_64__)
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 1);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_mul(a, 0.5), &f));
+    float x = 1e-40f;
+    float out = 0;
+    uint32_t host = 0x9fc0, usual = 0x1f80, after;
+    __asm__ __volatile__("ldmxcsr %0" : : "m"(host));
+    tc_status status = tc_run(f, TC_BUFS(TC_BUF(&x, 1)), TC_BUFS(TC_BUF(&out, 1)));
+    __asm__ __volatile__("stmxcsr %0" : "=m"(after));
+    __asm__ __volatile__("ldmxcsr %0" : : "m"(usual));
+    CHECK_EQ_INT(status, TC_OK);
+    CHECK_EQ_INT(after & ~0x3fu, host);
+    uint32_t bits;
+    memcpy(&bits, &out, sizeof(bits));
+    CHECK_EQ_INT(bits, 0x8b61); /* half of the subnormal 0x116c2 */
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+#else
+    SKIP("x86-64 only");
+#endif
+}
+
+/* ---- look inside ---- */
+
+TEST(info_and_explain)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 1000);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_cos(tc_add(a, 4)), &f));
+    tc_program_info info;
+    CHECK_OK(tc_program_get_info(f, &info));
+    CHECK_EQ_INT(info.n_inputs, 1);
+    CHECK_EQ_INT(info.n_outputs, 1);
+    CHECK_EQ_INT(info.n_kernels, 1);
+    CHECK_EQ_INT(info.bytes_written, 4000);
+    CHECK_EQ_INT(info.bytes_read, 4000);
+    CHECK_STR(info.backend, "interp");
+    CHECK(tc_source(f) != NULL);
+    FILE *out = tmpfile();
+    REQUIRE(out);
+    CHECK_OK(tc_explain(f, out));
+    CHECK(ftell(out) > 40);
+    fclose(out);
+    tc_times times;
+    CHECK_OK(tc_compile_times(f, &times));
+    CHECK(times.total > 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the lazy form ---- */
+
+TEST(eval_holds_the_value)
+{
+    RUN_CTX;
+    float held[3] = {1, 2, 3};
+    tc_tensor b = tc_borrow(ctx, held, TC_F32, 3);
+    tc_tensor y = tc_mul(b, 2);
+    CHECK_OK(tc_eval(y));
+    held[0] = 50; /* without tc_touch nothing is computed again */
+    float out[3];
+    CHECK_OK(tc_read(y, out, 3));
+    CHECK_FLOATS(out, 2, 4, 6);
+    tc_tensor z = tc_add(y, 1); /* an evaluated node is a leaf */
+    CHECK_OK(tc_read(z, out, 3));
+    CHECK_FLOATS(out, 3, 5, 7);
+    CHECK_OK(tc_touch(b));
+    CHECK_OK(tc_read(z, out, 3));
+    CHECK_FLOATS(out, 101, 5, 7);
+    CHECK_OK(tc_read(y, out, 3));
+    CHECK_FLOATS(out, 100, 4, 6);
+    tc_ctx_free(ctx);
+}
+
+TEST(eval_many_shares_a_program)
+{
+    RUN_CTX;
+    float held[2] = {1, 2};
+    tc_tensor b = tc_copy_in(ctx, held, TC_F32, 2);
+    tc_tensor y = tc_add(b, 5);
+    tc_tensor z = tc_mul(y, y);
+    CHECK_OK(tc_eval_many(TC_TENSORS(y, z, y, b)));
+    float out[2];
+    CHECK_OK(tc_read(z, out, 2));
+    CHECK_FLOATS(out, 36, 49);
+    CHECK_OK(tc_eval_many(TC_TENSORS()));
+    tc_ctx_free(ctx);
+}
+
+TEST(read_copies_any_layout)
+{
+    RUN_CTX;
+    float held[6] = {1, 2, 3, 4, 5, 6};
+    int64_t sizes[2] = {3, 2};
+    int64_t strides[2] = {1, 3};
+    float out[6];
+    CHECK_OK(tc_read(tc_borrow_strided(ctx, held, TC_F32, 2, sizes, strides), out, 6));
+    CHECK_FLOATS(out, 1, 4, 2, 5, 3, 6);
+    int64_t still[2] = {0, -1};
+    CHECK_OK(tc_read(tc_borrow_strided(ctx, held + 1, TC_F32, 2, sizes, still), out, 6));
+    CHECK_FLOATS(out, 2, 1, 2, 1, 2, 1);
+    CHECK_OK(tc_read(tc_full(ctx, 2.5, TC_F32, 2), out, 2));
+    CHECK_FLOATS(out, 2.5f, 2.5f);
+    float scalar;
+    CHECK_OK(tc_read(tc_sum(tc_copy_in(ctx, held, TC_F32, 6), TC_ALL, 0), &scalar, 1));
+    CHECK(scalar == 21);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_loop_in_scopes_stays_flat)
+{
+    RUN_CTX;
+    float start[4] = {0, 0, 0, 0};
+    tc_tensor x = tc_copy_in(ctx, start, TC_F32, 4);
+    int64_t early_bytes = 0;
+    tc_stats stats;
+    for (int i = 0; i < 2000; i++) {
+        REQUIRE_OK(tc_scope_begin(ctx));
+        x = tc_keep(tc_add(x, 1));
+        REQUIRE_OK(tc_scope_end(ctx));
+        if (i == 100) {
+            CHECK_OK(tc_stats(ctx, &stats));
+            early_bytes = stats.graph_bytes;
+        }
+    }
+    CHECK_OK(tc_stats(ctx, &stats));
+    CHECK_EQ_INT(stats.graph_bytes, early_bytes);
+    float out[4];
+    CHECK_OK(tc_read(x, out, 4));
+    CHECK_FLOATS(out, 2000, 2000, 2000, 2000);
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN
