@@ -8,7 +8,7 @@ CC = cc
 OPT = -O1
 TC = .
 SAN =
-PARTS = unit ops golden errors oom fuzz include cpu
+PARTS = unit include
 TEST_ARGS =
 
 WARN = -Wall -Wextra -Wpedantic -Wshadow

@@ -257,7 +257,9 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
      "    unsigned long long ma, mb, mc, mid, low;\n"
      "    int ea, eb, ec, negative, other;\n"
      "    tc_soft_u128 p, q, t;\n"
-     "    if (a == 0 || b == 0 || !(a - a == 0) || !(b - b == 0) || !(c - c == 0)) {\n"
+     "    if (a - a == 0 && b - b == 0 && !(c - c == 0)) {\n"
+     "        return c;\n    }\n" /* a * b alone might overflow */
+     "    if (a == 0 || b == 0 || !(a - a == 0) || !(b - b == 0)) {\n"
      "        return a * b + c;\n    }\n"
      "    if (c == 0) {\n        return a * b;\n    }\n"
      "    tc_soft_split(a, &ma, &ea);\n"
@@ -650,12 +652,6 @@ TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
 }
 
 /* ---- partial accesses ---- */
-
-/* How an access says which lanes: LOAD_MASK by m, the _N rows by n. */
-static const char *tci_cd_lane_test(tci_mem m)
-{
-    return m == TCI_MEM_LOAD_MASK ? "m[i]" : "i < n";
-}
 
 /* Template of the body through the machine's masked instruction, or NULL where there is none. */
 static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
@@ -1982,17 +1978,18 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 /* ---- src/cpu/cc.c ---- */
 /* cpu/cc.c - finds and runs the system's C compiler.
  *
- * In: source texts and the paths of the objects wanted. Out: shared objects, or a status with the command
- * and what the compiler said. No shell is involved: every argument is an element of a vector.
+ * In: source texts and the paths of the objects wanted. Out: shared objects, or a status with the
+ * command and what the compiler said. No shell is involved: every argument is an element of a
+ * vector.
  *
- * Flags. What decides results is fixed: no contraction, wrapping integers, no strict aliasing, no errno.
- * gcc works at -O1 plus -fexpensive-optimizations, which compiles faster than -O2 and gives the same speed
- * on code that is explicit about vectors; clang inlines only from -O2. Generated code includes nothing
- * and calls nothing but compiler helpers, so no libc is linked. tcc ignores vector types without a word,
- * so its sources are scalar (tc_backend_compiler.vector_bytes).
+ * Flags. What decides results is fixed: no contraction, wrapping integers, no strict aliasing, no
+ * errno. gcc works at -O1 plus -fexpensive-optimizations, which compiles faster than -O2 and gives
+ * the same speed on code that is explicit about vectors; clang inlines only from -O2. Generated
+ * code includes nothing and calls nothing but compiler helpers, so no libc is linked. tcc ignores
+ * vector types without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
  *
- * A host built with the address sanitizer gets instrumented kernels when the compiler is of its own kind:
- * overruns inside kernels are then reported too. */
+ * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
+ * own kind: overruns inside kernels are then reported too. */
 /* ---- src/cpu/cc.h ---- */
 /* cpu/cc.h - the system's C compiler. */
 #ifndef TCI_CPU_CC_H
@@ -2005,7 +2002,8 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
 /* Told from the name and what it links to; nothing is run. */
 TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
-/* Compiles build->n sources at once, a process each. *why (static text) says what kind of failure it was. */
+/* Compiles build->n sources at once, a process each. *why (static text) says what kind of
+ * failure it was. */
 TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why);
 
 #endif
@@ -2106,9 +2104,11 @@ static void tci_cc_arg(tci_cc_task *t, const char *arg)
     }
 }
 
-static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_target *target, const char *output)
+static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_target *target,
+                             const char *output)
 {
-    static const char *const always[] = {"-fPIC", "-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing",
+    static const char *const always[] = {"-fPIC", "-ffp-contract=off", "-fwrapv",
+                                         "-fno-strict-aliasing",
                                          "-fno-math-errno", "-fno-stack-protector", "-w"};
     tci_cc_kind kind = tci_cc_kind_of(build->compiler);
     bool asan = TCI_CC_HOST_ASAN && kind == TCI_CC_HOST_KIND;
@@ -2161,7 +2161,8 @@ static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
 {
     tci_str_printf(&t->source_path, "%s/tc_%d.c", build->directory, i);
     return !t->source_path.failed
-           && tci_os_publish(t->source_path.text, build->sources[i], strlen(build->sources[i]), NULL);
+           && tci_os_publish(t->source_path.text, build->sources[i], strlen(build->sources[i]),
+                             NULL);
 }
 
 /* The second process runs beside the first, from a thread that lives as long as it does. */
@@ -2237,8 +2238,8 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
 /* ---- src/cpu/backend.c ---- */
 /* cpu/backend.c - the "cpu" backend: C source by the system's compiler, run by the host's threads.
  *
- * The first user of the seam in api/backend.h. Kernels are plain host functions, so there is no launch,
- * no device memory and nothing to wait for. */
+ * The first user of the seam in api/backend.h. Kernels are plain host functions, so there is no
+ * launch, no device memory and nothing to wait for. */
 
 #include <string.h>
 

@@ -6,6 +6,8 @@
  * dead mark instead of freed memory. The next tc_ctx_make takes it over; its nodes then start at
  * generations far from the old ones, so old handles stay dead. */
 #include "../base/env.h"
+#include "../debug/dump.h"
+#include "../debug/trace.h"
 #include "frame.h"
 
 #include <stdio.h>
@@ -130,6 +132,9 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     c->next_poison = c->graph.first_generation;
     c->magic = TCI_CTX_MAGIC;
     tci_pool_retain();
+    if (c->options.trace && !tci_trace_open(c->options.trace)) {
+        tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
+    }
     *ctx = c;
     return TC_OK;
 }
@@ -154,6 +159,7 @@ TC_API void tc_shutdown(void)
 {
     tci_pool_shutdown();
     tci_cache_trim();
+    tci_trace_close();
     pthread_mutex_lock(&tci_context_process.lock);
     while (tci_context_process.retired) {
         tc_ctx *next = tci_context_process.retired->next_retired;

@@ -288,7 +288,7 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0}, __VA_ARGS__} + 1,           \
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                    \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_BUFS(...)                                                                               \

@@ -102,7 +102,7 @@ typedef struct tc_arg {
 typedef struct tc_buf {
     void *data;
     int64_t n;
-    int dtype;     /* a tc_dtype, or -1: untyped bytes (from void *), only the size is checked */
+    int dtype;     /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
     bool is_const; /* made from a pointer to const: refused as an output */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;

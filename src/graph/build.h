@@ -1,8 +1,9 @@
 /* graph/build.h - constructors on a tci_graph with the shape and dtype rules: one function per op
- * or family. The public calls (api), composites and rewrites all build through these. NULL in, NULL
- * out. On a mistake: g->error and g->message are set (what was given, what was expected; the caller
- * adds op name, file and line) and NULL is returned. Movement and reduction ops take a 0-d tensor's
- * axis 0 or -1 as a request about its one element, as torch does. */
+ * or family. The public calls (api), composites and rewrites all build through these.
+ *
+ * NULL in, NULL out. On a mistake: g->error and g->message are set (what was given, what was
+ * expected; the caller adds op name, file and line) and NULL is returned. Axis 0 or -1 of a 0-d
+ * tensor stands for its one element in movement and reductions, as in torch. */
 #ifndef TCI_GRAPH_BUILD_H
 #define TCI_GRAPH_BUILD_H
 
@@ -26,19 +27,22 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 struct tc_conv;
 struct tc_pool;
 
-TCI_FN tci_node *tci_build_ew(tci_graph *g, int op,
-                              tci_node *const *operands); /* promotes, broadcasts */
+
+/* ---- build.c: elementwise (promotes, broadcasts) and reductions ---- */
+TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
 TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank,
-                                   const tci_dim *shape); /* one -1 */
+
+/* ---- move.c ---- */
+/* One size may be -1: what is left. */
+TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_permute(tci_graph *g, tci_node *x, int n, const int *axes);
 TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int axis_b);
-TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank,
-                                  const tci_dim *shape); /* -1 keeps */
+/* -1 keeps a size. */
+TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
@@ -51,14 +55,18 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
                                   const int64_t *axis_kernel_stride_dilation);
+TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
+/* before and after: an entry for each axis. */
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
+                                    const int64_t *after, tci_node *fill);
+
+/* ---- contract.c ---- */
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
                                     const int *labels_b, int rank_out, const int *labels_out);
 TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b);
 TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *const *xs, int n);
-TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill); /* rank entries each */
 
+/* ---- rules and checks, in build.c ---- */
 /* The dtype that elementwise operands meet in: tensors among each other, then 0-d ones as torch's
  * table says (a 0-d tensor counts only where its kind is higher). */
 TCI_FN tc_dtype tci_build_common_dtype(tci_node *const *operands, int n);
@@ -75,12 +83,11 @@ TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const int64_t *attr);
 TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 
-/* ---- ops/composite.c ---- */
+/* ---- ops/composite.c: weight and bias are NULL where left out ---- */
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_layer_norm(tci_graph *g, tci_node *x, tc_axes axes, tci_node *weight,
-                                      tci_node *bias,
-                                      tci_node *eps); /* weight, bias: NULL where left out */
+                                      tci_node *bias, tci_node *eps);
 TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_node *target);
 TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_node *bias,
                                   const struct tc_conv *o);

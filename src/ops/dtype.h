@@ -1,4 +1,4 @@
-/* ops/dtype.h - element types, one row each. The public enum (api/types.h) is made from these rows. */
+/* ops/dtype.h - element types, one row each (rows and public enum: api/types.h). */
 #ifndef TCI_OPS_DTYPE_H
 #define TCI_OPS_DTYPE_H
 
@@ -20,13 +20,14 @@ static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= T
 static inline bool tci_dtype_is_int(tc_dtype t) { return t >= TC_U8 && t <= TC_I64; }
 static inline bool tci_dtype_is_signed(tc_dtype t) { return t >= TC_I8 && t <= TC_F64; }
 static inline bool tci_dtype_is_half(tc_dtype t) { return t == TC_F16 || t == TC_BF16; }
-TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b);      /* tensor with tensor (torch's table) */
+/* Tensor with tensor: torch's table; u16, u32, u64 beside another integer as NumPy. */
+TCI_FN tc_dtype tci_dtype_promote(tc_dtype a, tc_dtype b);
 
 /* A value of any dtype in 64 bits, as literal slots, fills and constants carry it: floats as double
  * bits (also f32, f16, bf16), ints as int64 (u64 reinterpreted), bool as 0 or 1. */
 typedef union tci_value { int64_t i; uint64_t u; double f; } tci_value;
 TCI_FN tci_value tci_value_load(tc_dtype t, const void *p);          /* storage -> value */
-TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v);       /* value -> storage, rounding */
+TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v);     /* value -> storage, rounding */
 TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to); /* tc's defined corners */
 TCI_FN float tci_round_bf16(float x);
 TCI_FN float tci_round_f16(float x);

@@ -353,8 +353,8 @@ static double tc_h_erf_f64(double x) {
     return x < 0.0 ? -y : y;
 })
 
-/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the division
- * are taken out. */
+/* With e = e^-|x|: 1 / (1 + e), or e / (1 + e) for x < 0; the roundings of 1 + e and of the
+ * division are taken out. */
 TCI_HELPER(sigmoid_f64,
 static double tc_h_sigmoid_f64(double x) {
     double e = tc_h_exp_core_f64(x < 0.0 ? x : -x, 0.0, 0);

@@ -29,15 +29,16 @@ typedef struct tci_recipe {
 TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
 
 /* Scalar helpers (slow paths, f64 functions): C text that is both compiled here and printed into
- * generated code. A text is ONE static function `T name(T a)` or `T name(T a, T b)` over + - * / fma,
- * integer operations, local unions and static const arrays; it starts with "static ", so attributes may
- * be put before it. It may call the helpers named in needs[]: their texts (and what those need) come
- * first, each once. dtype TC_U64 helpers take long long in the text (same bits). */
+ * generated code. A text is ONE static function, `T name(T a)` or `T name(T a, T b)`, over + - * /
+ * fma, integer operations, local unions and static const arrays; it starts with "static ", so
+ * attributes may be put before it. It may call the helpers named in needs[]: their texts (and what
+ * those need) come first, each once. TC_U64 helpers take long long in the text (same bits). */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
     TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_POW_F32,
     TCI_H_EXP_CORE_F64, TCI_H_EXP_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64,
-    TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64, TCI_H_GELU_F64, TCI_H_POW_F64,
+    TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64,
+    TCI_H_GELU_F64, TCI_H_POW_F64,
     TCI_H_POW_I64, TCI_H_POW_U64,
     TCI_H_COUNT
 } tci_helper_id;
@@ -46,7 +47,7 @@ typedef struct tci_helper {
     const char *name;      /* as in its text, e.g. "tc_h_sin_slow_f32" */
     uint8_t dtype, arity;  /* arity 0: only called by other helpers, never by LANE1 */
     uint8_t needs[2];      /* tci_helper_id, TCI_H_NONE when unused */
-    const char *text;      /* calls fma as TC_FMA_F64(a, b, c), a macro that the surrounding text defines */
+    const char *text;      /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
     float (*f32_1)(float); /* the compiled form: the one that fits dtype and arity, others NULL */
     float (*f32_2)(float, float);
     double (*f64_1)(double);
@@ -57,8 +58,9 @@ TCI_FN const tci_helper *tci_helper_get(int id);
 TCI_FN int tci_helper_count(void);
 
 /* Value of any prim (BASE or MATH) on scalars: constant folding, the reference and the judge of
- * dialects. dtype = operands' compute dtype (for SELECT: of a and b), to = result dtype (CAST, BITS,
- * TOINT); imm as in tci_step_inst. */
-TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm, const tci_value *args);
+ * dialects. dtype = operands' compute dtype (for SELECT: of a and b), to = result dtype (CAST,
+ * BITS, TOINT); imm as in tci_step_inst. Prims in ops/prim.c. */
+TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
+                               const tci_value *args);
 
 #endif

@@ -1,7 +1,7 @@
 /* ops/prim.h - the neutral calls: the scalar operations of a kernel's DAG.
  *
- * A kernel value has a compute dtype: bool, any integer, f32 or f64 (f16 and bf16 values travel as f32
- * that ROUND has made representable). The interpreter, the scalar C, the vector C and the CUDA
+ * A kernel value has a compute dtype: bool, any integer, f32 or f64 (f16 and bf16 values travel as
+ * f32 that ROUND has made representable). The interpreter, the scalar C, the vector C and the CUDA
  * dialect each give every row a meaning, and all give the same bits. Two classes:
  *   BASE rows are what a dialect must spell. MATH rows have a recipe (ops/math.h) over BASE rows,
  *   written once; a dialect prints the recipe as a function, the interpreter runs it block-wise.
@@ -19,37 +19,39 @@
  *   AND OR XOR NOT     bitwise on integers, logical on bool
  *   SHL SHR            by b: b >= width (as unsigned) gives 0, for signed SHR the sign
  *   SELECT(m,a,b)      m ? a : b, m bool
- *   CAST               dtype to dtype with tc's corners: float -> int truncates, saturates, NaN -> 0;
- *                      int -> int wraps; anything -> bool is != 0; bool -> x is 0 or 1; to nearest even
+ *   CAST               dtype to dtype with tc's corners: float -> int truncates, saturates,
+ *                      NaN -> 0; int -> int wraps; anything -> bool is != 0; bool -> x is 0 or 1;
+ *                      to nearest even
  *   BITS               reinterpret between float and the integer of the same width
  *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept
  *   TOINT              float -> signed int of the same width for values known in range (truncates)
- *   LANE1(a[,b],m)     calls a scalar helper function (imm = tci_helper id, ops/math.h) for each lane whose
- *                      mask m (bool, always the LAST operand) is true; other lanes give 0. n_args = the
- *                      helper's arity + 1. Lazy: when no lane is active the call costs one test, which is
- *                      how slow paths are written: SELECT(big, LANE1(x, big), fast) */
+ *   LANE1(a[,b],m)     calls a scalar helper (imm = tci_helper_id, ops/math.h) for each lane whose
+ *                      mask m (bool, always the LAST operand) is true; other lanes give 0.
+ *                      n_args = the helper's arity + 1. Lazy: when no lane is active the call costs
+ *                      one test; slow paths are written SELECT(big, LANE1(x, big), fast) */
 #ifndef TCI_OPS_PRIM_H
 #define TCI_OPS_PRIM_H
 
 #include "dtype.h"
 
 /* X(ID, name, arity, result: S same as operands, B bool, O given separately, cost in flops) */
-#define TCI_BASE_PRIMS(X)                                                                          \
-    X(ADD, "add", 2, S, 1) X(SUB, "sub", 2, S, 1) X(MUL, "mul", 2, S, 1) X(DIV, "div", 2, S, 4)     \
-    X(REM, "rem", 2, S, 20) X(FMA, "fma", 3, S, 2) X(NEG, "neg", 1, S, 1) X(ABS, "abs", 1, S, 1)    \
-    X(SQRT, "sqrt", 1, S, 4) X(PMIN, "pmin", 2, S, 1) X(PMAX, "pmax", 2, S, 1)                      \
-    X(FLOOR, "floor", 1, S, 1) X(CEIL, "ceil", 1, S, 1) X(TRUNC, "trunc", 1, S, 1)                  \
-    X(RINT, "rint", 1, S, 1) X(EQ, "eq", 2, B, 1) X(LT, "lt", 2, B, 1) X(LE, "le", 2, B, 1)         \
-    X(AND, "and", 2, S, 1) X(OR, "or", 2, S, 1) X(XOR, "xor", 2, S, 1) X(NOT, "not", 1, S, 1)       \
-    X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(SELECT, "select", 3, S, 1)                      \
-    X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)                \
+#define TCI_BASE_PRIMS(X)                                                                         \
+    X(ADD, "add", 2, S, 1) X(SUB, "sub", 2, S, 1) X(MUL, "mul", 2, S, 1)                          \
+    X(DIV, "div", 2, S, 4) X(REM, "rem", 2, S, 20) X(FMA, "fma", 3, S, 2)                         \
+    X(NEG, "neg", 1, S, 1) X(ABS, "abs", 1, S, 1) X(SQRT, "sqrt", 1, S, 4)                        \
+    X(PMIN, "pmin", 2, S, 1) X(PMAX, "pmax", 2, S, 1) X(FLOOR, "floor", 1, S, 1)                  \
+    X(CEIL, "ceil", 1, S, 1) X(TRUNC, "trunc", 1, S, 1) X(RINT, "rint", 1, S, 1)                  \
+    X(EQ, "eq", 2, B, 1) X(LT, "lt", 2, B, 1) X(LE, "le", 2, B, 1) X(AND, "and", 2, S, 1)         \
+    X(OR, "or", 2, S, 1) X(XOR, "xor", 2, S, 1) X(NOT, "not", 1, S, 1)                            \
+    X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(SELECT, "select", 3, S, 1)                    \
+    X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)              \
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
-/* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 / _U64). Same columns. Bounds in
- * ulp: tests/unit/test_math.c. */
-#define TCI_MATH_PRIMS(X)                                                                          \
-    X(EXP, "exp", 1, S, 12) X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14) X(COS, "cos", 1, S, 14) \
-    X(TANH, "tanh", 1, S, 20) X(ERF, "erf", 1, S, 24) X(SIGMOID, "sigmoid", 1, S, 18)               \
-    X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)
+/* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 or _U64). Same columns. Ulp
+ * bounds: tests/unit/test_math.c. */
+#define TCI_MATH_PRIMS(X)                                                                         \
+    X(EXP, "exp", 1, S, 12) X(LOG, "log", 1, S, 16) X(SIN, "sin", 1, S, 14)                       \
+    X(COS, "cos", 1, S, 14) X(TANH, "tanh", 1, S, 20) X(ERF, "erf", 1, S, 24)                     \
+    X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)
 
 typedef enum tci_prim {
 #define X(id, name, arity, result, cost) TCI_P_##id,

@@ -1,0 +1,629 @@
+/* tests/oracle_math.h - adapters of elementwise, reduction and loss ops: from the names and arguments of
+ * the oracle cases to tc calls. One function a family; the table in oracle_ops.h names them.
+ *
+ * An adapter takes what it needs by name from its case and hands its results to orc_out; what tc cannot
+ * say becomes orc_skip. Ops that tc has no call for are here where they are their definition in tc calls. */
+#ifndef TC_TEST_ORACLE_MATH_H
+#define TC_TEST_ORACLE_MATH_H
+
+#include "oracle_case.h"
+
+static tc_arg orc_of(tc_tensor t)
+{
+    return tci_arg_tensor(t);
+}
+
+/* Operand `name` times the number `factor`, where that is given. */
+static tc_arg orc_scaled(orc_case *c, const char *name, const char *factor)
+{
+    tc_arg v = orc_arg(c, name);
+    return orc_has(c, factor) ? orc_of(tc_mul_at(v, orc_arg(c, factor), TC_HERE)) : v;
+}
+
+/* ---- elementwise ---- */
+
+static void orc_add(orc_case *c)
+{
+    orc_out(c, tc_add_at(orc_arg(c, "input"), orc_scaled(c, "other", "alpha"), TC_HERE));
+}
+
+static void orc_sub(orc_case *c)
+{
+    orc_out(c, tc_sub_at(orc_arg(c, "input"), orc_scaled(c, "other", "alpha"), TC_HERE));
+}
+
+static void orc_rsub(orc_case *c)
+{
+    orc_out(c, tc_sub_at(orc_arg(c, "other"), orc_scaled(c, "input", "alpha"), TC_HERE));
+}
+
+static void orc_rdiv(orc_case *c)
+{
+    orc_out(c, tc_div_at(orc_arg(c, "other"), orc_arg(c, "input"), TC_HERE));
+}
+
+static void orc_rmod(orc_case *c)
+{
+    orc_out(c, tc_remainder_at(orc_arg(c, "other"), orc_arg(c, "input"), TC_HERE));
+}
+
+static void orc_rpow(orc_case *c)
+{
+    orc_out(c, tc_pow_at(orc_arg(c, "other"), orc_arg(c, "input"), TC_HERE));
+}
+
+static void orc_float_power(orc_case *c)
+{
+    const json *base = orc_value(c, "input");
+    tc_arg a = orc_arg(c, "input"), b = orc_arg(c, "other");
+    if (orc_is_tensor(base)) {
+        a = orc_of(tc_cast(a.tensor, TC_F64));
+    } else {
+        b = orc_of(tc_cast(b.tensor, TC_F64));
+    }
+    orc_out(c, tc_pow_at(a, b, TC_HERE));
+}
+
+static void orc_div(orc_case *c)
+{
+    const char *mode = orc_text(c, "rounding_mode", "");
+    tc_tensor quotient = tc_div_at(orc_arg(c, "input"), orc_arg(c, "other"), TC_HERE);
+    if (!mode[0]) {
+        orc_out(c, quotient);
+    } else if (strcmp(mode, "trunc")) {
+        orc_skip_argument(c, "rounding_mode", orc_value(c, "rounding_mode"));
+    } else if (!orc_is_float(orc_is_tensor(orc_value(c, "input")) ? tc_dtype_of(orc_tensor(c, "input")) : TC_F32)) {
+        orc_skip(c, "argument rounding_mode of integers");
+    } else {
+        orc_out(c, tc_trunc(quotient));
+    }
+}
+
+static void orc_positive(orc_case *c)
+{
+    orc_out(c, orc_tensor(c, "input"));
+}
+
+static void orc_round(orc_case *c)
+{
+    if (orc_int(c, "decimals", 0) != 0) {
+        orc_skip_argument(c, "decimals", orc_value(c, "decimals"));
+    }
+    orc_out(c, tc_round(orc_tensor(c, "input")));
+}
+
+static void orc_frac(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_sub(x, tc_trunc(x)));
+}
+
+static void orc_isinf(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_eq(tc_abs(x), (double)INFINITY) : tc_ne(x, x));
+}
+
+static void orc_isfinite(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_lt(tc_abs(x), (double)INFINITY) : tc_eq(x, x));
+}
+
+static void orc_isposinf(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_eq(x, (double)INFINITY) : tc_ne(x, x));
+}
+
+static void orc_isneginf(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, orc_is_float(tc_dtype_of(x)) ? tc_eq(x, -(double)INFINITY) : tc_ne(x, x));
+}
+
+static void orc_deg2rad(orc_case *c)
+{
+    orc_out(c, tc_mul(orc_tensor(c, "input"), 0.017453292519943295));
+}
+
+static void orc_rad2deg(orc_case *c)
+{
+    orc_out(c, tc_mul(orc_tensor(c, "input"), 57.29577951308232));
+}
+
+static void orc_gelu(orc_case *c)
+{
+    if (strcmp(orc_text(c, "approximate", "none"), "none")) {
+        orc_skip_argument(c, "approximate", orc_value(c, "approximate"));
+    }
+    orc_out(c, tc_gelu(orc_tensor(c, "input")));
+}
+
+static void orc_relu6(orc_case *c)
+{
+    orc_out(c, tc_minimum(tc_relu(orc_tensor(c, "input")), 6));
+}
+
+static void orc_leaky_relu(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_where(tc_gt(x, 0), x, tc_mul(x, orc_number(c, "negative_slope", 0.01))));
+}
+
+static void orc_hardtanh(orc_case *c)
+{
+    double low = orc_number(c, "min_val", -1), high = orc_number(c, "max_val", 1);
+    if (low > high) {
+        orc_skip(c, "argument min_val above max_val: tc has no such call to refuse it");
+    }
+    orc_out(c, tc_minimum(tc_maximum(orc_tensor(c, "input"), low), high));
+}
+
+/* relu6(x + 3) / 6 */
+static tc_tensor orc_ramp(tc_tensor x)
+{
+    return tc_mul(tc_minimum(tc_relu(tc_add(x, 3)), 6), 1.0 / 6);
+}
+
+static void orc_hardsigmoid(orc_case *c)
+{
+    orc_out(c, orc_ramp(orc_tensor(c, "input")));
+}
+
+static void orc_hardswish(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_mul(x, orc_ramp(x)));
+}
+
+static void orc_softsign(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_div(x, tc_add(tc_abs(x), 1)));
+}
+
+static void orc_tanhshrink(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_sub(x, tc_tanh(x)));
+}
+
+static void orc_threshold(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_where_at(orc_of(tc_le_at(orc_of(x), orc_arg(c, "threshold"), TC_HERE)), orc_arg(c, "value"),
+                           orc_of(x), TC_HERE));
+}
+
+static void orc_hardshrink(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_where(tc_le(tc_abs(x), orc_number(c, "lambd", 0.5)), 0, x));
+}
+
+static void orc_glu(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int axis = (int)orc_int(c, "dim", -1);
+    int64_t half = tc_size(x, axis) / 2;
+    orc_out(c, tc_mul(tc_slice(x, axis, 0, half, 1), tc_sigmoid(tc_slice(x, axis, half, TC_END, 1))));
+}
+
+static void orc_prelu(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input"), weight = orc_tensor(c, "weight");
+    if (tc_rank(weight) == 1 && tc_rank(x) < 2 && tc_size(weight, 0) != 1) {
+        orc_skip(c, "argument weight of several channels beside an input without channels");
+    }
+    for (int i = 2; tc_rank(weight) >= 1 && i < tc_rank(x); i++) {
+        weight = tc_unsqueeze(weight, -1);
+    }
+    orc_out(c, tc_where(tc_gt(x, 0), x, tc_mul(x, weight)));
+}
+
+static void orc_where(orc_case *c) /* the sample's input stands where the condition holds */
+{
+    orc_out(c, tc_where_at(orc_arg(c, "condition"), orc_arg(c, "input"), orc_arg(c, "other"), TC_HERE));
+}
+
+/* Clamps to bounds named min and max, either of which may be missing. */
+static void orc_clamp(orc_case *c)
+{
+    tc_arg v = orc_arg(c, "input");
+    if (orc_has(c, "min")) {
+        v = orc_of(tc_maximum_at(v, orc_arg(c, "min"), TC_HERE));
+    }
+    if (orc_has(c, "max")) {
+        v = orc_of(tc_minimum_at(v, orc_arg(c, "max"), TC_HERE));
+    }
+    orc_out(c, v.tensor);
+}
+
+static void orc_masked_fill(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    tc_arg value = orc_arg(c, "value");
+    if (value.kind == 0 && tc_rank(value.tensor) > 0) {
+        orc_skip(c, "argument value of one axis: tc_where broadcasts it");
+    }
+    tc_tensor filled = tc_where_at(orc_arg(c, "mask"), value, orc_of(x), TC_HERE);
+    orc_out(c, tc_dtype_of(filled) == tc_dtype_of(x) ? filled : tc_cast(filled, tc_dtype_of(x)));
+}
+
+static void orc_lerp(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    tc_tensor step = tc_mul_at(orc_arg(c, "weight"), orc_of(tc_sub(orc_tensor(c, "end"), x)), TC_HERE);
+    orc_out(c, tc_add(x, step));
+}
+
+static void orc_addcmul(orc_case *c)
+{
+    tc_tensor product = tc_mul_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
+    orc_out(c, tc_add(orc_tensor(c, "input"), product));
+}
+
+static void orc_addcdiv(orc_case *c)
+{
+    tc_tensor quotient = tc_div_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
+    orc_out(c, tc_add(orc_tensor(c, "input"), quotient));
+}
+
+static void orc_fmax(orc_case *c)
+{
+    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
+    orc_out(c, tc_where(tc_isnan(a), b, tc_where(tc_isnan(b), a, tc_maximum(a, b))));
+}
+
+static void orc_fmin(orc_case *c)
+{
+    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
+    orc_out(c, tc_where(tc_isnan(a), b, tc_where(tc_isnan(b), a, tc_minimum(a, b))));
+}
+
+static void orc_logical_xor(orc_case *c)
+{
+    tc_tensor a = tc_ne_at(orc_arg(c, "input"), tci_arg_int(0), TC_HERE);
+    orc_out(c, tc_ne(a, tc_ne_at(orc_arg(c, "other"), tci_arg_int(0), TC_HERE)));
+}
+
+/* The dtypes of casts are spelled by the op. A value that the target cannot hold is torch's undefined
+ * behaviour, and tc's saturates: such cases carry the flag "special" or are found by the driver. */
+static void orc_cast(orc_case *c)
+{
+    static const struct { const char *op; tc_dtype dtype; } targets[] = {
+        {"float", TC_F32}, {"double", TC_F64}, {"half", TC_F16}, {"bfloat16", TC_BF16}, {"int", TC_I32},
+        {"long", TC_I64}, {"short", TC_I16}, {"byte", TC_U8}, {"char", TC_I8}, {"bool", TC_BOOL}};
+    const char *op = json_string(c->spec, "op");
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        if (!strcmp(op, targets[i].op)) {
+            orc_out(c, tc_cast(orc_tensor(c, "input"), targets[i].dtype));
+        }
+    }
+}
+
+/* ---- reductions ---- */
+
+typedef tc_tensor (*orc_reduction)(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
+
+static void orc_reduce(orc_case *c, orc_reduction reduction)
+{
+    int axes[ORC_MAX_RANK];
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    orc_out(c, reduction(x, orc_axes(c, "dim", axes), orc_bool(c, "keepdim"), TC_HERE));
+}
+
+static void orc_sum(orc_case *c)
+{
+    orc_reduce(c, tc_sum_at);
+}
+
+static void orc_prod(orc_case *c)
+{
+    orc_reduce(c, tc_prod_at);
+}
+
+static void orc_mean(orc_case *c)
+{
+    orc_reduce(c, tc_mean_at);
+}
+
+static void orc_amax(orc_case *c)
+{
+    orc_reduce(c, tc_max_at);
+}
+
+static void orc_amin(orc_case *c)
+{
+    orc_reduce(c, tc_min_at);
+}
+
+static void orc_aminmax(orc_case *c)
+{
+    orc_reduce(c, tc_min_at);
+    orc_reduce(c, tc_max_at);
+}
+
+static void orc_any_all(orc_case *c) /* torch answers u8 for u8 */
+{
+    orc_reduce(c, !strcmp(json_string(c->spec, "op"), "any") ? tc_any_at : tc_all_at);
+    if (tc_dtype_of(orc_tensor(c, "input")) == TC_U8) {
+        c->outputs[0] = tc_cast(c->outputs[0], TC_U8);
+    }
+}
+
+static void orc_argmin_argmax(orc_case *c)
+{
+    bool min = !strcmp(json_string(c->spec, "op"), "argmin");
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t axis = orc_int(c, "dim", 0);
+    if (!orc_has(c, "dim")) {
+        x = tc_reshape(x, -1);
+    }
+    bool keep = orc_bool(c, "keepdim") && orc_has(c, "dim");
+    orc_out_index(c, min ? tc_argmin(x, (int)axis, keep) : tc_argmax(x, (int)axis, keep));
+}
+
+/* max and min: of two tensors, over everything, or over an axis with the positions. */
+static void orc_min_max(orc_case *c)
+{
+    bool min = !strcmp(json_string(c->spec, "op"), "min");
+    tc_tensor x = orc_tensor(c, "input");
+    const json *second = orc_value(c, "dim") ? orc_value(c, "dim") : orc_value(c, "other");
+    if (orc_is_tensor(second)) {
+        orc_out(c, min ? tc_minimum(x, orc_tensor_of(c, second)) : tc_maximum(x, orc_tensor_of(c, second)));
+        return;
+    }
+    orc_reduce(c, min ? tc_min_at : tc_max_at);
+    if (second) {
+        int axis = (int)orc_int(c, "dim", 0);
+        bool keep = orc_bool(c, "keepdim");
+        orc_out_index(c, min ? tc_argmin(x, axis, keep) : tc_argmax(x, axis, keep));
+    }
+}
+
+/* Elements that a reduction over the axes takes together. */
+static double orc_group_size(tc_tensor x, tc_axes axes)
+{
+    double n = axes.all ? (double)tc_count(x) : 1;
+    for (int i = 0; i < axes.n; i++) {
+        n *= tc_rank(x) ? (double)tc_size(x, axes.items[i]) : 1;
+    }
+    return n;
+}
+
+static tc_tensor orc_variance(tc_tensor x, tc_axes axes, double correction, bool keep)
+{
+    double n = orc_group_size(x, axes) - correction;
+    tc_tensor squares = tc_sum(tc_square(tc_sub(x, tc_mean(x, axes, true))), axes, keep);
+    return tc_div(squares, n > 0 ? n : 0.0);
+}
+
+/* var, std, var_mean and std_mean; unbiased (also as the second positional argument) is a correction of 1. */
+static void orc_var(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    const char *op = json_string(c->spec, "op");
+    const json *dim = orc_value(c, "dim");
+    double correction = orc_number(c, "correction", 1);
+    tc_axes axes = TC_ALL;
+    if (dim && dim->kind == JSON_BOOL) {
+        correction = dim->integer;
+    } else {
+        axes = orc_axes(c, "dim", memory);
+    }
+    if (orc_has(c, "unbiased")) {
+        correction = orc_bool(c, "unbiased");
+    }
+    bool keep = orc_bool(c, "keepdim");
+    tc_tensor x = orc_tensor(c, "input"), v = orc_variance(x, axes, correction, keep);
+    orc_out(c, op[0] == 's' ? tc_sqrt(v) : v);
+    if (strstr(op, "_mean")) {
+        orc_out(c, tc_mean(x, axes, keep));
+    }
+}
+
+static void orc_logsumexp(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    tc_axes axes = orc_axes(c, "dim", memory);
+    tc_tensor x = tc_mul(orc_tensor(c, "input"), 1.0);
+    tc_tensor top = tc_max(x, axes, true);
+    top = tc_where(tc_lt(tc_abs(top), (double)INFINITY), top, 0.0);
+    tc_tensor sum = tc_log(tc_sum(tc_exp(tc_sub(x, top)), axes, true));
+    tc_tensor y = tc_add(sum, top);
+    orc_out(c, orc_bool(c, "keepdim") ? y : tc_sum(y, axes, false));
+}
+
+static void orc_nansum(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    orc_out(c, tc_sum(tc_where(tc_isnan(x), 0, x), orc_axes(c, "dim", memory), orc_bool(c, "keepdim")));
+}
+
+static void orc_nanmean(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    tc_axes axes = orc_axes(c, "dim", memory);
+    bool keep = orc_bool(c, "keepdim");
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype"), bad = tc_isnan(x);
+    tc_tensor sum = tc_sum(tc_where(bad, 0, x), axes, keep);
+    orc_out(c, tc_div(sum, tc_sum(tc_logical_not(bad), axes, keep)));
+}
+
+static void orc_count_nonzero(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    orc_out(c, tc_sum(tc_ne(orc_tensor(c, "input"), 0), orc_axes(c, "dim", memory), false));
+}
+
+static void orc_vector_norm(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    tc_axes axes = orc_axes(c, "dim", memory);
+    bool keep = orc_bool(c, "keepdim");
+    double order = orc_number(c, "ord", 2);
+    tc_tensor x = tc_abs(orc_in_dtype(c, orc_tensor(c, "input"), "dtype"));
+    if (isinf(order)) {
+        orc_out(c, order > 0 ? tc_max(x, axes, keep) : tc_min(x, axes, keep));
+    } else if (order == 0) {
+        orc_out(c, tc_cast(tc_sum(tc_ne(x, 0), axes, keep), tc_dtype_of(x)));
+    } else if (order == 1 || order == 2) {
+        orc_out(c, order == 1 ? tc_sum(x, axes, keep) : tc_sqrt(tc_sum(tc_square(x), axes, keep)));
+    } else {
+        orc_out(c, tc_pow(tc_sum(tc_pow(x, order), axes, keep), 1 / order));
+    }
+}
+
+static void orc_cumsum(orc_case *c)
+{
+    orc_out(c, tc_cumsum(orc_in_dtype(c, orc_tensor(c, "input"), "dtype"), (int)orc_int(c, "dim", 0)));
+}
+
+/* ---- softmax and normalization ---- */
+
+/* softmax, log_softmax, softmin, and the masked ones without a mask. */
+static void orc_softmax(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    int axis = (int)orc_int(c, "dim", 0);
+    if (orc_has(c, "mask")) {
+        orc_skip(c, "argument mask");
+    }
+    if (strstr(op, "softmin")) {
+        x = tc_neg(x);
+    }
+    orc_out(c, strstr(op, "log_softmax") ? tc_log_softmax(x, axis) : tc_softmax(x, axis));
+}
+
+/* The last axes that normalized_shape names; false when it does not fit. */
+static bool orc_normalized_axes(orc_case *c, tc_tensor x, int *memory, tc_axes *axes)
+{
+    int64_t sizes[ORC_MAX_RANK];
+    int n = orc_ints(c, "normalized_shape", sizes, ORC_MAX_RANK);
+    bool fits = n > 0 && n <= tc_rank(x);
+    for (int i = 0; fits && i < n; i++) {
+        memory[i] = i - n;
+        fits = tc_size(x, i - n) == sizes[i];
+    }
+    axes->items = memory;
+    axes->n = n;
+    axes->all = false;
+    if (!fits) {
+        orc_skip(c, "argument normalized_shape: tc takes axes instead");
+    }
+    return fits;
+}
+
+static void orc_layer_norm(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    tc_axes axes;
+    tc_tensor x = orc_tensor(c, "input");
+    if (!orc_normalized_axes(c, x, memory, &axes)) {
+        return;
+    }
+    double eps = orc_number(c, "eps", 1e-5);
+    orc_out(c, tc_layer_norm(x, axes, orc_optional(c, "weight"), orc_optional(c, "bias"), eps));
+    if (!strcmp(json_string(c->spec, "op"), "native_layer_norm")) {
+        orc_out(c, tc_mean(x, axes, true));
+        orc_out(c, tc_rsqrt(tc_add(orc_variance(x, axes, 0, true), eps)));
+    }
+}
+
+static void orc_rms_norm(orc_case *c)
+{
+    int memory[ORC_MAX_RANK];
+    tc_axes axes;
+    tc_tensor x = orc_tensor(c, "input");
+    if (!orc_normalized_axes(c, x, memory, &axes)) {
+        return;
+    }
+    double eps = orc_number(c, "eps", 1.1920928955078125e-7);
+    tc_tensor y = tc_mul(x, tc_rsqrt(tc_add(tc_mean(tc_square(x), axes, true), eps)));
+    orc_out(c, orc_has(c, "weight") ? tc_mul(y, orc_tensor(c, "weight")) : y);
+}
+
+/* ---- losses ---- */
+
+static void orc_out_reduced(orc_case *c, tc_tensor loss)
+{
+    const char *how = orc_text(c, "reduction", "mean");
+    if (!strcmp(how, "mean")) {
+        orc_out(c, tc_mean(loss, TC_ALL, false));
+    } else if (!strcmp(how, "sum")) {
+        orc_out(c, tc_sum(loss, TC_ALL, false));
+    } else if (!strcmp(how, "none")) {
+        orc_out(c, loss);
+    } else {
+        orc_skip_argument(c, "reduction", orc_value(c, "reduction"));
+    }
+}
+
+static void orc_elementwise_loss(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor d = tc_sub(orc_tensor(c, "input"), orc_tensor(c, "target")), size = tc_abs(d);
+    double edge = orc_number(c, "beta", orc_number(c, "delta", 1));
+    if (strstr(op, "mse_loss")) {
+        d = tc_square(d);
+    } else if (strstr(op, "smooth_l1")) {
+        d = edge == 0 ? size : tc_where(tc_lt(size, edge), tc_div(tc_mul(tc_square(d), 0.5), edge), tc_sub(size, 0.5 * edge));
+    } else if (strstr(op, "huber")) {
+        d = tc_where(tc_le(size, edge), tc_mul(tc_square(d), 0.5), tc_mul(tc_sub(size, 0.5 * edge), edge));
+    } else {
+        d = size;
+    }
+    orc_out_reduced(c, orc_has(c, "weight") ? tc_mul(d, orc_tensor(c, "weight")) : d);
+}
+
+static void orc_kl_div(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input"), target = orc_tensor(c, "target");
+    if (orc_bool(c, "log_target")) {
+        orc_out_reduced(c, tc_mul(tc_exp(target), tc_sub(target, x)));
+        return;
+    }
+    tc_tensor safe = tc_where(tc_gt(target, 0), tc_mul(target, tc_log(target)), 0);
+    orc_out_reduced(c, tc_sub(safe, tc_mul(target, x)));
+}
+
+/* -x[target] along the class axis; x holds log probabilities. */
+static tc_tensor orc_picked(tc_tensor x, tc_tensor target)
+{
+    int axis = tc_rank(x) > 1 ? 1 : 0;
+    return tc_neg(tc_squeeze(tc_gather(x, axis, tc_unsqueeze(target, axis)), axis));
+}
+
+static void orc_class_loss(orc_case *c)
+{
+    bool raw = strstr(json_string(c->spec, "op"), "cross_entropy") != NULL;
+    tc_tensor x = orc_tensor(c, "input"), target = orc_tensor(c, "target");
+    int axis = tc_rank(x) > 1 ? 1 : 0;
+    if (orc_number(c, "label_smoothing", 0) != 0) {
+        orc_skip_argument(c, "label_smoothing", orc_value(c, "label_smoothing"));
+    }
+    if (orc_has(c, "weight")) {
+        orc_skip(c, "argument weight");
+    }
+    if (orc_int(c, "ignore_index", -100) >= 0) {
+        orc_skip_argument(c, "ignore_index", orc_value(c, "ignore_index"));
+    }
+    if (c->skip[0]) {
+        return;
+    }
+    bool mean = !strcmp(orc_text(c, "reduction", "mean"), "mean");
+    if (orc_is_float(tc_dtype_of(target))) { /* class probabilities */
+        tc_tensor loss = tc_neg(tc_sum(tc_mul(target, tc_log_softmax(x, axis)), TC_AXES(axis), false));
+        orc_out_reduced(c, loss);
+    } else if (raw && mean) {
+        orc_out(c, tc_cross_entropy(x, target));
+    } else {
+        orc_out_reduced(c, orc_picked(raw ? tc_log_softmax(x, axis) : x, target));
+    }
+}
+
+#endif

@@ -1,0 +1,442 @@
+/* tests/oracle_run.h - replays the cases of an oracle manifest through the public calls.
+ *
+ * In: a manifest and its arrays (../shared/oracles/README.md and the manifest's own `doc` say how they
+ * are written), a backend, a regex of op names. Out: a line per op and the totals.
+ * The idea: cases are built as graphs of one context and compiled a hundred at a time by one
+ * tc_compile_many, then run and compared: |got - want| <= max(1e-5, 8 * ferr) * (S + |want|), S the root
+ * mean square of the wanted tensor held within [1e-3, 1]; NaN equals NaN, infinities are exact. */
+#ifndef TC_TEST_ORACLE_RUN_H
+#define TC_TEST_ORACLE_RUN_H
+
+#include <regex.h>
+
+#include "oracle_ops.h"
+
+enum { ORC_BATCH = 100 };
+
+typedef struct orc_tally {
+    const char *op;
+    bool in_table;
+    int passed, failed, skipped;
+} orc_tally;
+
+typedef struct orc_run {
+    const json *manifest;
+    const st_file *arrays;
+    const char *backend, *cc; /* NULL: the default */
+    regex_t *filter;          /* NULL: every op */
+    bool quiet;               /* no line for what passed or was skipped */
+    bool grad;
+    orc_tally tallies[1024];
+    int n_tallies;
+    int passed, failed, skipped;
+} orc_run;
+
+typedef struct orc_pending {
+    orc_case c;
+    tc_program *program;
+    bool must_fail;
+} orc_pending;
+
+static orc_tally *orc_tally_get(orc_run *r, const char *op)
+{
+    for (int i = 0; i < r->n_tallies; i++) {
+        if (!strcmp(r->tallies[i].op, op)) {
+            return &r->tallies[i];
+        }
+    }
+    orc_tally *t = &r->tallies[r->n_tallies < 1023 ? r->n_tallies++ : 1023];
+    t->op = op;
+    t->in_table = orc_row_find(op) != NULL;
+    return t;
+}
+
+/* ---- verdicts ---- */
+
+static void orc_print_case(const json *spec)
+{
+    const json *id = json_get(spec, "id"), *args = json_get(spec, "args"), *keywords = json_get(spec, "kwargs");
+    printf("%s%s%s", json_string(spec, "op"), json_string(spec, "variant")[0] ? "." : "",
+           json_string(spec, "variant"));
+    if (id) {
+        printf(" #%lld", (long long)id->integer);
+    }
+    printf(" %.*s %.*s", (int)(args->text_bytes < 300 ? args->text_bytes : 300), args->text,
+           (int)(keywords->text_bytes < 200 ? keywords->text_bytes : 200), keywords->text);
+}
+
+static void orc_pass(orc_run *r, const json *spec)
+{
+    orc_tally_get(r, json_string(spec, "op"))->passed++;
+}
+
+__attribute__((format(printf, 3, 4))) static void orc_fail(orc_run *r, const json *spec, const char *format, ...)
+{
+    va_list args;
+    orc_tally_get(r, json_string(spec, "op"))->failed++;
+    printf("  FAIL ");
+    orc_print_case(spec);
+    printf("\n       ");
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+}
+
+static void orc_skipped(orc_run *r, const json *spec, const char *reason)
+{
+    orc_tally_get(r, json_string(spec, "op"))->skipped++;
+    if (!r->quiet) {
+        printf("  skip %s%s%s: %s\n", json_string(spec, "op"), json_string(spec, "variant")[0] ? "." : "",
+               json_string(spec, "variant"), reason);
+    }
+}
+
+/* ---- values ---- */
+
+static double orc_half_value(unsigned bits, int exponent_bits)
+{
+    int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
+    int exponent = (int)(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+    double fraction = ldexp(bits & ((1u << fraction_bits) - 1), -fraction_bits);
+    double value = exponent == (1 << exponent_bits) - 1 ? (fraction != 0 ? NAN : INFINITY)
+                   : exponent ? ldexp(1 + fraction, exponent - bias) : ldexp(fraction, 1 - bias);
+    return bits >> 15 ? -value : value;
+}
+
+static double orc_load(tc_dtype t, const void *p, int64_t i)
+{
+    switch (t) {
+    case TC_BOOL: return ((const uint8_t *)p)[i] != 0;
+    case TC_U8: return ((const uint8_t *)p)[i];
+    case TC_U16: return ((const uint16_t *)p)[i];
+    case TC_U32: return ((const uint32_t *)p)[i];
+    case TC_U64: return (double)((const uint64_t *)p)[i];
+    case TC_I8: return ((const int8_t *)p)[i];
+    case TC_I16: return ((const int16_t *)p)[i];
+    case TC_I32: return ((const int32_t *)p)[i];
+    case TC_I64: return (double)((const int64_t *)p)[i];
+    case TC_F16: return orc_half_value(((const uint16_t *)p)[i], 5);
+    case TC_BF16: return orc_half_value(((const uint16_t *)p)[i], 8);
+    case TC_F32: return (double)((const float *)p)[i];
+    default: return ((const double *)p)[i];
+    }
+}
+
+static double orc_scale(tc_dtype t, const void *want, int64_t n)
+{
+    double sum = 0, count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double v = orc_load(t, want, i);
+        if (isfinite(v)) {
+            sum += v * v;
+            count++;
+        }
+    }
+    double rms = count > 0 ? sqrt(sum / count) : 0;
+    return rms < 1e-3 ? 1e-3 : rms > 1 ? 1 : rms;
+}
+
+/* The first element that is off, or -1. */
+static int64_t orc_compare(tc_dtype t, const void *got, const void *want, int64_t n, double ferr)
+{
+    double tolerance = 8 * ferr > 1e-5 ? 8 * ferr : 1e-5, scale = orc_scale(t, want, n);
+    if (!orc_is_float(t)) {
+        size_t bytes = orc_dtype_get(t)->bytes;
+        for (int64_t i = 0; i < n; i++) {
+            if (memcmp((const char *)got + (size_t)i * bytes, (const char *)want + (size_t)i * bytes, bytes)) {
+                return i;
+            }
+        }
+        return -1;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        double a = orc_load(t, got, i), b = orc_load(t, want, i);
+        bool same = a == b || (isnan(a) && isnan(b));
+        if (!same && !(isfinite(b) && fabs(a - b) <= tolerance * (scale + fabs(b)))) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* ---- skips of whole cases ---- */
+
+static bool orc_has_flag(const json *spec, const char *flag)
+{
+    const json *flags = json_get(spec, "flags");
+    for (const json *f = flags ? flags->first : NULL; f; f = f->next) {
+        if (f->kind == JSON_STRING && !strcmp(f->string, flag)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool orc_has_number(const json *args)
+{
+    for (const json *v = args ? args->first : NULL; v; v = v->next) {
+        if (v->kind == JSON_NUMBER) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A float that the target integer of a cast cannot hold: undefined in torch, saturated by tc. */
+static bool orc_cast_is_undefined(const orc_run *r, const orc_case *c)
+{
+    const json *out = json_at(json_get(c->spec, "outs"), 0);
+    const orc_dtype *to = out ? orc_dtype_find(json_string(out, "d")) : NULL;
+    const st_array *a = c->n_inputs == 1 ? st_find(r->arrays, json_string(c->input_specs[0], "t")) : NULL;
+    tc_dtype from = c->n_inputs == 1 ? tc_dtype_of(c->inputs[0]) : TC_BOOL;
+    if (!a || !to || !orc_is_float(from) || orc_is_float(to->dtype) || to->dtype == TC_BOOL) {
+        return false;
+    }
+    bool is_signed = to->name[0] == 'i';
+    double limit = ldexp(1, (int)to->bytes * 8 - is_signed), low = is_signed ? -limit : 0;
+    for (int64_t i = 0; i < (int64_t)(a->bytes / orc_dtype_get(from)->bytes); i++) {
+        double v = trunc(orc_load(from, a->data, i));
+        if (!(v >= low && v < limit)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- one program ---- */
+
+static void *orc_memory(size_t bytes)
+{
+    return aligned_alloc(64, (bytes + 64) / 64 * 64);
+}
+
+/* The case's status; outputs in memory that the caller frees. */
+static tc_status orc_run_program(const orc_run *r, orc_pending *p, void **outputs)
+{
+    orc_case *c = &p->c;
+    tc_buf ins[ORC_MAX_TENSORS], outs[ORC_MAX_TENSORS];
+    tc_bufs in = {ins, c->n_inputs}, out = {outs, c->n_outputs};
+    for (int i = 0; i < c->n_inputs; i++) {
+        const st_array *a = st_find(r->arrays, json_string(c->input_specs[i], "t"));
+        size_t bytes = (size_t)tc_nbytes(c->inputs[i]);
+        void *copy = orc_memory(bytes);
+        if (a && a->bytes == bytes && copy) {
+            memcpy(copy, a->data, bytes);
+        }
+        tc_buf b = {copy, tc_count(c->inputs[i]), (int)tc_dtype_of(c->inputs[i]), true};
+        ins[i] = b;
+    }
+    for (int i = 0; i < c->n_outputs; i++) {
+        outputs[i] = orc_memory((size_t)tc_nbytes(c->outputs[i]));
+        tc_buf b = {outputs[i], tc_count(c->outputs[i]), (int)tc_dtype_of(c->outputs[i]), false};
+        outs[i] = b;
+    }
+    tc_status status = tc_run(p->program, in, out);
+    for (int i = 0; i < c->n_inputs; i++) {
+        free(ins[i].data);
+    }
+    return status;
+}
+
+/* Text of what is wrong with output i, or "". */
+static void orc_check_output(const orc_run *r, const orc_case *c, int i, const json *want, const void *got, char *text,
+                             size_t room)
+{
+    const orc_dtype *d = orc_dtype_find(json_string(want, "d")), *own = orc_dtype_get(tc_dtype_of(c->outputs[i]));
+    const json *shape = json_get(want, "s"), *ferr = json_get(c->spec, "ferr");
+    const st_array *a = st_find(r->arrays, json_string(want, "t"));
+    text[0] = 0;
+    bool fits = shape && shape->n == tc_rank(c->outputs[i]);
+    for (int k = 0; fits && k < shape->n; k++) {
+        fits = json_at(shape, k)->integer == tc_size(c->outputs[i], k);
+    }
+    if (!d || !fits || d != own) {
+        snprintf(text, room, "output %d is %s of rank %d, expected %s %.*s", i, own->name, tc_rank(c->outputs[i]),
+                 json_string(want, "d"), shape ? (int)shape->text_bytes : 0, shape ? shape->text : "");
+        return;
+    }
+    if (!a || a->bytes != (size_t)tc_nbytes(c->outputs[i])) {
+        snprintf(text, room, "array %s is not in the data file", json_string(want, "t"));
+        return;
+    }
+    if (c->is_index[i] && orc_has_flag(c->spec, "ties")) {
+        return;
+    }
+    int64_t at = orc_compare(d->dtype, got, a->data, tc_count(c->outputs[i]), ferr ? ferr->number : 0);
+    if (at >= 0) {
+        snprintf(text, room, "output %d, element %lld is %.9g, expected %.9g", i, (long long)at,
+                 orc_load(d->dtype, got, at), orc_load(d->dtype, a->data, at));
+    }
+}
+
+static void orc_judge(orc_run *r, orc_pending *p)
+{
+    void *outputs[ORC_MAX_TENSORS] = {NULL};
+    const json *wants = json_get(p->c.spec, "outs"), *want;
+    char text[256] = "";
+    int i = 0;
+    tc_status status = orc_run_program(r, p, outputs);
+    if (p->must_fail && status == TC_OK) {
+        orc_fail(r, p->c.spec, "must be refused: %s", json_string(p->c.spec, "regex"));
+    } else if (p->must_fail) {
+        orc_pass(r, p->c.spec);
+    } else if (status) {
+        orc_fail(r, p->c.spec, "the run failed: %s", tc_error(p->program));
+    } else if (wants->n != p->c.n_outputs) {
+        orc_fail(r, p->c.spec, "%d outputs, expected %d", p->c.n_outputs, wants->n);
+    } else {
+        for (want = wants->first; want && !text[0]; want = want->next, i++) {
+            orc_check_output(r, &p->c, i, want, outputs[i], text, sizeof(text));
+        }
+        if (text[0]) {
+            orc_fail(r, p->c.spec, "%s", text);
+        } else {
+            orc_pass(r, p->c.spec);
+        }
+    }
+    for (i = 0; i < ORC_MAX_TENSORS; i++) {
+        free(outputs[i]);
+    }
+}
+
+/* ---- batches ---- */
+
+/* The job of a case in a tc_compile_many. */
+static tc_job orc_job(orc_pending *p)
+{
+    tc_job job = {{p->c.inputs, p->c.n_inputs}, {p->c.outputs, p->c.n_outputs}, &p->program, TC_OK};
+    return job;
+}
+
+static void orc_flush(orc_run *r, tc_ctx *ctx, orc_pending *pending, int n)
+{
+    tc_job jobs[ORC_BATCH];
+    for (int i = 0; i < n; i++) {
+        jobs[i] = orc_job(&pending[i]);
+    }
+    tc_compile_many(jobs, n, NULL);
+    for (int i = 0; i < n; i++) {
+        if (jobs[i].status && !pending[i].must_fail) { /* once more alone: its own fault, or a neighbour's? */
+            jobs[i] = orc_job(&pending[i]);
+            tc_compile_many(&jobs[i], 1, NULL);
+        }
+        if (!jobs[i].status) {
+            orc_judge(r, &pending[i]);
+        } else if (pending[i].must_fail) {
+            orc_pass(r, pending[i].c.spec);
+        } else {
+            const char *said = pending[i].c.n_outputs ? tc_error(pending[i].c.outputs[0]) : "";
+            orc_fail(r, pending[i].c.spec, "does not compile (%s): %s", tc_status_text(jobs[i].status),
+                     said[0] ? said : tc_error(ctx));
+        }
+        tc_program_free(pending[i].program);
+    }
+}
+
+/* Builds the case; true when it is now pending. */
+static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *p)
+{
+    const orc_row *row = orc_row_find(json_string(spec, "op"));
+    char reason[160];
+    if (!row) {
+        orc_skipped(r, spec, "tc does not have this op");
+        return false;
+    }
+    if (p->must_fail && !json_string(spec, "regex")[0]) {
+        orc_skipped(r, spec, "a rule of Python's types");
+        return false;
+    }
+    if (p->must_fail && orc_has_number(json_get(spec, "args")) && row->binary) {
+        orc_skipped(r, spec, "a number beside a tensor is legal in tc");
+        return false;
+    }
+    if (!p->must_fail && (orc_has_flag(spec, "ill") || orc_has_flag(spec, "dyn"))) {
+        orc_skipped(r, spec, orc_has_flag(spec, "ill") ? "ill conditioned" : "a shape that depends on data");
+        return false;
+    }
+    orc_build(&p->c, ctx, spec, row);
+    if (!p->c.skip[0] && !p->must_fail && row->adapter == orc_cast && orc_cast_is_undefined(r, &p->c)) {
+        orc_skip(&p->c, "argument input with a value that the dtype cannot hold");
+    }
+    if (p->c.skip[0]) {
+        orc_skipped(r, spec, p->c.skip);
+        return false;
+    }
+    for (int i = 0; i < p->c.n_outputs; i++) {
+        if (tc_status_of(p->c.outputs[i]) && p->must_fail) {
+            orc_pass(r, spec);
+            return false;
+        }
+        if (tc_status_of(p->c.outputs[i])) {
+            snprintf(reason, sizeof(reason), "%s", tc_error(p->c.outputs[i]));
+            orc_fail(r, spec, "refused: %s", reason);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* false: no context (no such backend). */
+static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
+{
+    tc_options options;
+    memset(&options, 0, sizeof(options));
+    options.backend = r->backend;
+    options.cc = r->cc;
+    options.fallback = r->backend && strcmp(r->backend, "interp") ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
+    orc_pending *pending = (orc_pending *)calloc(ORC_BATCH, sizeof(*pending));
+    const json *spec = list ? list->first : NULL;
+    while (spec && pending) {
+        tc_ctx *ctx;
+        if (tc_ctx_make(&ctx, &options)) {
+            free(pending);
+            return false;
+        }
+        int n = 0;
+        for (; spec && n < ORC_BATCH; spec = spec->next) {
+            if (!r->filter || !regexec(r->filter, json_string(spec, "op"), 0, NULL, 0)) {
+                memset(&pending[n], 0, sizeof(pending[n]));
+                pending[n].must_fail = must_fail;
+                n += orc_prepare(r, ctx, spec, &pending[n]);
+            }
+        }
+        orc_flush(r, ctx, pending, n);
+        tc_ctx_free(ctx);
+    }
+    free(pending);
+    return pending != NULL;
+}
+
+static void orc_report(orc_run *r)
+{
+    for (int i = 0; i < r->n_tallies; i++) {
+        const orc_tally *t = &r->tallies[i];
+        r->passed += t->passed;
+        r->failed += t->failed;
+        r->skipped += t->skipped;
+        if (!r->quiet || t->failed) {
+            printf("%-48s %4d passed %4d failed %4d skipped%s\n", t->op, t->passed, t->failed, t->skipped,
+                   t->in_table ? "" : "  (tc does not have it)");
+        }
+    }
+}
+
+static bool orc_replay(orc_run *r)
+{
+    const json *cases = json_get(r->manifest, "cases");
+    bool works = orc_run_list(r, cases, false) && orc_run_list(r, json_get(r->manifest, "errors"), true);
+    orc_report(r);
+    if (r->grad) {
+        int n = 0;
+        for (const json *spec = cases ? cases->first : NULL; spec; spec = spec->next) {
+            const json *grads = json_get(spec, "grads");
+            n += grads && grads->n > 0;
+        }
+        printf("gradients: %d cases skipped: tc has no gradients yet\n", n);
+        r->skipped += n;
+    }
+    return works;
+}
+
+#endif

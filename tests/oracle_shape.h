@@ -1,0 +1,768 @@
+/* tests/oracle_shape.h - adapters of movement, contraction, window, index and creation ops; otherwise as
+ * oracle_math.h. */
+#ifndef TC_TEST_ORACLE_SHAPE_H
+#define TC_TEST_ORACLE_SHAPE_H
+
+#include "oracle_math.h"
+
+/* ---- shapes ---- */
+
+static void orc_reshape(orc_case *c) /* also view; as: the shape of another tensor */
+{
+    int64_t sizes[ORC_MAX_RANK];
+    int n = orc_is_tensor(orc_value(c, "shape")) ? orc_sizes(orc_tensor(c, "shape"), sizes)
+                                                 : orc_ints(c, "shape", sizes, ORC_MAX_RANK);
+    orc_out(c, tc_reshape_at(orc_tensor(c, "input"), n, sizes, TC_HERE));
+}
+
+static void orc_expand(orc_case *c)
+{
+    int64_t sizes[ORC_MAX_RANK];
+    int n = orc_is_tensor(orc_value(c, "shape")) ? orc_sizes(orc_tensor(c, "shape"), sizes)
+                                                 : orc_ints(c, "shape", sizes, ORC_MAX_RANK);
+    orc_out(c, tc_expand_at(orc_tensor(c, "input"), n, sizes, TC_HERE));
+}
+
+static void orc_flatten(orc_case *c) /* also ravel */
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t sizes[ORC_MAX_RANK], out[ORC_MAX_RANK];
+    int rank = orc_sizes(x, sizes), n = 0;
+    int first = orc_axis(x, orc_int(c, "start_dim", 0)), last = orc_axis(x, orc_int(c, "end_dim", -1));
+    for (int i = 0; i < rank; i++) {
+        if (i > first && i <= last) {
+            out[n - 1] *= sizes[i];
+        } else {
+            out[n++] = sizes[i];
+        }
+    }
+    if (!rank) {
+        out[n++] = 1;
+    }
+    orc_out(c, tc_reshape_at(x, n, out, TC_HERE));
+}
+
+static void orc_unflatten(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t sizes[ORC_MAX_RANK], parts[ORC_MAX_RANK], out[2 * ORC_MAX_RANK];
+    int rank = orc_sizes(x, sizes), n_parts = orc_ints(c, "sizes", parts, ORC_MAX_RANK), n = 0;
+    int axis = orc_axis(x, orc_int(c, "dim", 0));
+    for (int i = 0; i < rank; i++) {
+        for (int k = 0; k < (i == axis ? n_parts : 1); k++) {
+            out[n++] = i == axis ? parts[k] : sizes[i];
+        }
+    }
+    orc_out(c, tc_reshape_at(x, n, out, TC_HERE));
+}
+
+static void orc_permute(orc_case *c)
+{
+    int64_t order[ORC_MAX_RANK];
+    int n = orc_ints(c, "dims", order, ORC_MAX_RANK);
+    orc_out(c, tc_permute_at(orc_tensor(c, "input"), n, order, TC_HERE));
+}
+
+static void orc_transpose(orc_case *c)
+{
+    orc_out(c, tc_transpose(orc_tensor(c, "input"), (int)orc_int(c, "dim0", 0), (int)orc_int(c, "dim1", 0)));
+}
+
+static void orc_movedim(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t from[ORC_MAX_RANK], to[ORC_MAX_RANK], order[ORC_MAX_RANK];
+    bool taken[ORC_MAX_RANK + 1] = {false};
+    int rank = tc_rank(x), n = orc_ints(c, "source", from, ORC_MAX_RANK);
+    if (n != orc_ints(c, "destination", to, ORC_MAX_RANK)) {
+        orc_skip(c, "argument source: tc_permute takes one order");
+        return;
+    }
+    for (int i = 0; i < rank; i++) {
+        order[i] = -1;
+    }
+    for (int i = 0; i < n; i++) {
+        int a = orc_axis(x, from[i]), b = orc_axis(x, to[i]);
+        if (a < 0 || a >= rank || b < 0 || b >= rank || taken[a] || order[b] >= 0) {
+            orc_skip(c, "argument source: tc_permute takes one order");
+            return;
+        }
+        order[b] = a;
+        taken[a] = true;
+    }
+    for (int i = 0, next = 0; i < rank; i++) {
+        while (order[i] < 0 && taken[next]) {
+            next++;
+        }
+        order[i] = order[i] < 0 ? next++ : order[i];
+    }
+    orc_out(c, tc_permute_at(x, rank, order, TC_HERE));
+}
+
+/* T reverses all axes; mT and t swap the last two. */
+static void orc_turn(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    bool all = !strcmp(json_string(c->spec, "op"), "T");
+    int64_t order[ORC_MAX_RANK];
+    int rank = tc_rank(x);
+    for (int i = 0; i < rank; i++) {
+        order[i] = all ? rank - 1 - i : i;
+    }
+    if (!all && rank > 1) {
+        order[rank - 1] = rank - 2;
+        order[rank - 2] = rank - 1;
+    }
+    orc_out(c, tc_permute_at(x, rank, order, TC_HERE));
+}
+
+static void orc_squeeze(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t axes[ORC_MAX_RANK], sizes[ORC_MAX_RANK], out[ORC_MAX_RANK];
+    int n = 0, n_axes = orc_has(c, "dim") ? orc_ints(c, "dim", axes, ORC_MAX_RANK) : -1;
+    if (n_axes == 1) {
+        orc_out(c, tc_squeeze(x, (int)axes[0]));
+        return;
+    }
+    for (int i = 0, rank = orc_sizes(x, sizes); i < rank; i++) {
+        bool drop = n_axes < 0;
+        for (int k = 0; k < n_axes; k++) {
+            drop = drop || orc_axis(x, axes[k]) == i;
+        }
+        if (!drop || sizes[i] != 1) {
+            out[n++] = sizes[i];
+        }
+    }
+    orc_out(c, tc_reshape_at(x, n, out, TC_HERE));
+}
+
+static void orc_unsqueeze(orc_case *c)
+{
+    orc_out(c, tc_unsqueeze(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0)));
+}
+
+static void orc_broadcast_tensors(orc_case *c)
+{
+    tc_tensor items[ORC_MAX_TENSORS];
+    int64_t sizes[ORC_MAX_RANK];
+    int n = orc_tensors(c, "*tensors", items, ORC_MAX_TENSORS);
+    tc_tensor all = n ? tc_eq(items[0], items[0]) : TC_NONE;
+    for (int i = 1; i < n; i++) {
+        all = tc_logical_or(all, items[i]);
+    }
+    int rank = orc_sizes(all, sizes);
+    for (int i = 0; i < n; i++) {
+        orc_out(c, tc_expand_at(items[i], rank, sizes, TC_HERE));
+    }
+}
+
+static void orc_repeat(orc_case *c) /* also tile */
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t times[ORC_MAX_RANK], sizes[ORC_MAX_RANK], spread[2 * ORC_MAX_RANK], merged[ORC_MAX_RANK];
+    int n = orc_ints(c, "repeats", times, ORC_MAX_RANK), rank = orc_sizes(x, sizes), out = rank > n ? rank : n;
+    for (int pass = 0; pass < 2; pass++) { /* [1, a, 1, b], then the same expanded */
+        for (int i = 0; i < out; i++) {
+            int64_t size = i >= out - rank ? sizes[i - (out - rank)] : 1;
+            int64_t repeat = i >= out - n ? times[i - (out - n)] : 1;
+            spread[2 * i] = pass ? repeat : 1;
+            spread[2 * i + 1] = size;
+            merged[i] = size * repeat;
+        }
+        x = pass ? tc_expand_at(x, 2 * out, spread, TC_HERE) : tc_reshape_at(x, 2 * out, spread, TC_HERE);
+    }
+    orc_out(c, tc_reshape_at(x, out, merged, TC_HERE));
+}
+
+static void orc_flip(orc_case *c) /* also fliplr and flipud */
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t axes[ORC_MAX_RANK] = {strcmp(op, "fliplr") ? 0 : 1};
+    int n = strcmp(op, "flip") ? 1 : orc_ints(c, "dims", axes, ORC_MAX_RANK);
+    for (int i = 0; i < n; i++) {
+        x = tc_flip(x, (int)axes[i]);
+    }
+    orc_out(c, x);
+}
+
+static void orc_roll(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t shifts[ORC_MAX_RANK], axes[ORC_MAX_RANK], sizes[ORC_MAX_RANK];
+    int n = orc_ints(c, "shifts", shifts, ORC_MAX_RANK), rank = orc_sizes(x, sizes);
+    bool flat = !orc_has(c, "dims");
+    if (!n || (!flat && orc_ints(c, "dims", axes, ORC_MAX_RANK) != n) || (flat && n != 1)) {
+        orc_skip(c, "argument shifts: tc has no such call to refuse it");
+        return;
+    }
+    x = flat ? tc_reshape(x, -1) : x;
+    for (int i = 0; i < n; i++) {
+        int axis = flat ? 0 : (int)axes[i];
+        int64_t size = tc_size(x, axis), by = size > 0 ? ((shifts[i] % size) + size) % size : 0;
+        x = tc_cat(TC_TENSORS(tc_slice(x, axis, size - by, TC_END, 1), tc_slice(x, axis, 0, size - by, 1)), axis);
+    }
+    orc_out(c, flat ? tc_reshape_at(x, rank, sizes, TC_HERE) : x);
+}
+
+static void orc_pad(orc_case *c) /* also constant_pad_nd; pairs of counts from the last axis on */
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int64_t counts[2 * ORC_MAX_RANK];
+    int n = orc_ints(c, "pad", counts, 2 * ORC_MAX_RANK);
+    if (strcmp(orc_text(c, "mode", "constant"), "constant")) {
+        orc_skip_argument(c, "mode", orc_value(c, "mode"));
+    }
+    for (int i = 0; i + 1 < n; i += 2) {
+        tc_arg value = orc_scalar(c, "value", 0);
+        if (!orc_is_float(tc_dtype_of(x))) {
+            value = tci_arg_int((long long)orc_number(c, "value", 0));
+        }
+        x = tc_pad_at(x, -1 - i / 2, counts[i], counts[i + 1], value, TC_HERE);
+    }
+    orc_out(c, x);
+}
+
+/* ---- joining and cutting ---- */
+
+/* cat, stack, hstack, vstack, dstack and column_stack. */
+static void orc_cat(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor items[ORC_MAX_TENSORS];
+    int n = orc_tensors(c, "tensors", items, ORC_MAX_TENSORS), least = 0;
+    int axis = (int)orc_int(c, "dim", 0);
+    least = op[0] == 'v' || !strcmp(op, "column_stack") ? 2 : op[0] == 'd' ? 3 : op[0] == 'h' ? 1 : 0;
+    for (int i = 0; i < n; i++) {
+        if (!strcmp(op, "stack")) {
+            items[i] = tc_unsqueeze(items[i], axis);
+        } else if (!strcmp(op, "cat") && tc_rank(items[i]) == 1 && !tc_size(items[i], 0) && n > 1) {
+            int kept = i ? 0 : 1; /* torch leaves out empty vectors whatever the others are */
+            if (tc_rank(items[kept]) != 1) {
+                items[i] = tc_slice(items[kept], axis, 0, 0, 1);
+            }
+        }
+        for (bool front = op[0] != 'c'; least && tc_rank(items[i]) < least;) {
+            items[i] = tc_unsqueeze(items[i], front && tc_rank(items[i]) < 2 ? 0 : -1);
+        }
+    }
+    if (op[0] == 'h') {
+        axis = n && tc_rank(items[0]) > 1 ? 1 : 0;
+    }
+    axis = op[0] == 'd' ? 2 : !strcmp(op, "column_stack") ? 1 : axis;
+    tc_tensors list = {items, n};
+    orc_out(c, tc_cat(list, axis));
+}
+
+/* Parts that end at the n marks along an axis, and the rest. */
+static void orc_cut(orc_case *c, tc_tensor x, int axis, const int64_t *marks, int n)
+{
+    int64_t from = 0;
+    for (int i = 0; i <= n; i++) {
+        int64_t to = i < n ? marks[i] : TC_END;
+        orc_out(c, tc_slice(x, axis, from, to, 1));
+        from = to;
+    }
+}
+
+/* split (by size or sizes), split_with_sizes, chunk, tensor_split, hsplit, vsplit. */
+static void orc_split(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor x = orc_tensor(c, "input");
+    const json *how = orc_value(c, "how");
+    int axis = (int)orc_int(c, "dim", 0), n = 0;
+    axis = op[0] == 'h' ? tc_rank(x) > 1 : op[0] == 'v' ? 0 : axis;
+    int64_t marks[ORC_MAX_TENSORS], size = tc_size(x, axis);
+    bool by_size = !strncmp(op, "split", 5), parts = strstr(op, "_split") || op[0] == 'h' || op[0] == 'v';
+    if (!how || orc_is_tensor(how)) {
+        orc_skip(c, "argument indices as a tensor");
+        return;
+    }
+    if (how->kind == JSON_LIST) {
+        n = orc_ints(c, "how", marks, ORC_MAX_TENSORS);
+        for (int i = 1; by_size && i < n; i++) {
+            marks[i] += marks[i - 1];
+        }
+        orc_cut(c, x, axis, marks, by_size ? n - 1 : n);
+        return;
+    }
+    int64_t k = orc_int(c, "how", 1), step = by_size ? k : k > 0 ? (size + k - 1) / k : 0, at = 0;
+    if (k <= 0 || (parts && op[0] != 't' && size % k)) {
+        orc_skip(c, "argument sections: tc has no such call to refuse it");
+        return;
+    }
+    while (n < ORC_MAX_TENSORS && (parts ? n < k - 1 : at + step < size)) {
+        at += parts ? size / k + (n < size % k) : step;
+        marks[n++] = at;
+    }
+    orc_cut(c, x, axis, marks, n);
+}
+
+static void orc_unbind(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int axis = (int)orc_int(c, "dim", 0);
+    int64_t n = tc_size(x, axis);
+    if (n < 0) {
+        orc_out(c, tc_slice(x, axis, 0, 1, 1)); /* tells what is wrong */
+    }
+    for (int64_t i = 0; i < n; i++) {
+        orc_out(c, tc_squeeze(tc_slice(x, axis, i, i + 1, 1), axis));
+    }
+}
+
+static void orc_narrow(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int axis = (int)orc_int(c, "dim", 0);
+    int64_t start = orc_int(c, "start", 0), length = orc_int(c, "length", 0), size = tc_size(x, axis);
+    start += start < 0 ? size : 0;
+    if (tc_rank(x) == 0 || length < 0 || start + length > size) {
+        orc_skip(c, "argument length: tc_slice cuts it to the axis");
+    }
+    orc_out(c, tc_slice(x, axis, start, start + length, 1));
+}
+
+static void orc_select(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    int axis = (int)orc_int(c, "dim", 0);
+    int64_t i = orc_int(c, "index", 0);
+    i += i < 0 ? tc_size(x, axis) : 0;
+    orc_out(c, tc_squeeze(tc_slice(x, axis, i, i + 1, 1), axis));
+}
+
+static void orc_atleast(orc_case *c)
+{
+    tc_tensor items[ORC_MAX_TENSORS];
+    int least = json_string(c->spec, "op")[8] - '0';
+    const json *first = orc_value(c, "*tensors");
+    int n = orc_tensors(c, "*tensors", items, ORC_MAX_TENSORS);
+    for (int i = 0; first && i < n; i++) {
+        while (tc_rank(items[i]) < least) {
+            items[i] = tc_unsqueeze(items[i], tc_rank(items[i]) < 2 ? 0 : -1);
+        }
+        orc_out(c, items[i]);
+    }
+}
+
+static void orc_meshgrid(orc_case *c)
+{
+    tc_tensor items[ORC_MAX_TENSORS];
+    int64_t sizes[ORC_MAX_RANK], own[ORC_MAX_RANK];
+    int n = orc_tensors(c, "*tensors", items, ORC_MAX_RANK);
+    bool swap = !strcmp(orc_text(c, "indexing", "ij"), "xy") && n > 1;
+    for (int i = 0; i < n; i++) {
+        items[i] = tc_reshape(items[i], -1);
+        sizes[swap && i < 2 ? 1 - i : i] = tc_size(items[i], 0);
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < n; k++) {
+            own[k] = k == (swap && i < 2 ? 1 - i : i) ? sizes[k] : 1;
+        }
+        orc_out(c, tc_expand_at(tc_reshape_at(items[i], n, own, TC_HERE), n, sizes, TC_HERE));
+    }
+}
+
+/* tril, triu: by the difference of column and row. */
+static void orc_triangle(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    tc_tensor row = tc_arange(c->ctx, 0, tc_size(x, -2), 1, TC_I64);
+    tc_tensor column = tc_arange(c->ctx, 0, tc_size(x, -1), 1, TC_I64);
+    tc_tensor offset = tc_sub(column, tc_unsqueeze(row, 1));
+    int64_t diagonal = orc_int(c, "diagonal", 0);
+    bool lower = !strcmp(json_string(c->spec, "op"), "tril");
+    tc_tensor zero = tc_full(c->ctx, 0, tc_dtype_of(x));
+    orc_out(c, tc_where(lower ? tc_le(offset, diagonal) : tc_ge(offset, diagonal), x, zero));
+}
+
+/* ---- products ---- */
+
+/* matmul, mm, bmm, mv, __rmatmul__, and dot and vdot, which take vectors only. */
+static void orc_matmul(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
+    if (strstr(op, "dot")) {
+        orc_out(c, tc_einsum("i,i->", TC_TENSORS(a, b)));
+    } else if (!strcmp(op, "bmm")) {
+        orc_out(c, tc_bmm(a, b));
+    } else {
+        orc_out(c, op[0] == '_' ? tc_matmul(b, a) : tc_matmul(a, b));
+    }
+}
+
+static void orc_inner(orc_case *c)
+{
+    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
+    if (!tc_rank(a) || !tc_rank(b)) {
+        orc_out(c, tc_mul(a, b));
+        return;
+    }
+    int64_t sizes[2 * ORC_MAX_RANK];
+    int n = 0;
+    for (int i = 0; i + 1 < tc_rank(a); i++) {
+        sizes[n++] = tc_size(a, i);
+    }
+    for (int i = 0; i + 1 < tc_rank(b); i++) {
+        sizes[n++] = tc_size(b, i);
+    }
+    int64_t k = tc_size(a, -1);
+    tc_tensor p = tc_reshape(a, k ? tc_count(a) / k : 0, k), q = tc_reshape(b, k ? tc_count(b) / k : 0, k);
+    orc_out(c, tc_reshape_at(tc_einsum("ik,jk->ij", TC_TENSORS(p, q)), n, sizes, TC_HERE));
+}
+
+static void orc_outer(orc_case *c)
+{
+    orc_out(c, tc_einsum("i,j->ij", TC_TENSORS(orc_tensor(c, "input"), orc_tensor(c, "other"))));
+}
+
+/* beta * input + alpha * product: addmm, addmv, addbmm, baddbmm, addr. */
+static void orc_add_product(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    tc_tensor a = orc_tensor(c, "a"), b = orc_tensor(c, "b"), product;
+    if (!strcmp(op, "addbmm")) {
+        product = tc_einsum("bik,bkj->ij", TC_TENSORS(a, b));
+    } else {
+        product = !strcmp(op, "addr") ? tc_einsum("i,j->ij", TC_TENSORS(a, b)) : tc_matmul(a, b);
+    }
+    tc_arg scaled = orc_of(tc_mul_at(orc_of(product), orc_scalar(c, "alpha", 1), TC_HERE));
+    orc_out(c, tc_add_at(orc_scaled(c, "input", "beta"), scaled, TC_HERE));
+}
+
+static void orc_einsum(orc_case *c)
+{
+    tc_tensor items[ORC_MAX_TENSORS];
+    tc_tensors list = {items, orc_tensors(c, "operands", items, ORC_MAX_TENSORS)};
+    orc_out(c, tc_einsum(orc_text(c, "equation", ""), list));
+}
+
+static void orc_tensordot(orc_case *c)
+{
+    const json *dims = orc_value(c, "dims");
+    tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
+    char spec[128], left[ORC_MAX_RANK], right[ORC_MAX_RANK];
+    int n = 0, ra = tc_rank(a), rb = tc_rank(b);
+    memset(left, 0, sizeof(left));
+    memset(right, 0, sizeof(right));
+    int pairs = dims && dims->kind == JSON_LIST ? dims->first->n : (int)orc_int(c, "dims", 2);
+    for (int i = 0; i < pairs; i++) {
+        bool list = dims && dims->kind == JSON_LIST;
+        int p = list ? orc_axis(a, json_at(dims->first, i)->integer) : ra - pairs + i;
+        int q = list ? orc_axis(b, json_at(dims->first->next, i)->integer) : i;
+        if (p < 0 || q < 0 || p >= ra || q >= rb) {
+            orc_skip_argument(c, "dims", dims);
+            return;
+        }
+        left[p] = right[q] = (char)('a' + i);
+    }
+    char kept[2 * ORC_MAX_RANK + 1];
+    int n_kept = 0;
+    for (int i = 0; i < ra; i++) {
+        if (!left[i]) {
+            kept[n_kept++] = left[i] = (char)('A' + i);
+        }
+        spec[n++] = left[i];
+    }
+    spec[n++] = ',';
+    for (int i = 0; i < rb; i++) {
+        if (!right[i]) {
+            kept[n_kept++] = right[i] = (char)('n' + i);
+        }
+        spec[n++] = right[i];
+    }
+    snprintf(spec + n, sizeof(spec) - (size_t)n, "->%.*s", n_kept, kept);
+    orc_out(c, tc_einsum(spec, TC_TENSORS(a, b)));
+}
+
+static void orc_linear(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input"), weight = orc_tensor(c, "weight");
+    tc_tensor y = tc_matmul(x, tc_rank(weight) > 1 ? tc_transpose(weight, 0, 1) : weight);
+    orc_out(c, orc_has(c, "bias") ? tc_add(y, orc_tensor(c, "bias")) : y);
+}
+
+static void orc_bilinear(orc_case *c)
+{
+    tc_tensor y = tc_einsum("...i,oij,...j->...o", TC_TENSORS(orc_tensor(c, "input1"), orc_tensor(c, "weight"),
+                                                             orc_tensor(c, "input2")));
+    orc_out(c, orc_has(c, "bias") ? tc_add(y, orc_tensor(c, "bias")) : y);
+}
+
+static void orc_vecdot(orc_case *c)
+{
+    int axis = (int)orc_int(c, "dim", -1);
+    orc_out(c, tc_sum(tc_mul(orc_tensor(c, "input"), orc_tensor(c, "other")), TC_AXES(axis), false));
+}
+
+static void orc_trace(orc_case *c)
+{
+    orc_out(c, tc_einsum("ii->", TC_TENSORS(orc_tensor(c, "input"))));
+}
+
+static void orc_multi_dot(orc_case *c)
+{
+    tc_tensor items[ORC_MAX_TENSORS];
+    int n = orc_tensors(c, "tensors", items, ORC_MAX_TENSORS);
+    for (int i = 1; i < n; i++) {
+        items[0] = tc_matmul(items[0], items[i]);
+    }
+    orc_out(c, n ? items[0] : TC_NONE);
+}
+
+static void orc_attention(orc_case *c)
+{
+    tc_tensor q = orc_tensor(c, "query"), k = orc_tensor(c, "key"), v = orc_tensor(c, "value");
+    double scale = orc_number(c, "scale", 1 / sqrt((double)tc_size(q, -1)));
+    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, -1, -2)), scale);
+    if (orc_number(c, "dropout_p", 0) != 0) {
+        orc_skip_argument(c, "dropout_p", orc_value(c, "dropout_p"));
+    }
+    if (orc_bool(c, "enable_gqa")) {
+        orc_skip_argument(c, "enable_gqa", orc_value(c, "enable_gqa"));
+    }
+    if (orc_bool(c, "is_causal")) {
+        tc_tensor row = tc_unsqueeze(tc_arange(c->ctx, 0, tc_size(q, -2), 1, TC_I64), 1);
+        tc_tensor column = tc_arange(c->ctx, 0, tc_size(k, -2), 1, TC_I64);
+        scores = tc_where(tc_le(column, row), scores, -(double)INFINITY);
+    }
+    if (orc_has(c, "attn_mask")) {
+        tc_tensor mask = orc_tensor(c, "attn_mask");
+        scores = tc_dtype_of(mask) == TC_BOOL ? tc_where(mask, scores, -(double)INFINITY) : tc_add(scores, mask);
+    }
+    orc_out(c, tc_matmul(tc_softmax(scores, -1), v));
+}
+
+/* ---- windows ---- */
+
+/* conv1d and conv2d over the last n axes; "same" pads by one more at the end where it does not halve. */
+static void orc_conv(orc_case *c)
+{
+    int n = strstr(json_string(c->spec, "op"), "conv1d") ? 1 : 2;
+    tc_tensor x = orc_tensor(c, "input"), weight = orc_tensor(c, "weight");
+    const json *padding = orc_value(c, "padding");
+    tc_conv o = {.groups = orc_int(c, "groups", 1)};
+    orc_per_axis(c, "stride", 1, o.stride + 2 - n, n);
+    orc_per_axis(c, "dilation", 1, o.dilation + 2 - n, n);
+    if (!padding || padding->kind != JSON_STRING) {
+        orc_per_axis(c, "padding", 0, o.padding + 2 - n, n);
+    }
+    if (n == 1) {
+        x = tc_unsqueeze(x, -2);
+        weight = tc_unsqueeze(weight, -2);
+    }
+    for (int i = 0; padding && padding->kind == JSON_STRING && !strcmp(padding->string, "same") && i < n; i++) {
+        int64_t total = o.dilation[1 - i] * (tc_size(weight, -1 - i) - 1);
+        x = tc_pad(x, -1 - i, total / 2, total - total / 2, 0);
+    }
+    tc_tensor y = tc_conv2d(x, weight, orc_optional(c, "bias"), &o);
+    orc_out(c, n == 1 ? tc_squeeze(y, -2) : y);
+}
+
+static void orc_max_pool(orc_case *c)
+{
+    int n = strstr(json_string(c->spec, "op"), "pool1d") ? 1 : 2;
+    tc_tensor x = orc_tensor(c, "input");
+    tc_pool o = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}, .ceil_mode = orc_bool(c, "ceil_mode")};
+    if (orc_bool(c, "return_indices")) {
+        orc_skip_argument(c, "return_indices", orc_value(c, "return_indices"));
+    }
+    orc_per_axis(c, "kernel_size", 1, o.kernel + 2 - n, n);
+    for (int i = 2 - n; i < 2; i++) {
+        o.stride[i] = o.kernel[i];
+    }
+    const json *stride = orc_value(c, "stride");
+    if (stride && (stride->kind != JSON_LIST || stride->n)) {
+        orc_per_axis(c, "stride", 1, o.stride + 2 - n, n);
+    }
+    orc_per_axis(c, "padding", 0, o.padding + 2 - n, n);
+    orc_per_axis(c, "dilation", 1, o.dilation + 2 - n, n);
+    if (!o.stride[0] || !o.stride[1]) {
+        orc_skip(c, "argument stride=0: the kernel's size in tc");
+    }
+    tc_tensor y = tc_max_pool2d(n == 1 ? tc_unsqueeze(x, -2) : x, &o);
+    orc_out(c, n == 1 ? tc_squeeze(y, -2) : y);
+}
+
+/* ---- indices ---- */
+
+static void orc_gather(orc_case *c) /* also take_along_dim with an axis and equal sizes */
+{
+    orc_out(c, tc_gather(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0), orc_tensor(c, "index")));
+}
+
+static void orc_take_along_dim(orc_case *c)
+{
+    if (orc_has(c, "dim")) {
+        orc_gather(c);
+        return;
+    }
+    orc_out(c, tc_gather(tc_reshape(orc_tensor(c, "input"), -1), 0, tc_reshape(orc_tensor(c, "index"), -1)));
+}
+
+/* Rows of x along the axis, by an index of any shape, which takes the place of that axis. */
+static tc_tensor orc_rows(tc_tensor x, int axis, tc_tensor index)
+{
+    int64_t sizes[2 * ORC_MAX_RANK];
+    int n = 0;
+    for (int i = 0; i < tc_rank(x); i++) {
+        for (int k = 0; k < (i == axis ? tc_rank(index) : 1); k++) {
+            sizes[n++] = i == axis ? tc_size(index, k) : tc_size(x, i);
+        }
+    }
+    return tc_reshape_at(tc_index_select(x, axis, tc_reshape(index, -1)), n, sizes, TC_HERE);
+}
+
+static void orc_take(orc_case *c)
+{
+    orc_out(c, orc_rows(tc_reshape(orc_tensor(c, "input"), -1), 0, orc_tensor(c, "index")));
+}
+
+static void orc_index_select(orc_case *c)
+{
+    tc_tensor index = orc_tensor(c, "index");
+    tc_tensor y = tc_index_select(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0), index);
+    orc_out(c, y);
+}
+
+static void orc_embedding(orc_case *c)
+{
+    const json *order = orc_value(c, "max_norm");
+    if (order) {
+        orc_skip_argument(c, "max_norm", order);
+    }
+    tc_tensor weight = orc_tensor(c, "input");
+    if (tc_rank(weight) != 2) {
+        orc_skip(c, "argument weight of %d axes: tc_index_select takes them", tc_rank(weight));
+    }
+    orc_out(c, orc_rows(weight, 0, orc_tensor(c, "index")));
+}
+
+static void orc_one_hot(orc_case *c)
+{
+    int64_t n = orc_int(c, "num_classes", -1);
+    if (n < 0) {
+        orc_skip(c, "argument num_classes=-1: a shape that depends on data");
+    }
+    tc_tensor classes = tc_arange(c->ctx, 0, n < 0 ? 1 : n, 1, TC_I64);
+    orc_out(c, tc_cast(tc_eq(tc_unsqueeze(orc_tensor(c, "input"), -1), classes), TC_I64));
+}
+
+static int64_t orc_bound(const json *v, int64_t otherwise)
+{
+    return v && v->kind == JSON_NUMBER ? v->integer : otherwise;
+}
+
+/* One entry of x[...] at the axis; returns how many axes of the result it takes up, or -1: skipped. */
+static int orc_index_entry(orc_case *c, tc_tensor *x, int axis, const json *entry, int n_axes)
+{
+    const json *slice = json_get(entry, "slice"), *list = json_get(entry, "list");
+    if (entry->kind == JSON_NULL) {
+        *x = tc_unsqueeze(*x, axis);
+        return 1;
+    }
+    if (json_get(entry, "ellipsis")) {
+        return tc_rank(*x) - axis - n_axes;
+    }
+    if (slice) {
+        int64_t step = orc_bound(json_at(slice, 2), 1);
+        *x = tc_slice(*x, axis, orc_bound(json_at(slice, 0), 0), orc_bound(json_at(slice, 1), TC_END), step);
+        return 1;
+    }
+    if (entry->kind == JSON_NUMBER) {
+        int64_t i = entry->integer < 0 ? entry->integer + tc_size(*x, axis) : entry->integer;
+        *x = tc_squeeze(tc_slice(*x, axis, i, i + 1, 1), axis);
+        return 0;
+    }
+    if (list && list->n <= ORC_MAX_TENSORS) {
+        int64_t items[ORC_MAX_TENSORS];
+        int n = 0;
+        for (const json *v = list->first; v && v->kind == JSON_NUMBER; v = v->next) {
+            items[n++] = v->integer;
+        }
+        *x = tc_index_select(*x, axis, tc_copy_in(c->ctx, items, TC_I64, n));
+        return n == list->n ? 1 : -1;
+    }
+    if (orc_is_tensor(entry) && strcmp(json_string(entry, "d"), "b8")) {
+        tc_tensor index = orc_tensor_of(c, entry);
+        *x = orc_rows(*x, axis, index);
+        return tc_rank(index);
+    }
+    return -1;
+}
+
+static void orc_getitem(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    const json *how = orc_value(c, "index");
+    bool tuple = how && how->kind == JSON_LIST;
+    int axis = 0, gathers = 0, n_axes = 0;
+    for (const json *v = tuple ? how->first : how; v; v = tuple ? v->next : NULL) {
+        gathers += json_get(v, "list") != NULL || orc_is_tensor(v);
+    }
+    if (!how || gathers > 1) {
+        orc_skip(c, "argument index of several tensors");
+        return;
+    }
+    for (const json *v = tuple ? how->first : how; v; v = tuple ? v->next : NULL) {
+        n_axes = 0;
+        for (const json *rest = tuple ? v->next : NULL; rest; rest = rest->next) {
+            n_axes += rest->kind != JSON_NULL;
+        }
+        int taken = orc_index_entry(c, &x, axis, v, n_axes);
+        if (taken < 0) {
+            orc_skip_argument(c, "index", v);
+            return;
+        }
+        axis += taken;
+    }
+    orc_out(c, x);
+}
+
+/* ---- made from nothing ---- */
+
+static void orc_arange(orc_case *c)
+{
+    bool one = !orc_has(c, "end");
+    tc_arg start = one ? tci_arg_int(0) : orc_arg(c, "start");
+    tc_arg stop = orc_arg(c, one ? "start" : "end"), step = orc_scalar(c, "step", 1);
+    bool floats = start.kind == 3 || stop.kind == 3 || step.kind == 3;
+    tc_dtype dtype = orc_dtype_arg(c, "dtype", floats ? TC_F32 : TC_I64);
+    orc_out(c, tc_arange_at(c->ctx, start, stop, step, dtype, TC_HERE));
+}
+
+/* full, ones, zeros, and their _like and new_ forms, whose dtype is that of the first argument. */
+static void orc_full(orc_case *c)
+{
+    const char *op = json_string(c->spec, "op");
+    int64_t sizes[ORC_MAX_RANK + 1];
+    bool like = strstr(op, "_like") != NULL, has_source = like || !strncmp(op, "new_", 4);
+    tc_dtype otherwise = has_source ? tc_dtype_of(orc_tensor(c, "input")) : TC_F32;
+    int n = like ? orc_sizes(orc_tensor(c, "input"), sizes + 1) : orc_ints(c, "size", sizes + 1, ORC_MAX_RANK);
+    tc_arg value = strstr(op, "ones") ? tci_arg_int(1) : tci_arg_int(0);
+    if (strstr(op, "full")) {
+        value = orc_arg(c, "value");
+        otherwise = has_source ? otherwise : value.kind == 1 ? TC_BOOL : value.kind == 2 ? TC_I64 : TC_F32;
+    }
+    sizes[0] = orc_dtype_arg(c, "dtype", otherwise);
+    if (sizes[0] == TC_BOOL && value.kind != 0) {
+        value = tci_arg_bool(value.kind == 3 ? value.f != 0 : value.i != 0);
+    } else if (!orc_is_float((tc_dtype)sizes[0]) && value.kind == 3) {
+        value = tci_arg_int((long long)value.f);
+    }
+    orc_out(c, tc_full_at(c->ctx, value, n + 1, sizes, TC_HERE));
+}
+
+static void orc_eye(orc_case *c)
+{
+    int64_t n = orc_int(c, "n", 0), m = orc_int(c, "m", n);
+    tc_tensor row = tc_unsqueeze(tc_arange(c->ctx, 0, n, 1, TC_I64), 1);
+    tc_tensor same = tc_eq(row, tc_arange(c->ctx, 0, m, 1, TC_I64));
+    orc_out(c, tc_cast(same, orc_dtype_arg(c, "dtype", TC_F32)));
+}
+
+#endif
