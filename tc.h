@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "63694d0fff456ceb"
+#define TCI_BUILD "09365efd665030e6"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21145,6 +21145,17 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
                           n->attr);
 }
 
+/* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
+static void tci_key_mark_places(const tci_request *r)
+{
+    for (int i = 0; i < r->n_user_inputs; i++) {
+        r->inputs[i]->pass = (void *)((uintptr_t)i * 2 + 1);
+    }
+    for (int i = 0; i < r->n_nodes; i++) {
+        r->nodes[i]->pass = (void *)((uintptr_t)i * 2);
+    }
+}
+
 /* Values of literals stay behind: a stage that looked at one would make code that is wrong for
  * the next. */
 TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request *r)
@@ -21156,6 +21167,7 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     c.literals = TCI_NEW_ARRAY(s, tci_node *, r->n_literals);
     c.roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
     tci_node **places = TCI_NEW_ARRAY(s, tci_node *, r->n_user_inputs + r->n_nodes);
+    tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
         c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape,

@@ -79,6 +79,15 @@ static void orc_div(orc_case *c)
     }
 }
 
+static void orc_square(orc_case *c)
+{
+    tc_tensor x = orc_tensor(c, "input");
+    if (tc_dtype_of(x) == TC_BOOL) {
+        orc_skip(c, "argument input of bool: stays bool in tc, i64 in torch");
+    }
+    orc_out(c, tc_square(x));
+}
+
 static void orc_positive(orc_case *c)
 {
     orc_out(c, orc_tensor(c, "input"));
@@ -153,11 +162,15 @@ static void orc_leaky_relu(orc_case *c)
 
 static void orc_hardtanh(orc_case *c)
 {
-    double low = orc_number(c, "min_val", -1), high = orc_number(c, "max_val", 1);
-    if (low > high) {
+    tc_arg low = orc_scalar(c, "min_val", -1), high = orc_scalar(c, "max_val", 1);
+    tc_tensor x = orc_tensor(c, "input");
+    if (low.f > high.f) {
         orc_skip(c, "argument min_val above max_val: tc has no such call to refuse it");
     }
-    orc_out(c, tc_minimum(tc_maximum(orc_tensor(c, "input"), low), high));
+    if (!orc_is_float(tc_dtype_of(x)) && (low.kind == 3 || high.kind == 3)) {
+        orc_skip(c, "argument min_val of floats beside integers");
+    }
+    orc_out(c, tc_minimum_at(orc_of(tc_maximum_at(orc_of(x), low, TC_HERE)), high, TC_HERE));
 }
 
 /* relu6(x + 3) / 6 */
@@ -311,7 +324,8 @@ static void orc_reduce(orc_case *c, orc_reduction reduction)
 {
     int axes[ORC_MAX_RANK];
     tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
-    orc_out(c, reduction(x, orc_axes(c, "dim", axes), orc_bool(c, "keepdim"), TC_HERE));
+    tc_tensor y = reduction(x, orc_axes(c, "dim", axes), orc_bool(c, "keepdim"), TC_HERE);
+    orc_out(c, orc_in_dtype(c, y, "dtype"));
 }
 
 static void orc_sum(orc_case *c)
@@ -479,7 +493,8 @@ static void orc_vector_norm(orc_case *c)
 
 static void orc_cumsum(orc_case *c)
 {
-    orc_out(c, tc_cumsum(orc_in_dtype(c, orc_tensor(c, "input"), "dtype"), (int)orc_int(c, "dim", 0)));
+    tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
+    orc_out(c, orc_in_dtype(c, tc_cumsum(x, (int)orc_int(c, "dim", 0)), "dtype"));
 }
 
 /* ---- softmax and normalization ---- */

@@ -36,7 +36,7 @@ static const orc_row orc_rows_of_table[] = {
     ORC_UNARY("sqrt", tc_sqrt_at),
     ORC_UNARY("rsqrt", tc_rsqrt_at),
     ORC_UNARY("reciprocal", tc_reciprocal_at),
-    ORC_UNARY("square", tc_square_at),
+    ORC_ROW("square", "input", orc_square),
     ORC_UNARY("sin", tc_sin_at),
     ORC_UNARY("cos", tc_cos_at),
     ORC_UNARY("tanh", tc_tanh_at),

@@ -1,4 +1,5 @@
-/* The graph: nodes found again, handles and scopes, shape and dtype rules, text, verifier, rewrites. */
+/* The graph: nodes found again, handles and scopes, shape and dtype rules, text, verifier,
+ * rewrites. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -348,18 +349,26 @@ static void check_table(const char *what, const char *const *rows, int rank_row,
 
 TEST(promotion_of_tensors)
 {
-    static const char *const both[10] = {
-        "bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",     "u8 u8 i16 i16 i32 i64 f16 bf16 f32 f64",
-        "i8 i16 i8 i16 i32 i64 f16 bf16 f32 f64",      "i16 i16 i16 i16 i32 i64 f16 bf16 f32 f64",
-        "i32 i32 i32 i32 i32 i64 f16 bf16 f32 f64",    "i64 i64 i64 i64 i64 i64 f16 bf16 f32 f64",
-        "f16 f16 f16 f16 f16 f16 f16 f32 f32 f64",     "bf16 bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64",
-        "f32 f32 f32 f32 f32 f32 f32 f32 f32 f64",     "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64"};
-    static const char *const zero_dim[10] = {
-        "bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",     "u8 u8 u8 u8 u8 u8 f16 bf16 f32 f64",
-        "i8 i8 i8 i8 i8 i8 f16 bf16 f32 f64",          "i16 i16 i16 i16 i16 i16 f16 bf16 f32 f64",
-        "i32 i32 i32 i32 i32 i32 f16 bf16 f32 f64",    "i64 i64 i64 i64 i64 i64 f16 bf16 f32 f64",
-        "f16 f16 f16 f16 f16 f16 f16 f16 f16 f16",     "bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16",
-        "f32 f32 f32 f32 f32 f32 f32 f32 f32 f32",     "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64"};
+    static const char *const both[10] = {"bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",
+                                         "u8 u8 i16 i16 i32 i64 f16 bf16 f32 f64",
+                                         "i8 i16 i8 i16 i32 i64 f16 bf16 f32 f64",
+                                         "i16 i16 i16 i16 i32 i64 f16 bf16 f32 f64",
+                                         "i32 i32 i32 i32 i32 i64 f16 bf16 f32 f64",
+                                         "i64 i64 i64 i64 i64 i64 f16 bf16 f32 f64",
+                                         "f16 f16 f16 f16 f16 f16 f16 f32 f32 f64",
+                                         "bf16 bf16 bf16 bf16 bf16 bf16 f32 bf16 f32 f64",
+                                         "f32 f32 f32 f32 f32 f32 f32 f32 f32 f64",
+                                         "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64"};
+    static const char *const zero_dim[10] = {"bool u8 i8 i16 i32 i64 f16 bf16 f32 f64",
+                                             "u8 u8 u8 u8 u8 u8 f16 bf16 f32 f64",
+                                             "i8 i8 i8 i8 i8 i8 f16 bf16 f32 f64",
+                                             "i16 i16 i16 i16 i16 i16 f16 bf16 f32 f64",
+                                             "i32 i32 i32 i32 i32 i32 f16 bf16 f32 f64",
+                                             "i64 i64 i64 i64 i64 i64 f16 bf16 f32 f64",
+                                             "f16 f16 f16 f16 f16 f16 f16 f16 f16 f16",
+                                             "bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16",
+                                             "f32 f32 f32 f32 f32 f32 f32 f32 f32 f32",
+                                             "f64 f64 f64 f64 f64 f64 f64 f64 f64 f64"};
     begin();
     check_table("tensors", both, 1, 1);
     check_table("0-d tensors", both, 0, 0);
@@ -369,10 +378,11 @@ TEST(promotion_of_tensors)
 
 TEST(numbers_are_weak)
 {
-    static const char *const want[10][3] = {
-        {"bool", "i64", "f32"}, {"u8", "u8", "f32"},     {"i8", "i8", "f32"},  {"i16", "i16", "f32"},
-        {"i32", "i32", "f32"},  {"i64", "i64", "f32"},   {"f16", "f16", "f16"}, {"bf16", "bf16", "bf16"},
-        {"f32", "f32", "f32"},  {"f64", "f64", "f64"}};
+    static const char *const want[10][3] = {{"bool", "i64", "f32"}, {"u8", "u8", "f32"},
+                                            {"i8", "i8", "f32"},    {"i16", "i16", "f32"},
+                                            {"i32", "i32", "f32"},  {"i64", "i64", "f32"},
+                                            {"f16", "f16", "f16"},  {"bf16", "bf16", "bf16"},
+                                            {"f32", "f32", "f32"},  {"f64", "f64", "f64"}};
     begin();
     for (int i = 0; i < 10; i++) {
         for (int rank = 0; rank < 2; rank++) {
@@ -489,7 +499,8 @@ TEST(shapes_of_contractions_and_windows)
     CHECK_STR(facts(tc_einsum("ij,nj k -> kin", TC_TENSORS(x, b))), "f32 [6, 3, 5]");
     CHECK_STR(facts(tc_einsum("ba,cb", TC_TENSORS(x, tc_input(ctx, "c", TC_F32, 7, 3)))),
               "f32 [4, 7]");
-    CHECK_STR(facts(tc_einsum("ii->i", TC_TENSORS(tc_matmul(x, tc_transpose(x, 0, 1))))), "f32 [3]");
+    CHECK_STR(facts(tc_einsum("ii->i", TC_TENSORS(tc_matmul(x, tc_transpose(x, 0, 1))))), "f32 "
+                                                                                          "[3]");
     CHECK_STR(facts(tc_einsum("...ij,...jk", TC_TENSORS(a, b))), "f32 [2, 5, 3, 6]");
     CHECK_STR(facts(tc_einsum("i,j,k->ijk", TC_TENSORS(v, v, v))), "f32 [4, 4, 4]");
     CHECK_STR(facts(tc_einsum("abc->", TC_TENSORS(b))), "f32 []");
@@ -608,7 +619,7 @@ TEST(text_of_a_graph)
                                    "%4 = expand f32 [4, 3] (%3)\n"
                                    "%5 = mul f32 [4, 3] (%1, %4)\n"
                                    "%6 = sum f32 [3] (%5) {0}\n"
-                                   "out %6 %0\n");
+                                   "out %6, %0\n");
     tci_str dot = {.s = s};
     tci_graph_print_dot(&dot, s, roots, 2);
     CHECK_HAS(tci_str_text(&dot), "n5 -> n6;");
@@ -841,7 +852,8 @@ TEST(composite_values)
     tc_tensor x = tc_copy_in(ctx, a, TC_F32, 2, 3), t = tc_copy_in(ctx, classes, TC_I64, 2);
     const double p[3] = {0.09003057317038046, 0.24472847105479764, 0.6652409557748218};
     VALUES(tc_softmax(x, 1), 1e-6, p[0], p[1], p[2], p[0], p[1], p[2]);
-    VALUES(tc_log_softmax(x, -1), 1e-6, log(p[0]), log(p[1]), log(p[2]), log(p[0]), log(p[1]), log(p[2]));
+    VALUES(tc_log_softmax(x, -1), 1e-6, log(p[0]), log(p[1]), log(p[2]), log(p[0]), log(p[1]),
+           log(p[2]));
     VALUES(tc_softmax(tc_copy_in(ctx, inf, TC_F32, 3), 0), 0, NAN, NAN, NAN);
     VALUES(tc_cross_entropy(x, t), 1e-6, -(log(p[2]) + log(p[0])) / 2);
     VALUES(tc_mean(x, TC_AXES(0), 0), 1e-6, 0, 1, 2);
@@ -862,9 +874,11 @@ TEST(conv_and_pool_values)
         image[i] = (float)i;
     }
     tc_tensor x = tc_copy_in(ctx, image, TC_F32, 1, 1, 4, 4);
-    tc_tensor w = tc_copy_in(ctx, kernel, TC_F32, 1, 1, 2, 2), b = tc_copy_in(ctx, &bias, TC_F32, 1);
+    tc_tensor w = tc_copy_in(ctx, kernel, TC_F32, 1, 1, 2, 2),
+              b = tc_copy_in(ctx, &bias, TC_F32, 1);
     VALUES(tc_conv2d(x, w, b, NULL), 0, -4.5, -4.5, -4.5, -4.5, -4.5, -4.5, -4.5, -4.5, -4.5);
-    VALUES(tc_conv2d(x, w, TC_NONE, &(tc_conv){.stride = {3, 3}, .padding = {1, 1}}), 0, 0, -3, -12, 0);
+    VALUES(tc_conv2d(x, w, TC_NONE, &(tc_conv){.stride = {3, 3}, .padding = {1, 1}}), 0, 0, -3, -12,
+           -5);
     VALUES(tc_conv2d(x, w, TC_NONE, &(tc_conv){.dilation = {3, 3}}), 0, -15);
     VALUES(tc_max_pool2d(tc_neg(x), &(tc_pool){.kernel = {2, 2}, .padding = {1, 1}}), 0, 0, -1, -3,
            -4, -5, -7, -12, -13, -15);

@@ -1,0 +1,333 @@
+/* tests/errors/test_build_errors.c - misuse of the calls that record a graph: each gives a poisoned
+ * tensor with the right status, and a text that says what was given, what was expected and where.
+ * The context stays usable after every one. */
+#include "tc.h"
+#include "tc_test.h"
+
+static tc_ctx *ctx;
+static tc_tensor x, v, s, w5, i64, boolean,
+    image; /* [3, 4], [4], [], [5], [4], [4], [1, 4, 6, 6] */
+
+static void begin(void)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "interp";
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    x = tc_input(ctx, "x", TC_F32, 3, 4);
+    v = tc_input(ctx, "v", TC_F32, 4);
+    s = tc_input(ctx, "s", TC_F32);
+    w5 = tc_input(ctx, "w5", TC_F32, 5);
+    i64 = tc_input(ctx, "i64", TC_I64, 4);
+    boolean = tc_input(ctx, "boolean", TC_BOOL, 4);
+    image = tc_input(ctx, "image", TC_F32, 1, 4, 6, 6);
+}
+
+/* The graph that was there before still works. */
+static void end(void)
+{
+    float one[3] = {1, 2, 3}, got[3];
+    CHECK_EQ_INT(tc_read(tc_mul(tc_copy_in(ctx, one, TC_F32, 3), 2), got, 3), TC_OK);
+    CHECK(got[2] == 6);
+    CHECK_EQ_INT(tc_status_of(tc_add(x, v)), TC_OK);
+    CHECK_STR(tc_error(tc_add(x, v)), "");
+    tc_ctx_free(ctx);
+}
+
+/* t has this status; its text begins with this file and line, names the call, and holds `part`. */
+static void check_poison(int line, tc_tensor t, const char *call, tc_status status,
+                         const char *part)
+{
+    char start[600];
+    snprintf(start, sizeof(start), "%s:%d: %s: ", __FILE__, line, call);
+    const char *text = tc_error(t);
+    CHECK_MSG(tc_status_of(t) == status, "line %d: status %d, expected %d (%s)", line,
+              (int)tc_status_of(t), (int)status, text);
+    CHECK_MSG(!strncmp(text, start, strlen(start)), "line %d: \"%s\" does not begin with \"%s\"",
+              line, text, start);
+    CHECK_MSG(strstr(text, part) != NULL, "line %d: \"%s\" lacks \"%s\"", line, text, part);
+    CHECK_STR(tc_ctx_error(ctx), text);
+    CHECK_EQ_INT(tc_rank(t), -1);
+    CHECK_EQ_INT(tc_nbytes(t), -1);
+}
+#define POISON(call, name, status, part) check_poison(__LINE__, (call), (name), (status), (part))
+
+TEST(shapes_that_do_not_broadcast)
+{
+    begin();
+    POISON(tc_add(x, w5), "tc_add", TC_ERR_SHAPE,
+           "shapes [3, 4] and [5] do not broadcast: axis 1 is 4 against 5");
+    POISON(tc_mul(w5, x), "tc_mul", TC_ERR_SHAPE, "shapes [5] and [3, 4]");
+    POISON(tc_where(boolean, v, w5), "tc_where", TC_ERR_SHAPE, "do not broadcast");
+    POISON(tc_where(tc_lt(w5, 0), 1, v), "tc_where", TC_ERR_SHAPE, "[5]");
+    end();
+}
+
+TEST(axes_out_of_range)
+{
+    begin();
+    POISON(tc_sum(x, TC_AXES(2), 0), "tc_sum", TC_ERR_AXIS,
+           "axis 2 is out of range for rank 2: allowed are -2 to 1");
+    POISON(tc_max(x, TC_AXES(-3), 0), "tc_max", TC_ERR_AXIS, "axis -3");
+    POISON(tc_mean(s, TC_AXES(1), 0), "tc_mean", TC_ERR_AXIS, "axis 1 is out of range for rank 0");
+    POISON(tc_sum(x, TC_AXES(0, -2), 0), "tc_sum", TC_ERR_AXIS, "twice");
+    POISON(tc_argmax(x, 2, 0), "tc_argmax", TC_ERR_AXIS, "axis 2");
+    POISON(tc_cumsum(x, 2), "tc_cumsum", TC_ERR_AXIS, "axis 2");
+    POISON(tc_softmax(x, -3), "tc_softmax", TC_ERR_AXIS, "axis -3");
+    POISON(tc_log_softmax(x, 2), "tc_log_softmax", TC_ERR_AXIS, "axis 2");
+    POISON(tc_transpose(x, 0, 2), "tc_transpose", TC_ERR_AXIS, "axis 2");
+    POISON(tc_permute(x, 0), "tc_permute", TC_ERR_AXIS, "1 axes are given for shape [3, 4]");
+    POISON(tc_permute(x, 1, 1), "tc_permute", TC_ERR_AXIS, "axis 1 is given twice");
+    POISON(tc_permute(x, 0, 1ll << 40), "tc_permute", TC_ERR_AXIS, "out of range");
+    POISON(tc_squeeze(x, 2), "tc_squeeze", TC_ERR_AXIS, "axis 2");
+    POISON(tc_unsqueeze(x, 3), "tc_unsqueeze", TC_ERR_AXIS, "axis 3");
+    POISON(tc_slice(x, 2, 0, 1, 1), "tc_slice", TC_ERR_AXIS, "axis 2");
+    POISON(tc_slice(s, 0, 0, 1, 1), "tc_slice", TC_ERR_AXIS, "0-d");
+    POISON(tc_flip(x, 2), "tc_flip", TC_ERR_AXIS, "axis 2");
+    POISON(tc_pad(x, -3, 1, 1, 0), "tc_pad", TC_ERR_AXIS, "axis -3");
+    POISON(tc_cat(TC_TENSORS(x, x), 2), "tc_cat", TC_ERR_AXIS, "axis 2");
+    POISON(tc_gather(x, 2, i64), "tc_gather", TC_ERR_AXIS, "axis 2");
+    POISON(tc_index_select(x, 2, i64), "tc_index_select", TC_ERR_AXIS, "axis 2");
+    POISON(tc_layer_norm(x, TC_AXES(2), TC_NONE, TC_NONE, 0), "tc_layer_norm", TC_ERR_AXIS,
+           "axis 2");
+    POISON(tc_layer_norm(x, TC_AXES(), TC_NONE, TC_NONE, 0), "tc_layer_norm", TC_ERR_AXIS,
+           "no axes");
+    end();
+}
+
+TEST(sizes_that_do_not_fit)
+{
+    begin();
+    POISON(tc_reshape(x, 5, -1), "tc_reshape", TC_ERR_SHAPE,
+           "12 elements of shape [3, 4] do not fit");
+    POISON(tc_reshape(x, -1, -1), "tc_reshape", TC_ERR_SHAPE, "only one size may be -1");
+    POISON(tc_reshape(x, 0, -1), "tc_reshape", TC_ERR_SHAPE, "[0, -1]");
+    POISON(tc_reshape(x, -3, -4), "tc_reshape", TC_ERR_SHAPE, "negative");
+    POISON(tc_reshape(x, 1ll << 40, 1ll << 40), "tc_reshape", TC_ERR_LIMIT, "more elements");
+    POISON(tc_expand(x, 2, 4), "tc_expand", TC_ERR_SHAPE, "axis 0 is 3");
+    POISON(tc_expand(x, 4), "tc_expand", TC_ERR_SHAPE, "more axes");
+    POISON(tc_expand(s, 1ll << 40, 1ll << 40), "tc_expand", TC_ERR_LIMIT, "more elements");
+    POISON(tc_expand(s, -5), "tc_expand", TC_ERR_SHAPE, "negative");
+    POISON(tc_pad(x, 1, -3, -2, 0), "tc_pad", TC_ERR_SHAPE, "by -3 before and -2 after");
+    POISON(tc_pad(x, 1, INT64_MAX, 1, 0), "tc_pad", TC_ERR_LIMIT, "axis 1");
+    POISON(tc_pad(x, 1, 1, 1, v), "tc_pad", TC_ERR_SHAPE, "pad value has shape [4]");
+    POISON(tc_cat(TC_TENSORS(x, v), 0), "tc_cat", TC_ERR_SHAPE, "operand 2 of shape [4]");
+    POISON(tc_cat(TC_TENSORS(x, tc_input(ctx, "", TC_F32, 3, 5)), 0), "tc_cat", TC_ERR_SHAPE,
+           "[3, 5]");
+    POISON(tc_cat(TC_TENSORS(s, s), 0), "tc_cat", TC_ERR_SHAPE, "0-d");
+    POISON(tc_gather(x, 1, i64), "tc_gather", TC_ERR_SHAPE, "equal ranks");
+    POISON(tc_gather(x, 1, tc_input(ctx, "", TC_I64, 4, 1)), "tc_gather", TC_ERR_SHAPE, "[4, 1]");
+    POISON(tc_index_select(x, 0, tc_input(ctx, "", TC_I64, 2, 2)), "tc_index_select", TC_ERR_SHAPE,
+           "one axis");
+    POISON(tc_max(tc_input(ctx, "", TC_F32, 0, 3), TC_AXES(0), 0), "tc_max", TC_ERR_SHAPE,
+           "size 0");
+    POISON(tc_argmin(tc_input(ctx, "", TC_F32, 3, 0), 1, 0), "tc_argmin", TC_ERR_SHAPE, "size 0");
+    end();
+}
+
+TEST(contractions_that_do_not_fit)
+{
+    begin();
+    POISON(tc_matmul(x, x), "tc_matmul", TC_ERR_SHAPE,
+           "axis 1 of the first is 4, axis 0 of the second is 3");
+    POISON(tc_matmul(s, x), "tc_matmul", TC_ERR_SHAPE, "first operand is 0-d");
+    POISON(tc_matmul(x, s), "tc_matmul", TC_ERR_SHAPE, "second operand is 0-d");
+    POISON(tc_matmul(tc_input(ctx, "", TC_F32, 2, 3, 4), tc_input(ctx, "", TC_F32, 5, 4, 3)),
+           "tc_matmul", TC_ERR_SHAPE, "axis 0 of the first is 2, axis 0 of the second is 5");
+    POISON(tc_matmul(boolean, boolean), "tc_matmul", TC_ERR_DTYPE, "bool");
+    POISON(tc_bmm(x, x), "tc_bmm", TC_ERR_SHAPE, "expected [n, i, k] and [n, k, j]");
+    POISON(tc_einsum("ijk->i", TC_TENSORS(x)), "tc_einsum", TC_ERR_SHAPE, "operand 1 has rank 2");
+    POISON(tc_einsum("ij->k", TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "no operand");
+    POISON(tc_einsum("ij->ii", TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "twice");
+    POISON(tc_einsum("ij,jk", TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "more operands");
+    POISON(tc_einsum("ij", TC_TENSORS(x, x)), "tc_einsum", TC_ERR_ARGUMENT,
+           "names 1 operands: given 2");
+    POISON(tc_einsum("i$->i", TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "at character 2");
+    POISON(tc_einsum("ij-i", TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "->");
+    POISON(tc_einsum("ij->i,j", TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "character 6");
+    POISON(tc_einsum("ii->i", TC_TENSORS(x)), "tc_einsum", TC_ERR_SHAPE, "repeated label");
+    POISON(tc_einsum("ij,jk->ik", TC_TENSORS(x, x)), "tc_einsum", TC_ERR_SHAPE,
+           "axis 1 of the first is 4");
+    POISON(tc_einsum(NULL, TC_TENSORS(x)), "tc_einsum", TC_ERR_ARGUMENT, "NULL");
+    end();
+}
+
+TEST(images_that_do_not_fit)
+{
+    begin();
+    tc_tensor w = tc_input(ctx, "w", TC_F32, 6, 4, 3, 3), b = tc_input(ctx, "b", TC_F32, 6);
+    POISON(tc_conv2d(x, w, TC_NONE, NULL), "tc_conv2d", TC_ERR_SHAPE, "x has shape [3, 4]");
+    POISON(tc_conv2d(image, x, TC_NONE, NULL), "tc_conv2d", TC_ERR_SHAPE,
+           "weight has shape [3, 4]");
+    POISON(tc_conv2d(image, w, w5, NULL), "tc_conv2d", TC_ERR_SHAPE,
+           "bias has shape [5]: expected [6]");
+    POISON(tc_conv2d(image, w, tc_cast(b, TC_F64), NULL), "tc_conv2d", TC_ERR_DTYPE, "one dtype");
+    POISON(tc_conv2d(image, w, b, &(tc_conv){.groups = 3}), "tc_conv2d", TC_ERR_ARGUMENT,
+           "groups is 3");
+    POISON(tc_conv2d(image, w, b, &(tc_conv){.groups = 2}), "tc_conv2d", TC_ERR_SHAPE, "channels");
+    POISON(tc_conv2d(image, w, b, &(tc_conv){.groups = -1}), "tc_conv2d", TC_ERR_ARGUMENT,
+           "groups");
+    POISON(tc_conv2d(image, w, b, &(tc_conv){.stride = {-1, 1}}), "tc_conv2d", TC_ERR_ARGUMENT,
+           "stride");
+    POISON(tc_conv2d(image, w, b, &(tc_conv){.padding = {0, -1}}), "tc_conv2d", TC_ERR_ARGUMENT,
+           "padding");
+    POISON(tc_conv2d(image, w, b, &(tc_conv){.dilation = {4, 4}}), "tc_conv2d", TC_ERR_SHAPE,
+           "does not fit axis 2 of size 6");
+    POISON(tc_max_pool2d(image, NULL), "tc_max_pool2d", TC_ERR_ARGUMENT, "kernel");
+    POISON(tc_max_pool2d(x, &(tc_pool){.kernel = {2, 2}}), "tc_max_pool2d", TC_ERR_SHAPE, "[3, 4]");
+    POISON(tc_max_pool2d(image, &(tc_pool){.kernel = {9, 9}}), "tc_max_pool2d", TC_ERR_SHAPE, "9");
+    POISON(tc_max_pool2d(image, &(tc_pool){.kernel = {2, 2}, .padding = {2, 0}}), "tc_max_pool2d",
+           TC_ERR_ARGUMENT, "half");
+    POISON(tc_max_pool2d(tc_input(ctx, "", TC_F32, 2, 1, 10, 0), &(tc_pool){.kernel = {1, 1}}),
+           "tc_max_pool2d", TC_ERR_SHAPE, "empty image");
+    end();
+}
+
+TEST(dtypes_that_do_not_fit)
+{
+    begin();
+    POISON(tc_sub(boolean, boolean), "tc_sub", TC_ERR_DTYPE, "bool");
+    POISON(tc_neg(boolean), "tc_neg", TC_ERR_DTYPE, "bool");
+    POISON(tc_cast(x, (tc_dtype)99), "tc_cast", TC_ERR_DTYPE, "99 is not a dtype");
+    POISON(tc_cast(x, (tc_dtype)-1), "tc_cast", TC_ERR_DTYPE, "not a dtype");
+    POISON(tc_gather(v, 0, w5), "tc_gather", TC_ERR_DTYPE, "f32");
+    POISON(tc_index_select(v, 0, boolean), "tc_index_select", TC_ERR_DTYPE, "bool");
+    POISON(tc_cross_entropy(x, tc_input(ctx, "", TC_F32, 3)), "tc_cross_entropy", TC_ERR_DTYPE,
+           "f32");
+    POISON(tc_cross_entropy(x, i64), "tc_cross_entropy", TC_ERR_SHAPE, "target [4]");
+    POISON(tc_cross_entropy(s, i64), "tc_cross_entropy", TC_ERR_SHAPE, "logits have shape []");
+    POISON(tc_layer_norm(x, TC_AXES(-1), w5, TC_NONE, 0), "tc_layer_norm", TC_ERR_SHAPE,
+           "weight has shape [5]: expected [4]");
+    POISON(tc_layer_norm(x, TC_AXES(-1), TC_NONE, w5, 0), "tc_layer_norm", TC_ERR_SHAPE, "bias");
+    POISON(tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, v), "tc_layer_norm", TC_ERR_SHAPE,
+           "eps");
+    end();
+}
+
+TEST(leaves_that_cannot_be)
+{
+    float memory[4] = {0, 0, 0, 0};
+    int64_t sizes[2] = {2, 2}, far[2] = {INT64_MAX / 2, 1};
+    begin();
+    POISON(tc_input(ctx, "x", TC_F32, 3, -1), "tc_input", TC_ERR_SHAPE,
+           "size -1 of axis 1 is negative");
+    POISON(tc_input(ctx, "x", TC_F32, 1ll << 40, 1ll << 40), "tc_input", TC_ERR_LIMIT,
+           "more elements");
+    POISON(tc_input(ctx, "x", TC_F32, 0, 1ll << 40, 1ll << 40), "tc_input", TC_ERR_LIMIT, "");
+    POISON(tc_input(ctx, "x", 77, 3), "tc_input", TC_ERR_DTYPE, "77 is not a dtype");
+    POISON(tc_input(ctx, NULL, TC_F32, 3), "tc_input", TC_ERR_ARGUMENT, "name is NULL");
+    POISON(tc_borrow(ctx, NULL, TC_F32, 3), "tc_borrow", TC_ERR_ARGUMENT,
+           "NULL: expected 3 elements");
+    POISON(tc_copy_in(ctx, NULL, TC_F32, 3), "tc_copy_in", TC_ERR_ARGUMENT, "NULL");
+    POISON(tc_copy_in(ctx, memory, TC_F32, -4), "tc_copy_in", TC_ERR_SHAPE, "negative");
+    POISON(tc_borrow_strided(ctx, memory, TC_F32, 2, sizes, far), "tc_borrow", TC_ERR_LIMIT,
+           "strides");
+    POISON(tc_borrow_strided(ctx, memory, TC_F32, 2, NULL, NULL), "tc_borrow", TC_ERR_ARGUMENT,
+           "sizes");
+    POISON(tc_borrow_strided(ctx, memory, TC_F32, -2, sizes, NULL), "tc_borrow", TC_ERR_ARGUMENT,
+           "-2");
+    POISON(tc_full(ctx, 1, TC_F32, -1), "tc_full", TC_ERR_SHAPE, "negative");
+    POISON(tc_full(ctx, 1, 99, 3), "tc_full", TC_ERR_DTYPE, "dtype");
+    POISON(tc_full(ctx, v, TC_F32, 3), "tc_full", TC_ERR_SHAPE, "rank 1");
+    POISON(tc_arange(ctx, 0, 10, 0, TC_I64), "tc_arange", TC_ERR_ARGUMENT, "step is 0");
+    POISON(tc_arange(ctx, 0, 10, 1, TC_BOOL), "tc_arange", TC_ERR_DTYPE, "integer or float");
+    POISON(tc_arange(ctx, 0, INFINITY, 1, TC_F32), "tc_arange", TC_ERR_LIMIT, "too many");
+    POISON(tc_arange(ctx, NAN, 1, 1, TC_F32), "tc_arange", TC_ERR_LIMIT, "too many");
+    POISON(tc_arange(ctx, s, 1, 1, TC_F32), "tc_arange", TC_ERR_ARGUMENT, "a tensor was given");
+    CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, NULL, TC_F32, 0, 3)), TC_OK);
+    CHECK_EQ_INT(tc_touch(x), TC_ERR_ARGUMENT);
+    end();
+}
+
+TEST(handles_that_name_nothing)
+{
+    tc_tensor zeroed, inner, foreign;
+    tc_ctx *other;
+    memset(&zeroed, 0, sizeof(zeroed));
+    begin();
+    REQUIRE(tc_ctx_make(&other, NULL) == TC_OK);
+    foreign = tc_input(other, "foreign", TC_F32, 4);
+    tc_scope_begin(ctx);
+    inner = tc_exp(x);
+    tc_scope_end(ctx);
+    POISON(tc_exp(inner), "tc_exp", TC_ERR_HANDLE,
+           "operand 1: the handle is dead: its scope has ended");
+    POISON(tc_add(x, zeroed), "tc_add", TC_ERR_HANDLE, "operand 2: the handle is null");
+    POISON(tc_add(zeroed, x), "tc_add", TC_ERR_HANDLE, "operand 1: the handle is null");
+    POISON(tc_matmul(x, TC_NONE), "tc_matmul", TC_ERR_HANDLE,
+           "TC_NONE stands where a tensor is needed");
+    POISON(tc_add(x, foreign), "tc_add", TC_ERR_HANDLE, "operand 2 is foreign");
+    POISON(tc_cat(TC_TENSORS(x, zeroed), 0), "tc_cat", TC_ERR_HANDLE,
+           "operand 2: the handle is null");
+    POISON(tc_cat(TC_TENSORS(zeroed, x), 0), "tc_cat", TC_ERR_HANDLE,
+           "operand 1: the handle is null");
+    POISON(tc_layer_norm(x, TC_AXES(-1), zeroed, TC_NONE, 0), "tc_layer_norm", TC_ERR_HANDLE,
+           "weight");
+    POISON(tc_where(1, x, zeroed), "tc_where", TC_ERR_HANDLE, "null");
+    tc_ctx_free(other);
+    POISON(tc_add(x, foreign), "tc_add", TC_ERR_HANDLE, "context was freed");
+    CHECK_EQ_INT(tc_status_of(tc_exp(foreign)), TC_ERR_HANDLE);
+    CHECK_HAS(tc_error(tc_exp(foreign)), "context was freed");
+    CHECK_HAS(tc_error(tc_exp(tc_exp(zeroed))), "null");
+    CHECK_HAS(tc_error(tc_add(1, 2)), "all operands were numbers");
+    CHECK_HAS(tc_error(tc_exp(tc_add(1, 2))), "all operands were numbers");
+    CHECK_HAS(tc_error(tc_cat(TC_TENSORS(), 0)), "the list of tensors is empty");
+    CHECK_HAS(tc_error(tc_input(NULL, "x", TC_F32, 3)), "NULL or freed context");
+    CHECK_HAS(tc_error(tc_full(NULL, 1, TC_F32, 3)), "NULL or freed context");
+    CHECK_HAS(tc_error(tc_arange(NULL, 0, 1, 1, TC_F32)), "NULL or freed context");
+    CHECK_EQ_INT(tc_status_of(tc_keep(zeroed)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_status_of(tc_retain(zeroed)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_touch(zeroed), TC_ERR_HANDLE);
+    end();
+}
+
+TEST(contexts_that_cannot_be)
+{
+    tc_stats stats;
+    begin();
+    CHECK_EQ_INT(tc_ctx_make(NULL, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_scope_begin(NULL), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_scope_end(NULL), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "tc_scope_end: no scope is open");
+    CHECK_EQ_INT(tc_stats(ctx, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_stats(NULL, &stats), TC_ERR_HANDLE);
+    CHECK_HAS(tc_ctx_error(NULL), "NULL");
+    tc_ctx_free(NULL);
+    CHECK_STR(tc_status_text(TC_ERR_SHAPE), "shapes do not fit");
+    CHECK_STR(tc_status_text((tc_status)1000), "unknown status");
+    end();
+}
+
+TEST(the_first_cause_wins)
+{
+    begin();
+    tc_tensor bad = tc_add(x, w5);
+    int line = __LINE__ - 1;
+    tc_tensor worse = tc_sum(tc_matmul(tc_exp(bad), tc_reshape(v, 77)), TC_AXES(9), 0);
+    check_poison(line, bad, "tc_add", TC_ERR_SHAPE, "[5]");
+    CHECK_STR(tc_error(worse), tc_error(bad));
+    CHECK_EQ_INT(tc_status_of(worse), TC_ERR_SHAPE);
+    CHECK_STR(tc_error(tc_keep(worse)), tc_error(bad));
+    CHECK_STR(tc_error(tc_cat(TC_TENSORS(x, worse), 0)), tc_error(bad));
+    tc_tensor second = tc_reshape(x, 7);
+    CHECK(strcmp(tc_error(second), tc_error(bad)) != 0);
+    CHECK_STR(tc_ctx_error(ctx), tc_error(second)); /* the context's error is the last one */
+    CHECK_HAS(tc_error(tc_add(second, bad)), "tc_reshape");
+    end();
+}
+
+TEST(errors_of_two_scopes)
+{
+    begin();
+    tc_tensor outer = tc_add(x, w5);
+    tc_scope_begin(ctx);
+    tc_tensor inner = tc_reshape(x, 7);
+    CHECK_EQ_INT(tc_status_of(tc_add(outer, inner)), TC_ERR_SHAPE);
+    tc_scope_end(ctx);
+    CHECK_HAS(tc_error(inner), "dead");
+    CHECK_HAS(tc_error(outer), "tc_add");
+    end();
+}
+
+TEST_MAIN
