@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "09365efd665030e6"
+#define TCI_BUILD "d6696b404eacbdd0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -60,7 +60,7 @@
  *     TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process
  *
  * The declarations are C11 and C++17; the implementation is C11. The flags of the file with the
- * implementation do not matter to results, but clang refuses -ffast-math there.
+ * implementation do not matter to results, but clang refuses its fast-math flag there.
  *
  * 2 CONTEXTS AND TENSORS
  *
@@ -178,7 +178,8 @@ extern "C" {
 #endif
 #endif
 
-/* Every function that can fail returns one of these, or a poisoned tensor whose tc_error() tells it. */
+/* Every function that can fail returns one of these, or a poisoned tensor whose tc_error() tells
+ * it. */
 #define TCI_STATUS_ROWS(X)                                                                         \
     X(TC_OK, "ok")                                                                                 \
     X(TC_ERR_ARGUMENT, "bad argument")                                                             \
@@ -231,11 +232,13 @@ typedef struct tc_f16 { uint16_t bits; } tc_f16;
 typedef struct tc_bf16 { uint16_t bits; } tc_bf16;
 
 typedef struct tc_ctx tc_ctx;         /* owns graphs; used by one thread at a time */
-typedef struct tc_program tc_program; /* compiled; used by any number of threads; outlives its context */
+/* compiled; used by any number of threads; outlives its context */
+typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
 
-/* A tensor handle: a small value, copied freely, never freed singly. It names a node of its context's
- * graph and dies with the scope it was made in. A poisoned handle carries the first error. */
+/* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
+ * context's graph and dies with the scope it was made in. A poisoned handle carries the first
+ * error. */
 typedef struct tc_tensor {
     tc_ctx *ctx;
     uint32_t id, generation;
@@ -256,23 +259,28 @@ typedef struct tc_arg {
     double f;
 } tc_arg;
 
-/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major order. */
+/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major
+ * order. */
 typedef struct tc_buf {
     void *data;
     int64_t n;
-    int dtype;     /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
+    /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
+    int dtype;
     bool is_const; /* made from a pointer to const: refused as an output */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 
-/* realloc-like: p NULL and old_bytes 0 to get, new_bytes 0 to free. Returns NULL when out of memory. */
+/* realloc-like: p NULL and old_bytes 0 to get, new_bytes 0 to free. Returns NULL when out of
+ * memory. */
 typedef struct tc_allocator {
     void *(*resize)(void *user, void *p, size_t old_bytes, size_t new_bytes);
     void *user;
 } tc_allocator;
 
-typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;             /* FAST may use approximations */
-typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback; /* to the interpreter */
+/* FAST may use approximations */
+typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
+/* to the interpreter */
+typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
@@ -280,9 +288,11 @@ typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
     tc_math math;
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER instead of running interpreted */
-    int threads;              /* 0: as many as this process may use; 1: no lock, no system call in a run */
+    /* 0: as many as this process may use; 1: no lock, no system call in a run */
+    int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
-    int spin_us;              /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
+    /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
+    int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
     int cc_timeout_s;         /* 0: 120 */
     const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
@@ -297,8 +307,8 @@ typedef struct tc_options {
     tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;
-    /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on any
-     * threads, and return when all are done. NULL: tc's own pool. */
+    /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on
+     * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);
     void *parallel_user;
 } tc_options;
@@ -311,7 +321,8 @@ typedef struct tc_stats {
     int64_t kernels_built;          /* kernels that such a process compiled */
     int64_t memory_hits, disk_hits, misses;  /* of the program cache */
     int64_t kernel_hits;            /* kernels found in the cache while their program was not */
-    int64_t evictions, cache_rejects;        /* entries dropped by the cap; refused as foreign or corrupt */
+    /* entries dropped by the cap; refused as foreign or corrupt */
+    int64_t evictions, cache_rejects;
     int64_t interpreted;            /* programs that fell back to the interpreter */
 } tc_stats;
 
@@ -961,25 +972,28 @@ extern "C" {
 #endif
 
 /* ---- compile: graph -> program; memoized by canonical graph, options and target ---- */
-/* Inputs are the tc_input leaves that y needs, in order of their creation. On failure *f is NULL and
- * tc_error(y) tells. The caller frees the program. */
+/* Inputs are the tc_input leaves that y needs, in order of their creation. On failure *f is NULL
+ * and tc_error(y) tells. The caller frees the program. */
 TC_API tc_status tc_compile(tc_tensor y, tc_program **f);
 /* Inputs and outputs in the given order; outputs 1..n. options NULL: the context's. */
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options, tc_program **f);
-/* Many programs with one compiler run. Each job's *program is set, or NULL with its own status; returns the
- * first failure. */
+TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                               tc_program **f);
+/* Many programs with one compiler run. Each job's *program is set, or NULL with its own status;
+ * returns the first failure. */
 typedef struct tc_job {
     tc_tensors inputs, outputs;
     tc_program **program;
     tc_status status; /* out */
 } tc_job;
 TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options);
-TC_API void tc_program_free(tc_program *f); /* NULL is fine; waits for nobody: no run may be under way */
+/* NULL is fine; waits for nobody: no run may be under way */
+TC_API void tc_program_free(tc_program *f);
 
 /* ---- run ---- */
-/* Runs with these inputs and outputs, in order. Any thread, any number at once. dtype, count and overlap
- * are checked; no allocation in steady state. On failure nothing was written unless it is TC_ERR_INDEX
- * (an index was outside its axis), and tc_error(f) tells (per thread: of its last failing run). */
+/* Runs with these inputs and outputs, in order. Any thread, any number at once. dtype, count and
+ * overlap are checked; no allocation in steady state. On failure nothing was written unless it is
+ * TC_ERR_INDEX (an index was outside its axis), and tc_error(f) tells (per thread: of its last
+ * failing run). */
 TC_API tc_status tc_run(tc_program *f, tc_bufs inputs, tc_bufs outputs);
 /* Full control: a call owns its workspace and its last error; one thread at a time. */
 TC_API tc_status tc_call_make(tc_program *f, tc_call **call);
@@ -1030,7 +1044,9 @@ static inline const char *tc_error(const tc_program *f) { return tc_program_erro
 static inline const char *tc_error(const tc_call *c) { return tc_call_error(c); }
 #else
 #define tc_error(x)                                                                                \
-    _Generic((x), tc_tensor: tc_tensor_error, tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error, \
+    _Generic((x),                                                                                  \
+        tc_tensor: tc_tensor_error,                                                                \
+        tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error,                                      \
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error)(x)
 #endif
@@ -4651,8 +4667,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 #define TCI_GRAPH_NODE_H
 
 /* ---- src/ops/table.h ---- */
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls, checks,
- * lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
+ * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
  *
  * Elementwise row: X(ID, name, arity, rule, flags, value, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
@@ -4661,12 +4677,13 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *          NUMERIC  like SAME but bool is refused
  *   flags  C commutes, Z maps zero to zero, M monotone, - none
  *   value  nested neutral calls over A, B, C: op(...) names a prim; K(x) is the constant x in the
- *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is computed
- *          in the compute dtype and rounded once to the result dtype.
+ *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is
+ *          computed in the compute dtype and rounded once to the result dtype.
  * Reduce row: X(ID, name, result rule, identity, doc)
- *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64); BOOL
- * Special rows: X(ID, name, doc): movement and the ops with their own functions; tci_shape_ID etc. are
- *   pasted from the id, so a missing one does not compile.
+ *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
+ *          BOOL
+ * Special rows: X(ID, name, doc): movement and the ops with their own functions; tci_shape_ID etc.
+ *   are pasted from the id, so a missing one does not compile.
  * Composite rows: X(ID, name, doc): expanded into rows above by tci_expand_ID (ops/composite). */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
@@ -8370,8 +8387,8 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
  * rules find constants by looking two nodes deep at most. node->pass holds the replacement of a
  * visited node. */
 /* ---- src/rewrite/rewrite.h ---- */
-/* rewrite/rewrite.h - the graph in simpler terms: composites expanded, constants folded, duplicates and
- * dead nodes gone. */
+/* rewrite/rewrite.h - the graph in simpler terms: composites expanded, constants folded, duplicates
+ * and dead nodes gone. */
 #ifndef TCI_REWRITE_REWRITE_H
 #define TCI_REWRITE_REWRITE_H
 
@@ -8864,46 +8881,50 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
 }
 
 /* ---- src/kernel/ir.c ---- */
-/* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way, so
- * equal values and equal index expressions have equal numbers.
+/* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way,
+ * so equal values and equal index expressions have equal numbers.
  *
  * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE)
- * ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart, tci_kx_join
- * puts it together again; div and mod pull out what divides and drop what the ranges prove away, so
- * that the maps of reshapes become affine wherever the sizes allow. */
+ * ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
+ * tci_kx_join puts it together again; div and mod pull out what divides and drop what the ranges
+ * prove away, so that the maps of reshapes become affine wherever the sizes allow. */
 /* ---- src/kernel/ir.h ---- */
 /* kernel/ir.h - the kernel IR: what is computed, free of any target.
  *
- * A kernel runs over `outer` axes (independent, any order, any thread) and, for each outer point, through
- * its stages in order. A stage iterates its own inner axes and does one of
+ * A kernel runs over `outer` axes (independent, any order, any thread) and, for each outer point,
+ * through its stages in order. A stage iterates its own inner axes and does one of
  *   MAP     evaluates values and stores them
- *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later stages
+ *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
+ *           stages
  *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
- * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one MAP
- * stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
+ * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
+ * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
- * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what it
- * depends on: an instruction that depends on no inner axis is evaluated once per outer point, at its
- * first use; others in each stage that uses them. Guards make loads total.
+ * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what
+ * it depends on: an instruction that depends on no inner axis is evaluated once per outer point, at
+ * its first use; others in each stage that uses them. Guards make loads total.
  *
- * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each knows its
- * range [lo, hi] over the domain.
+ * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each
+ * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: 64 virtual lanes on the LAST inner axis of each REDUCE stage: element j of that
- *       axis goes to lane j % 64, lanes go on over the other inner axes (in order); at the end lane
- *       i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] = combine(acc[i], acc[i + h]).
- *       Lanes start at the identity; an element that does not exist changes nothing.
+ *   vector == TCI_VEC_INNER: 64 virtual lanes on the LAST inner axis of each REDUCE stage: element
+ *       j of that axis goes to lane j % 64, lanes go on over the other inner axes (in order); at
+ *       the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] =
+ *       combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not exist
+ *       changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
- * (INNER kernels never hold a DOT or a SCAN.)  combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum
- * and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index):
- * take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the lower index.
+ * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
+ * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
+ * (value, index): take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the
+ * lower index.
  *
- * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a load
- * without guard stays inside its operand for the whole domain; stage axes are inner axes; a RED value is used
- * only in stages after its own (SCAN: also in its own) or by outer-level values. */
+ * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a
+ * load without guard stays inside its operand for the whole domain; stage axes are inner axes; a
+ * RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
+ * values. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -8929,15 +8950,16 @@ typedef struct tci_kx {
 
 /* ---- instructions ---- */
 typedef enum tci_kop {
-    TCI_K_CONST,  /* value, in the compute dtype */
-    TCI_K_LIT,    /* literal slot imm: read from the call's literal words, converted to dtype */
-    TCI_K_LOAD,   /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
-    TCI_K_INDEX,  /* the value of index expression x, as i64 */
-    TCI_K_GUARD,  /* bool: guard set holds */
-    TCI_K_PRIM,   /* prim over args */
-    TCI_K_RED,    /* result of reduction imm (SCAN: the running value) */
-    TCI_K_FAULT   /* args[0] an index, lo..hi allowed (x = size): passes it on clamped, counts from the
-                   * end when negative, and sets the call's fault word to imm + 1 when outside */
+    TCI_K_CONST, /* value, in the compute dtype */
+    TCI_K_LIT,   /* literal slot imm: read from the call's literal words, converted to dtype */
+    TCI_K_LOAD,  /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
+    TCI_K_INDEX, /* the value of index expression x, as i64 */
+    TCI_K_GUARD, /* bool: guard set holds */
+    TCI_K_PRIM,  /* prim over args */
+    TCI_K_RED,   /* result of reduction imm (SCAN: the running value) */
+    /* args[0] an index, lo..hi allowed (x = size): passes it on clamped, counts from the end when
+     * negative, and sets the call's fault word to imm + 1 when outside */
+    TCI_K_FAULT
 } tci_kop;
 typedef struct tci_kinst {
     uint8_t op;       /* tci_kop */
@@ -8997,7 +9019,8 @@ typedef struct tci_kernel {
     tci_scratch *s;
     tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
     int n_outer;
-    uint8_t vector;                          /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
+    /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
+    uint8_t vector;
     tci_kx *kx; int n_kx, cap_kx;
     tci_kinst *insts; int n_insts, cap_insts;
     tci_kguard *guards; int n_guards, cap_guards;
@@ -9005,7 +9028,8 @@ typedef struct tci_kernel {
     tci_kstore *stores; int n_stores, cap_stores;
     tci_kstage *stages; int n_stages, cap_stages;
     tci_koperand *operands; int n_operands, cap_operands;
-    int n_literals;                          /* literal slots are 0 .. n_literals-1 of THIS kernel */
+    /* literal slots are 0 .. n_literals-1 of THIS kernel */
+    int n_literals;
     bool faults;                             /* holds a FAULT instruction */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
@@ -9022,10 +9046,13 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
 TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
-/* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says true. */
+/* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
+ * true. */
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
-TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);   /* axes it depends on, as tci_kinst.axes */
-TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst); /* finds or adds; derives axes and stage */
+/* axes it depends on, as tci_kinst.axes */
+TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
+/* finds or adds; derives axes and stage */
+TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
@@ -9037,10 +9064,11 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
  * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
- * independent. bufs[i] is operand i. lits[i] is literal slot i as tci_value in the literal's dtype class
- * (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when !faults. */
-typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault, int64_t task_begin,
-                              int64_t task_end);
+ * independent. bufs[i] is operand i. lits[i] is literal slot i as tci_value in the literal's dtype
+ * class (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when
+ * !faults. */
+typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault,
+                              int64_t task_begin, int64_t task_end);
 
 #endif
 
@@ -9096,8 +9124,9 @@ static uint64_t tci_kernel_inst_hash_of(const tci_kinst *i)
 static bool tci_kernel_inst_same(const tci_kinst *a, const tci_kinst *b)
 {
     return a->op == b->op && a->prim == b->prim && a->dtype == b->dtype && a->n_args == b->n_args &&
-           a->args[0] == b->args[0] && a->args[1] == b->args[1] && a->args[2] == b->args[2] && a->x == b->x &&
-           a->guard == b->guard && a->n_guards == b->n_guards && a->imm == b->imm && a->value.i == b->value.i;
+           a->args[0] == b->args[0] && a->args[1] == b->args[1] && a->args[2] == b->args[2] &&
+           a->x == b->x && a->guard == b->guard && a->n_guards == b->n_guards && a->imm == b->imm &&
+           a->value.i == b->value.i;
 }
 
 static void tci_kernel_table_put(int32_t *table, int n_table, uint64_t hash, int index)
@@ -9158,7 +9187,8 @@ TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
     return tci_kx_intern(k, x);
 }
 
-/* An axis of size 1 is the constant 0, so that index maps compare equal whatever axis stands there. */
+/* An axis of size 1 is the constant 0, so that index maps compare equal whatever axis stands
+ * there. */
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
 {
     int64_t size = k->axes[axis].size;
@@ -9288,7 +9318,8 @@ static void tci_kx_sum_scale_down(tci_kx_sum *sum, int64_t g)
     sum->base = tci_kx_floor_div(sum->base, g);
 }
 
-/* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor goes. */
+/* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
+ * goes. */
 TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
 {
     if (c == 1) {
@@ -9431,12 +9462,14 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
         i->axes |= tci_kx_axes(k, k->guards[i->guard + g].x);
         i->stage = TCI_MAX(i->stage, tci_kx_stage(k, k->guards[i->guard + g].x));
     }
-    if (i->op == TCI_K_RED) { /* a function of the outer point; a SCAN's value of the step as well */
+    /* a function of the outer point; a SCAN's value of the step as well */
+    if (i->op == TCI_K_RED) {
         int32_t stage = k->reds[i->imm].stage;
         for (int a = 0; a < k->n_outer; a++) {
             i->axes |= tci_kernel_axis_bit(a);
         }
-        for (int a = 0; k->stages[stage].kind == TCI_STAGE_SCAN && a < k->stages[stage].n_axes; a++) {
+        for (int a = 0; k->stages[stage].kind == TCI_STAGE_SCAN && a < k->stages[stage].n_axes;
+             a++) {
             i->axes |= tci_kernel_axis_bit(k->stages[stage].axes[a]);
         }
         i->stage = stage;
@@ -9449,7 +9482,8 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst)
         k->n_inst_hash = k->n_inst_hash ? k->n_inst_hash * 2 : 64;
         k->inst_hash = TCI_NEW_ARRAY(k->s, int32_t, k->n_inst_hash);
         for (int i = 0; i < k->n_insts; i++) {
-            tci_kernel_table_put(k->inst_hash, k->n_inst_hash, tci_kernel_inst_hash_of(&k->insts[i]), i);
+            tci_kernel_table_put(k->inst_hash, k->n_inst_hash,
+                                 tci_kernel_inst_hash_of(&k->insts[i]), i);
         }
     }
     for (int i = inst.n_args; i < 3; i++) {
@@ -9468,8 +9502,8 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst)
     return k->n_insts - 1;
 }
 
-/* dtype: of the operands, or of the result for the rows whose result is given separately (CAST, BITS,
- * TOINT); compares give bool. */
+/* dtype: of the operands, or of the result for the rows whose result is given separately (CAST,
+ * BITS, TOINT); compares give bool. */
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c)
 {
     tci_kinst i = {0};
@@ -9503,12 +9537,12 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int
     return k->n_operands - 1;
 }
 /* ---- src/kernel/print.c ---- */
-/* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so it
- * serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only numbers that
- * tci_kernel constructors assign in order of first use. */
+/* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so
+ * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
+ * numbers that tci_kernel constructors assign in order of first use. */
 
-static const char *const tci_kernel_red_names[] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin",
-                                                   "dot"};
+static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
+                                                   "all", "argmax", "argmin", "dot"};
 
 static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
 {
@@ -9526,7 +9560,8 @@ static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
         tci_str_printf(out, "*%lld", (long long)e->c);
         break;
     case TCI_KX_VALUE:
-        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo, (long long)e->hi);
+        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo,
+                       (long long)e->hi);
         break;
     default:
         tci_str_add(out, "(");
@@ -9585,7 +9620,9 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
         tci_kernel_print_guards(out, k, i);
         break;
     case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
-    case TCI_K_FAULT: tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm); break;
+    case TCI_K_FAULT:
+        tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm);
+        break;
     default:
         tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
         for (int a = 0; a < i->n_args; a++) {
@@ -9611,8 +9648,9 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         if (red->stage == index) {
-            tci_str_printf(out, "    red %d: %s = %s v%d", r, tci_dtype_get((tc_dtype)red->dtype)->name,
-                           tci_kernel_red_names[red->op], red->a);
+            tci_str_printf(out, "    red %d: %s = %s v%d", r,
+                           tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
+                           red->a);
             tci_str_printf(out, red->b >= 0 ? ", v%d\n" : "\n", red->b);
         }
     }
@@ -9630,12 +9668,15 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
-        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a, (long long)k->axes[a].size);
+        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
+                       (long long)k->axes[a].size);
     }
-    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer", k->n_literals);
+    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer",
+                   k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
-                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name, (long long)k->operands[p].n);
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,
+                       (long long)k->operands[p].n);
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);
@@ -9711,15 +9752,16 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 /* ---- src/kernel/lower.c ---- */
 /* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
  *
- * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as chains
- * may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a node read at
- * two different indices is two values. */
+ * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
+ * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
+ * node read at two different indices is two values. */
 /* ---- src/kernel/lower.h ---- */
 /* kernel/lower.h - from graph nodes to kernel IR.
  *
  * Evaluation: the value of a node at an index (one index expression per axis) under a guard is an
- * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to this
- * kernel (a buffer to load, a reduction of this kernel, or a value to inline) is the caller's decision. */
+ * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to
+ * this kernel (a buffer to load, a reduction of this kernel, or a value to inline) is the caller's
+ * decision. */
 #ifndef TCI_KERNEL_LOWER_H
 #define TCI_KERNEL_LOWER_H
 
@@ -9729,8 +9771,8 @@ struct tci_lower {
     tci_scratch *s;
     tci_kernel *k;
     void *user;
-    /* The instruction for node at idx when it is an access of this kernel; -1: inline it. guard: a guard set
-     * of this lowering, to be put on loads (tci_lower_load does). */
+    /* The instruction for node at idx when it is an access of this kernel; -1: inline it. guard: a
+     * guard set of this lowering, to be put on loads (tci_lower_load does). */
     int (*access)(tci_lower *l, tci_node *n, const int *idx, int guard);
     int (*literal)(tci_lower *l, tci_node *n); /* the kernel's slot of a LITERAL node */
     /* private: memo of evaluated values, and guard sets */
@@ -9745,13 +9787,15 @@ struct tci_lower {
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
 /* The value of n at idx[n->rank], under guard set `guard` (0 = none). */
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard);
-/* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the count. */
+/* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
+ * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);
 /* A load of operand p (compute dtype t) at element offset x under a guard set. */
 TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard);
-/* Offset of idx in a tensor with these sizes, dense row-major, or with element strides (base: the lowest
- * address is element 0, so that offsets are never negative). */
-TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides, const int *idx);
+/* Offset of idx in a tensor with these sizes, dense row-major, or with element strides (base: the
+ * lowest address is element 0, so that offsets are never negative). */
+TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
+                            const int *idx);
 /* Rounds a compute value to a node's dtype (f16 and bf16 travel as f32). */
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 /* Converts between compute dtypes. */
@@ -9910,7 +9954,8 @@ static int tci_lower_guard_value(tci_lower *l, int guard)
 
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to)
 {
-    return k->insts[value].dtype == to ? value : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
+    return k->insts[value].dtype == to ? value
+                                       : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
 }
 
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
@@ -10118,19 +10163,23 @@ static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 /* The cost of a row is counted on a kernel of its own, with two loads for the operands. */
 TCI_FN int tci_lower_cost(int op)
 {
-    static const uint8_t heavy[] = {TCI_OP_EXP, TCI_OP_LOG, TCI_OP_SIN, TCI_OP_COS, TCI_OP_TANH, TCI_OP_SIGMOID,
-                                    TCI_OP_SILU, TCI_OP_ERF, TCI_OP_GELU, TCI_OP_POW, TCI_OP_REMAINDER};
+    static const uint8_t heavy[] = {TCI_OP_EXP,  TCI_OP_LOG,     TCI_OP_SIN,      TCI_OP_COS,
+                                    TCI_OP_TANH, TCI_OP_SIGMOID, TCI_OP_SILU,     TCI_OP_ERF,
+                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER};
     for (int i = 0; i < TCI_COUNT(heavy); i++) {
         if (heavy[i] == op) {
             return 20;
         }
     }
-    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL ? 4 : 1;
+    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL
+               ? 4
+               : 1;
 }
 
 /* ---- index maps of the movement ops ---- */
 
-TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides, const int *idx)
+TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
+                            const int *idx)
 {
     int64_t dense = 1, lowest = 0;
     int x = tci_kx_const(l->k, 0);
@@ -10175,7 +10224,8 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
     }
     for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
         const int64_t *a = n->attr + 4 * w; /* axis, kernel, stride, dilation */
-        to[a[0]] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[a[0]], a[2]), tci_kx_mul(l->k, idx[in->rank + w], a[3]));
+        to[a[0]] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[a[0]], a[2]),
+                              tci_kx_mul(l->k, idx[in->rank + w], a[3]));
     }
     return to;
 }
@@ -10197,7 +10247,8 @@ static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner
 }
 
 /* Guard of the part of CAT's axis that input i covers. */
-static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard, int64_t *start)
+static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
+                               int64_t *start)
 {
     int axis = (int)n->attr[0];
     *start = 0;
@@ -10207,7 +10258,8 @@ static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int
     return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
 }
 
-/* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one frame. */
+/* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
+ * frame. */
 static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
 {
     const tci_node *n = f->node;
@@ -10278,7 +10330,8 @@ static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int
     }
     int value = in[0], fill = in[1];
     const tci_kinst *v = &l->k->insts[value];
-    bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first && v->n_guards == l->sets[guard].n;
+    bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first &&
+                 v->n_guards == l->sets[guard].n;
     if (plain && f->guard == 0 && l->k->insts[fill].op == TCI_K_CONST) {
         tci_kinst load = *v;
         load.value = l->k->insts[fill].value;
@@ -10301,11 +10354,14 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
         }
     }
     tci_value zero = {.i = 0};
-    return value >= 0 ? value
-                      : tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)f->node->dtype)->compute, zero);
+    return value >= 0
+               ? value
+               : tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)f->node->dtype)->compute,
+                                  zero);
 }
 
-/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back. */
+/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come
+ * back. */
 static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
 {
     const tci_node *x = f->node->in[0];
@@ -10346,7 +10402,8 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     switch (n->op) {
     case TCI_OP_LITERAL: return tci_lower_literal(l, n);
     case TCI_OP_CONST:
-        return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, n->value);
+        return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
+                                n->value);
     case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0]);
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
@@ -10383,7 +10440,8 @@ static bool tci_lower_step(tci_lower *l, tci_lower_frame f, int *inst)
 
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
-    tci_lower_frame root = {n, tci_scratch_copy(l->s, idx, sizeof(int) * (size_t)(n->rank + 1)), guard};
+    tci_lower_frame root = {n, tci_scratch_copy(l->s, idx, sizeof(int) * (size_t)(n->rank + 1)),
+                            guard};
     int base = l->n_frames;
     int inst = tci_lower_find(l, &root);
     if (inst >= 0) {
@@ -10427,8 +10485,8 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
 /* kernel/simplify.c - gives a freshly lowered kernel its final form.
  *
  * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
- * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage, operands
- *                        first), merging neighbouring axes that every index walks as one.
+ * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
+ *                        operands first), merging neighbouring axes that every index walks as one.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
 /* ---- src/kernel/simplify.h ---- */
 /* kernel/simplify.h - the final form of a kernel. */
@@ -10436,10 +10494,11 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
 #define TCI_KERNEL_SIMPLIFY_H
 
 
-/* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size) makes
- * some floor-division or remainder affine; false when there is none. */
+/* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
+ * makes some floor-division or remainder affine; false when there is none. */
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor);
-/* A copy in canonical order without dead values, neighbouring axes merged where every access allows. */
+/* A copy in canonical order without dead values, neighbouring axes merged where every access
+ * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 
 #endif
@@ -10593,7 +10652,8 @@ static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
 {
     tci_kx e = c->from->kx[x];
     switch (e.op) {
-    case TCI_KX_AXIS: return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+    case TCI_KX_AXIS:
+        return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
     case TCI_KX_ADD: {
         int a = tci_kernel_copy_kx(c, e.a);
         return tci_kx_add(c->to, a, tci_kernel_copy_kx(c, e.b));
@@ -10698,7 +10758,8 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
 {
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
-    tci_kstage stage = {from->stages[t].kind, 0, TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
+    tci_kstage stage = {from->stages[t].kind, 0,
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
     for (int a = 0; a < from->stages[t].n_axes; a++) {
         int axis = c->axis_to[from->stages[t].axes[a]];
         if (axis >= 0) {
@@ -10738,7 +10799,8 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
             axis_to[a] = tci_kernel_axis(to, sizes[a], k->axes[a].inner);
         }
     }
-    for (int a = 0; a < to->n_axes; a++) { /* axes first: the order of terms follows their numbers */
+    /* axes first: the order of terms follows their numbers */
+    for (int a = 0; a < to->n_axes; a++) {
         tci_kx_axis(to, a);
     }
     to->vector = k->vector;
@@ -10769,7 +10831,8 @@ static bool *tci_kernel_live(const tci_kernel *k)
     for (int w = 0; w < k->n_stores; w++) {
         live[k->stores[w].value] = true;
     }
-    for (int i = k->n_insts - 1; i >= 0; i--) { /* indices inside kx are loads' FAULTs: kept as well */
+    /* indices inside kx are loads' FAULTs: kept as well */
+    for (int i = k->n_insts - 1; i >= 0; i--) {
         for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
             live[k->insts[i].args[a]] = true;
         }
@@ -10787,7 +10850,8 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
         axis_to[a] = a;
     }
     for (int a = 0; a + 1 < k->n_axes; a++) {
-        if (tci_kernel_can_merge(k, live, a, a + 1)) { /* pairwise along a run: a into a+1, that into a+2 ... */
+        /* pairwise along a run: a into a+1, that into a+2 ... */
+        if (tci_kernel_can_merge(k, live, a, a + 1)) {
             sizes[a + 1] *= sizes[a];
             axis_to[a] = -1;
         }
@@ -10798,27 +10862,29 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 /* ---- src/plan/algorithm.c ---- */
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
  *
- *   large reductions   few results from many elements: cut along one reduced axis into chunks whose partial
- *                      results a second reduction combines, so that there is parallel work and the order is fixed
- *                      by the shape alone
+ *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
+ *                      partial results a second reduction combines, so that there is parallel work
+ *                      and the order is fixed by the shape alone
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
- *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory first (it is
- *                      read many times)
+ *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
+ *                      first (it is read many times)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
- * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every program
- * output, and whatever the cost rules force into memory. All other nodes are inlined where they are
- * used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its output axes, then the
- * summed ones; for a SCAN its other axes, then the scanned one.
+ * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
+ * program output, and whatever the cost rules force into memory. All other nodes are inlined where
+ * they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its output
+ * axes, then the summed ones; for a SCAN its other axes, then the scanned one.
  *
- * Probe: each root is lowered once on its own to learn what it reads, at which index, and what that costs. A read is
- * `pure` when every axis of what is read is an axis of the reader's domain (or has size 1).
+ * Probe: each root is lowered once on its own to learn what it reads, at which index, and what that
+ * costs. A read is `pure` when every axis of what is read is an axis of the reader's domain (or has
+ * size 1).
  *
- * Group: roots over one outer space. A reader joins the group of what it reads when the read is pure and
- * keeps the outer index; siblings join when their spaces are equal. Invariants: groups form a DAG; within
- * a group roots are in topological order; a group with a CONTRACT or SCAN holds no other reduction. */
+ * Group: roots over one outer space. A reader joins the group of what it reads when the read is
+ * pure and keeps the outer index; siblings join when their spaces are equal. Invariants: groups
+ * form a DAG; within a group roots are in topological order; a group with a CONTRACT or SCAN holds
+ * no other reduction. */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -10826,9 +10892,9 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
- * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written (by
- * one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes overlap do
- * not overlap in the arena; offsets are multiples of 64. */
+ * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written
+ * (by one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes
+ * overlap do not overlap in the arena; offsets are multiples of 64. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -10853,8 +10919,9 @@ typedef struct tci_step {
     int32_t *literals;      /* program literal slot of each literal of the kernel */
 } tci_step;
 
-/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel that
- * writes the output reads the input only at the element it writes, and nothing reads it later. */
+/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
+ * that writes the output reads the input only at the element it writes, and nothing reads it
+ * later. */
 typedef struct tci_alias { int32_t output, input; } tci_alias;
 
 typedef struct tci_plan {
@@ -10870,19 +10937,26 @@ typedef struct tci_plan {
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
-                               tci_node *const *literals, int n_literals, tci_node *const *roots, int n_roots);
+                               tci_node *const *literals, int n_literals, tci_node *const *roots,
+                               int n_roots);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 
 #endif
 
 /* ---- src/plan/group.h, continued ---- */
-typedef enum tci_root_kind { TCI_ROOT_VALUE, TCI_ROOT_REDUCE, TCI_ROOT_CONTRACT, TCI_ROOT_SCAN } tci_root_kind;
+typedef enum tci_root_kind {
+    TCI_ROOT_VALUE,
+    TCI_ROOT_REDUCE,
+    TCI_ROOT_CONTRACT,
+    TCI_ROOT_SCAN
+} tci_root_kind;
 
 typedef struct tci_read {
     int32_t root;    /* what is read */
     bool pure;
-    int32_t *axes;   /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
+    /* per axis of what is read: the reader's domain axis, -1 where the size is 1 */
+    int32_t *axes;
 } tci_read;
 
 typedef struct tci_root {
@@ -10896,10 +10970,12 @@ typedef struct tci_root {
     int32_t *outer_of;            /* per domain axis: the group's outer axis, -1 inner */
     tci_read *reads; int32_t n_reads, cap_reads;
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
-    tci_node **inlined; int32_t n_inlined;             /* nodes evaluated, once per distinct index */
+    /* nodes evaluated, once per distinct index */
+    tci_node **inlined; int32_t n_inlined;
     int32_t n_insts;
     int32_t buffer;               /* where its value is kept; -1: nowhere */
-    int32_t *outputs; int32_t n_outputs, cap_outputs;  /* buffers that also get it (program outputs) */
+    /* buffers that also get it (program outputs) */
+    int32_t *outputs; int32_t n_outputs, cap_outputs;
 } tci_root;
 
 typedef struct tci_group {
@@ -10933,21 +11009,25 @@ typedef struct tci_pnode {
 } tci_pnode;
 static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n->pass; }
 
-/* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split of
- * large reductions, wide concatenations, operands of contractions) and forces roots (node->mark = 1). */
+/* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
+ * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
+ * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots);
 /* plan/group.c */
-TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs, tci_str *why);
+TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                 tci_str *why);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
-TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input, const int *domain);
-/* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand; literals_out: the
- * LITERAL node of each slot. */
+TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
+                                       const int *domain);
+/* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
+ * literals_out: the LITERAL node of each slot. */
 typedef struct tci_lowered {
     tci_kernel *kernel;
     int32_t *operand_buffers;    /* buffer index in the plan */
     tci_node **literals;
 } tci_lowered;
-TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g, tci_plan *plan);
+TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                  tci_plan *plan);
 /* Buffer of a leaf, made on demand by plan/plan.c. */
 TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
@@ -11023,13 +11103,15 @@ static int64_t tci_algo_divisor(int64_t n, int64_t want)
     return 0;
 }
 
-static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis, int64_t size, tci_node *fill)
+static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis,
+                                   int64_t size, tci_node *fill)
 {
     tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
     int64_t *before = TCI_NEW_ARRAY(s, int64_t, x->rank);
     shape[axis] = size;
     tci_node *in[2] = {x, fill};
-    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank, before);
+    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
+                          before);
 }
 
 /* Cuts reduction n; NULL when it is better left alone. */
@@ -11037,11 +11119,12 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
 {
     tci_node *x = n->in[0];
     int64_t results = tci_node_count(n), all = tci_node_count(x);
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || results > TCI_ALGO_FEW ||
-        all / results < TCI_ALGO_MANY) {
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 ||
+        results > TCI_ALGO_FEW || all / results < TCI_ALGO_MANY) {
         return NULL;
     }
-    int at = 0; /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
         bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
         at = larger ? i : at;
@@ -11092,9 +11175,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
     tci_node *part = tci_graph_node(g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
     int64_t last = chunk_axis;
     tci_node *whole = tci_graph_node(g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
-    return t == (tc_dtype)n->dtype
-               ? whole
-               : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &whole, 0, NULL);
+    return t == (tc_dtype)n->dtype ? whole
+                                   : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
+                                                    n->shape, 1, &whole, 0, NULL);
 }
 
 /* ---- concatenations ---- */
@@ -11114,22 +11197,24 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
             }
             tci_node *part = list[i];
             if (take > 1) {
-                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take, list + i, 1, n->attr);
+                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take,
+                                      list + i, 1, n->attr);
                 part->mark = 1;
             }
             list[made++] = part;
         }
         parts = made;
     }
-    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1, n->attr);
+    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1,
+                          n->attr);
 }
 
 /* ---- contractions ---- */
 
 static bool tci_algo_is_view(const tci_node *n)
 {
-    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND || n->op == TCI_OP_SLICE ||
-           n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
+    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
+           n->op == TCI_OP_SLICE || n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
 }
 
 /* Forces what an operand computes into memory: the first value below its views. */
@@ -11138,13 +11223,15 @@ static void tci_algo_store_operand(tci_node *n)
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL || n->op == TCI_OP_CONST;
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
+                n->op == TCI_OP_CONST;
     if (!leaf) {
         n->mark = 1;
     }
 }
 
-/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of n. */
+/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
+ * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
 {
     int axis = n->rank - 1;
@@ -11167,9 +11254,10 @@ static int tci_algo_fastest_axis(const tci_node *n)
     return axis;
 }
 
-/* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a stored
- * permutation; the labels follow. Unchanged when it already is, or is read too few times. */
-static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which, int64_t *labels)
+/* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a
+ * stored permutation; the labels follow. Unchanged when it already is, or is read too few times. */
+static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which,
+                                        int64_t *labels)
 {
     tci_node *x = n->in[which];
     int64_t last = n->attr[n->n_attr - 1];
@@ -11177,8 +11265,8 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     for (int i = 0; i < x->rank; i++) {
         at = labels[i] == last ? i : at;
     }
-    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW || x->op == TCI_OP_EXPAND ||
-        n->shape[n->rank - 1] == 1 ||
+    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
+        x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
         tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
         return x;
     }
@@ -11214,7 +11302,8 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
     if (in[0] == n->in[0] && in[1] == n->in[1]) {
         return n;
     }
-    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in, n->n_attr, attr);
+    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, attr);
 }
 
 /* ---- the pass ---- */
@@ -11247,7 +11336,8 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
             changed |= in[j] != n->in[j];
         }
         if (changed) {
-            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
+            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                                   n->n_attr, n->attr);
             fresh->mark = n->mark;
             fresh->site = n->site;
         }
@@ -11260,10 +11350,10 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
 /* ---- src/plan/group.c ---- */
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
- * The walk: mark roots; probe each; put each, in topological order, into the first group that takes it (groups
- * it reads from, newest first, then recent siblings) or a new one; then look for values that were
- * inlined into several kernels or many times into one at a cost above memory's, force those into
- * memory and start over (at most four rounds). Every refusal leaves a line in `why`. */
+ * The walk: mark roots; probe each; put each, in topological order, into the first group that takes
+ * it (groups it reads from, newest first, then recent siblings) or a new one; then look for values
+ * that were inlined into several kernels or many times into one at a cost above memory's, force
+ * those into memory and start over (at most four rounds). Every refusal leaves a line in `why`. */
 
 enum {
     TCI_GROUP_MAX_INSTS = 20000,  /* of one kernel made by joining roots */
@@ -11271,9 +11361,11 @@ enum {
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
     TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
-    TCI_GROUP_SHARED_COST = 12,   /* flops above which a shared value is stored instead of repeated */
+    /* flops above which a shared value is stored instead of repeated */
+    TCI_GROUP_SHARED_COST = 12,
     TCI_GROUP_AGAIN_COST = 64,    /* flops x repetitions in one kernel above which it is stored */
-    TCI_GROUP_DEPTH = 6,          /* reductions, or moves, inlined on one path before a shared value is stored */
+    /* reductions, or moves, inlined on one path before a shared value is stored */
+    TCI_GROUP_DEPTH = 6,
     TCI_GROUP_ROUNDS = 4
 };
 
@@ -11283,10 +11375,11 @@ static const char *const tci_why_texts[] = {
 #undef X
 };
 
-static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source, tci_why why)
+static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                             tci_why why)
 {
-    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op), tci_op_name(source->op),
-                   tci_why_texts[why]);
+    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op),
+                   tci_op_name(source->op), tci_why_texts[why]);
 }
 
 /* ---- roots ---- */
@@ -11330,8 +11423,10 @@ static void tci_group_contract_domain(tci_scratch *s, tci_root *r)
         r->domain[i] = n->shape[i];
     }
     for (int i = 0; i < rank_a + rank_b; i++) {
-        if (!tci_group_has(out, rank_out, labels[i]) && !tci_group_has(summed, n_summed, labels[i])) {
-            r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i] : n->in[1]->shape[i - rank_a];
+        if (!tci_group_has(out, rank_out, labels[i]) &&
+            !tci_group_has(summed, n_summed, labels[i])) {
+            r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i]
+                                                        : n->in[1]->shape[i - rank_a];
             summed[n_summed++] = labels[i];
         }
     }
@@ -11461,7 +11556,8 @@ static int tci_group_probe_literal(tci_lower *l, tci_node *n)
 }
 
 /* The inputs of a root that its stage evaluates, with their indices over the root's domain. */
-TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input, const int *domain)
+TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
+                                       const int *domain)
 {
     const tci_node *n = r->node, *in = n->in[input];
     int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
@@ -11572,8 +11668,8 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     }
 }
 
-/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots come before
- * the target's first cannot, as roots are in topological order. */
+/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots
+ * come before the target's first cannot, as roots are in topological order. */
 static bool tci_group_depends(tci_fusion *f, int from, int target)
 {
     int32_t *stack = NULL;
@@ -11587,7 +11683,8 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
         }
         for (int i = 0; i < g->n_deps; i++) {
             const tci_group *dep = &f->groups[g->deps[i]];
-            if (dep->stamp != f->stamp && dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
+            if (dep->stamp != f->stamp &&
+                dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
                 f->groups[g->deps[i]].stamp = f->stamp;
                 TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
             }
@@ -11609,7 +11706,8 @@ static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group)
 }
 
 /* Fills `outer_of` for r over g's outer space from its reads of members of g. */
-static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int group, int32_t *outer_of, tci_why *why)
+static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int group,
+                                int32_t *outer_of, tci_why *why)
 {
     const tci_group *g = &f->groups[group];
     for (int i = 0; i < r->n_domain; i++) {
@@ -11641,7 +11739,8 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
             outer_of[read->axes[a]] = outer;
         }
     }
-    for (int o = 0; o < g->n_outer; o++) { /* each outer axis is walked by one axis of r, in order */
+    /* each outer axis is walked by one axis of r, in order */
+    for (int o = 0; o < g->n_outer; o++) {
         int found = 0;
         for (int i = 0; i < r->n_domain; i++) {
             found += outer_of[i] == o && r->domain[i] == g->outer[o];
@@ -11664,7 +11763,8 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
     return true;
 }
 
-/* A group of plain values becomes a row group of reduction r that reads it: the axes r reduces turn inner. */
+/* A group of plain values becomes a row group of reduction r that reads it: the axes r reduces turn
+ * inner. */
 static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
 {
     tci_group *g = &f->groups[group];
@@ -11802,7 +11902,8 @@ static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, cons
     return false;
 }
 
-/* Siblings: the same kind of loops over the same sizes, and a source in common (or small anyway). */
+/* Siblings: the same kind of loops over the same sizes, and a source in common (or small
+ * anyway). */
 static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
 {
     tci_root *r = &f->roots[root];
@@ -11830,7 +11931,8 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
         const tci_root *q = &f->roots[g->roots[i]];
         streams += q->n_leaves + q->n_reads + 1;
     }
-    if (streams > TCI_GROUP_MAX_STREAMS || (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first))) {
+    if (streams > TCI_GROUP_MAX_STREAMS ||
+        (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first))) {
         return false;
     }
     tci_why why;
@@ -11877,7 +11979,9 @@ static void tci_group_costs(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        int64_t cost = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : n->op == TCI_OP_CAT ? 2 * n->n_in : 0;
+        int64_t cost = tci_op_is_ew(n->op)   ? tci_lower_cost(n->op)
+                       : n->op == TCI_OP_CAT ? 2 * n->n_in
+                                             : 0;
         for (int j = 0; j < n->n_in; j++) {
             tci_pnode *p = tci_pnode_of(n->in[j]);
             cost += p->root >= 0 ? 0 : p->cost;
@@ -11888,8 +11992,8 @@ static void tci_group_costs(tci_fusion *f)
 
 static bool tci_group_may_store(const tci_node *n)
 {
-    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST || n->op == TCI_OP_CAT ||
-           n->op == TCI_OP_GATHER;
+    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
+           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
 }
 
 /* Counts in how many groups, and how often in one root, each inlined node was evaluated. */
@@ -11949,11 +12053,12 @@ static bool tci_group_force_repeats(tci_fusion *f)
 
 static bool tci_group_moves(const tci_node *n)
 {
-    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW || n->op == TCI_OP_GATHER;
+    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
+           n->op == TCI_OP_GATHER;
 }
 
-/* Bounds what a probe can inline: along one path at most TCI_GROUP_DEPTH reductions or index changes under a
- * value with several users, else evaluation would repeat without end. */
+/* Bounds what a probe can inline: along one path at most TCI_GROUP_DEPTH reductions or index
+ * changes under a value with several users, else evaluation would repeat without end. */
 static void tci_group_cut_depth(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
@@ -12010,7 +12115,8 @@ static void tci_group_sort(tci_fusion *f)
     }
 }
 
-TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs, tci_str *why)
+TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                 tci_str *why)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
@@ -12041,11 +12147,12 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 /* ---- src/plan/kernel.c ---- */
 /* plan/kernel.c - writes one group of roots as a kernel.
  *
- * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes. A slot
- * starts as one kernel axis and is split into factors when that makes the map of a reshape affine
- * (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in root order:
- * a reduction joins the earliest stage after everything it depends on that walks the same family,
- * stores of values come last. Then the vector axis is chosen and the kernel brought into final form. */
+ * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes.
+ * A slot starts as one kernel axis and is split into factors when that makes the map of a reshape
+ * affine (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in
+ * root order: a reduction joins the earliest stage after everything it depends on that walks the
+ * same family, stores of values come last. Then the vector axis is chosen and the kernel brought
+ * into final form. */
 
 enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
 
@@ -12138,7 +12245,8 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
         }
         for (int a = 0; a < slot->n_factors; a++) {
             int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
-            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]), tci_kx_axis(p->k, axis));
+            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]),
+                                  tci_kx_axis(p->k, axis));
             f->axes[f->n_axes++] = axis;
         }
     }
@@ -12195,8 +12303,8 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
     int buffer = leaf ? tci_plan_leaf_buffer(p->plan, n) : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
-    return tci_lower_load(l, tci_pk_operand(p, buffer, false), (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
-                          x, guard);
+    return tci_lower_load(l, tci_pk_operand(p, buffer, false),
+                          (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
 }
 
 static int tci_pk_literal(tci_lower *l, tci_node *n)
@@ -12280,7 +12388,8 @@ static uint8_t tci_pk_red_op(int op)
     }
 }
 
-/* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's dtype. */
+/* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
+ * dtype. */
 static void tci_pk_reduce(tci_pk *p, int member)
 {
     int root = p->g->roots[member];
@@ -12308,7 +12417,8 @@ static void tci_pk_reduce(tci_pk *p, int member)
         inst.x = -1;
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
-    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
+    red.stage =
+        tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
     inst.op = TCI_K_RED;
     inst.dtype = (uint8_t)(arg ? TC_I64 : t);
@@ -12330,7 +12440,8 @@ static void tci_pk_store_member(tci_pk *p, int member)
         return;
     }
     int *domain = tci_pk_domain(p, member);
-    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0) : p->red_of[root];
+    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
+                                          : p->red_of[root];
     int64_t none = 0;
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
@@ -12386,7 +12497,8 @@ static uint8_t tci_pk_vector(const tci_kernel *k)
     if (short_row && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
+    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER
+                                                                         : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -12412,7 +12524,8 @@ static void tci_pk_measure(tci_kernel *k)
     double flops = 0, bytes = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->insts[i].op == TCI_K_PRIM) {
-            flops += tci_prim_get((tci_prim)k->insts[i].prim)->cost * tci_pk_points(k, k->insts[i].axes);
+            flops += tci_prim_get((tci_prim)k->insts[i].prim)->cost *
+                     tci_pk_points(k, k->insts[i].axes);
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
@@ -12427,7 +12540,8 @@ static void tci_pk_measure(tci_kernel *k)
                 points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
             }
         }
-        points = k->operands[p].is_output ? (double)k->operands[p].n : TCI_MIN(points, (double)k->operands[p].n);
+        points = k->operands[p].is_output ? (double)k->operands[p].n
+                                          : TCI_MIN(points, (double)k->operands[p].n);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
     k->flops = tci_pk_clamp(flops);
@@ -12447,8 +12561,8 @@ static void tci_pk_name(const tci_pk *p, tci_kernel *k)
         const tci_root *r = &p->f->roots[p->g->roots[m]];
         for (int v = r->n_inlined; v >= 0 && n_seen < TCI_COUNT(seen); v--) {
             int op = v == r->n_inlined ? r->node->op : r->inlined[v]->op;
-            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST || op == TCI_OP_LITERAL ||
-                         op == TCI_OP_INPUT || op == TCI_OP_DATA;
+            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST ||
+                         op == TCI_OP_LITERAL || op == TCI_OP_INPUT || op == TCI_OP_DATA;
             const char *name = plain ? NULL : tci_op_name(op);
             for (int s = 0; name && s < n_seen; s++) {
                 name = seen[s] == name ? NULL : name;
@@ -12509,7 +12623,8 @@ static bool tci_pk_split_any(tci_pk *p)
     return done;
 }
 
-TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g, tci_plan *plan)
+TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                  tci_plan *plan)
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
@@ -12536,16 +12651,18 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     return out;
 }
 /* ---- src/plan/memory.c ---- */
-/* plan/memory.c - lifetimes of buffers, their place in the arena, and which outputs may lie on an input.
+/* plan/memory.c - lifetimes of buffers, their place in the arena, and which outputs may lie on an
+ * input.
  *
- * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at the step
- * that first writes it and its room is free again after the step that last reads it. Offsets are
- * multiples of 64. */
+ * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at
+ * the step that first writes it and its room is free again after the step that last reads it.
+ * Offsets are multiples of 64. */
 
 typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
 typedef struct tci_memory {
     tci_scratch *s;
-    tci_memory_gap *gaps; int n, cap; /* ascending, disjoint, not touching; the last one is endless */
+    /* ascending, disjoint, not touching; the last one is endless */
+    tci_memory_gap *gaps; int n, cap;
     int64_t top;
 } tci_memory;
 
@@ -12566,7 +12683,8 @@ static int64_t tci_memory_take(tci_memory *m, int64_t bytes)
             return at;
         }
     }
-    tci_scratch_fail(m->s, TC_ERR_LIMIT, "temporaries need more than %lld bytes", (long long)INT64_MAX);
+    tci_scratch_fail(m->s, TC_ERR_LIMIT, "temporaries need more than %lld bytes",
+                     (long long)INT64_MAX);
     return 0;
 }
 
@@ -12686,7 +12804,8 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
                       last[i] > k->stores[store].stage || k->faults)) {
             return false;
         }
-        /* a rolled row or tile: every point must be read before it is written, by its own store alone */
+        /* a rolled row or tile: every point must be read before it is written, by its own store
+         * alone */
         if (reads && k->n_stages > 1) {
             uint64_t all = k->n_axes >= 63 ? ~(uint64_t)0 : ((uint64_t)1 << k->n_axes) - 1;
             if ((load->axes & all) != all) {
@@ -12708,7 +12827,8 @@ static bool tci_memory_may_alias(tci_scratch *s, const tci_plan *p, int out, int
             writes = b == out && k->operands[o].is_output ? o : writes;
             reads = b == in ? o : reads;
         }
-        if (reads >= 0 && (written || (writes >= 0 && !tci_memory_elementwise(s, k, writes, reads)))) {
+        if (reads >= 0 &&
+            (written || (writes >= 0 && !tci_memory_elementwise(s, k, writes, reads)))) {
             return false;
         }
         written |= writes >= 0;
@@ -12739,12 +12859,13 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
 /* ---- src/plan/plan.c ---- */
 /* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
  *
- * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels with
- * equal text are one kernel launched several times. */
+ * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
+ * with equal text are one kernel launched several times. */
 
 /* ---- buffers ---- */
 
-static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n, int index, int64_t elems)
+static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
+                               int index, int64_t elems)
 {
     tci_buffer b = {0};
     b.kind = kind;
@@ -12781,12 +12902,15 @@ TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
     return -1;
 }
 
-/* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads them. */
-static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *outputs, int n_outputs)
+/* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
+ * them. */
+static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
+                                  tci_node *const *outputs, int n_outputs)
 {
     for (int i = 0; i < n_outputs; i++) {
         tci_root *r = &f->roots[tci_pnode_of(outputs[i])->root];
-        int b = tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
+        int b =
+            tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
         if (r->buffer < 0) {
             r->buffer = b;
         } else { /* the same value twice: stored twice */
@@ -12798,7 +12922,8 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f, tc
             tci_root *q = &f->roots[f->roots[i].reads[j].root];
             bool stored = q->group != f->roots[i].group || q->kind == TCI_ROOT_SCAN;
             if (stored && q->buffer < 0) {
-                q->buffer = tci_plan_add_buffer(s, p, TCI_BUF_TEMP, q->node, -1, tci_node_count(q->node));
+                q->buffer =
+                    tci_plan_add_buffer(s, p, TCI_BUF_TEMP, q->node, -1, tci_node_count(q->node));
             }
         }
     }
@@ -12835,7 +12960,8 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
     return p->n_kernels - 1;
 }
 
-static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals, int n_literals)
+static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
+                           int n_literals)
 {
     tci_plan_texts texts = {0};
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
@@ -12861,7 +12987,8 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
 }
 
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
-                               tci_node *const *literals, int n_literals, tci_node *const *roots, int n_roots)
+                               tci_node *const *literals, int n_literals, tci_node *const *roots,
+                               int n_roots)
 {
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
@@ -12888,20 +13015,23 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         tci_str_printf(out, "step %d: kernel %d %s (", t, step->kernel, k->name);
         for (int o = 0; o < k->n_operands; o++) {
             const tci_buffer *b = &p->buffers[step->operands[o]];
-            tci_str_printf(out, "%s%s %s%d", o ? ", " : "", k->operands[o].is_output ? "write" : "read",
-                           kinds[b->kind], b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
+            tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
+                           k->operands[o].is_output ? "write" : "read", kinds[b->kind],
+                           b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
     }
     for (int b = 0; b < p->n_buffers; b++) {
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->kind == TCI_BUF_TEMP) {
-            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b, (long long)buffer->bytes,
-                           (long long)buffer->offset, buffer->first, buffer->last);
+            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
+                           (long long)buffer->bytes, (long long)buffer->offset, buffer->first,
+                           buffer->last);
         }
     }
     for (int a = 0; a < p->n_aliases; a++) {
-        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output, p->aliases[a].input);
+        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
+                       p->aliases[a].input);
     }
     tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
 }
@@ -12915,7 +13045,8 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int o = 0; o < k->n_operands; o++) {
             int b = p->steps[t].operands[o];
             TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
-            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT || written[b]);
+            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
+                              written[b]);
             TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
         }
         for (int o = 0; o < k->n_operands; o++) {
@@ -12926,8 +13057,8 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset ||
-                              x->bytes == 0 || y->bytes == 0);
+            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
         }
     }
 }
@@ -12935,92 +13066,38 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
 /* ---- src/loop/ir.c ---- */
 /* loop/ir.c - constructors of the loop IR.
  *
- * In: nothing but the kernel's operands. Out: an empty function body (block 0) and functions that add
- * blocks, names and statements. Index expressions are hash-consed and folded here, so equal address
- * arithmetic is one node and can be kept in one index let (lx_index remembers the latest).
- * Invariant: a block's parent has a smaller number; a statement that owns a block is appended to the
- * parent after the block is filled, so that what is hoisted out of an open loop lands before it. */
+ * In: nothing but the kernel's operands. Out: an empty function body (block 0) and functions that
+ * add blocks, names and statements. Index expressions are hash-consed and folded here, so equal
+ * address arithmetic is one node and can be kept in one index let (lx_index remembers the latest).
+ * Invariant: a block's parent has a smaller number; a statement that owns a block is appended to
+ * the parent after the block is filled, so that what is hoisted out of an open loop lands before
+ * it. */
 /* ---- src/loop/ir.h ---- */
 /* loop/ir.h - the loop IR: how one kernel runs, as a small tree of statements.
  *
- * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of names:
- *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for accumulators)
+ * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of
+ * names:
+ *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for
+ *            accumulators)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Memory is a base (operand or local) plus an offset in elements; the access kinds are the dialect's
- * (tci_mem), so a printer only asks for names.
+ * Memory is a base (operand or local) plus an offset in elements; the access kinds are the
+ * dialect's (tci_mem), so a printer only asks for names.
  *
- * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block; lanes
- * of a PRIM's arguments agree with its result; DIV and MOD only see values that are not negative; an
- * output operand is never loaded; SET names a mutable value of the same type. */
+ * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
+ * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
+ * negative; an output operand is never loaded; SET names a mutable value of the same type. */
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
 
 /* ---- src/loop/loop.h ---- */
-/* loop/loop.h - the way from a kernel to source text: schedule (loop/schedule.c) makes the loop IR of one
- * kernel, emit/c_like.c prints it in a dialect. The loop IR itself is loop/ir.h. */
+/* loop/loop.h - the way from a kernel to source text: schedule (loop/schedule.c) makes the loop IR
+ * of one kernel, emit/c_like.c prints it in a dialect. The loop IR itself is loop/ir.h. */
 #ifndef TCI_LOOP_LOOP_H
 #define TCI_LOOP_LOOP_H
 
-/* ---- src/emit/dialect.h ---- */
-/* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
- * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
- * prints their definitions as the file's prelude, dependencies first.
- *
- * Naming: a value type is tc_<dtype> (lanes 1) or tc_<dtype>x<lanes>, e.g. tc_f32, tc_f32x16; a mask
- * (bool) with lanes > 1 is an integer vector of 0 / -1 whose lane width is the target's vector width
- * divided by the lanes (tc_boolx16 is 16 x i32 on a 64-byte target); with lanes 1 it is tc_bool (int 0/1).
- * A function is tc_<name>_<type>[_<type2>]. Everything is `static inline` or a macro. */
-#ifndef TCI_EMIT_DIALECT_H
-#define TCI_EMIT_DIALECT_H
 
-
-typedef enum tci_mem {
-    TCI_MEM_LOAD,        /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
-    TCI_MEM_LOAD_MASK,   /* T f(const S *p, B m): lanes with m false are not touched and read as 0 */
-    TCI_MEM_LOAD_N,      /* T f(const S *p, long n): first n lanes, 0 < n < lanes; the rest read as 0 */
-    TCI_MEM_LOAD_STRIDED,/* T f(const S *p, long stride): element i at p[i * stride] */
-    TCI_MEM_LOAD_STRIDED_N, /* T f(const S *p, long stride, long n) */
-    TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
-    TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
-    TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
-    TCI_MEM_STORE_STREAM,/* void f(S *p, T v): bypasses the caches; p is aligned to the vector */
-    TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
-    TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
-    TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
-    TCI_MEM_SPLAT,       /* T f(T1 v): every lane */
-    TCI_MEM_IOTA,        /* T f(T1 first): first, first + 1, ... */
-    TCI_MEM_FIRST_N,     /* B f(long n): lanes < n */
-    TCI_MEM_LANE,        /* T1 f(T v, int i) */
-    TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
-    TCI_MEM_HIGH_HALF,   /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
-    TCI_MEM_PREFETCH,    /* void f(const void *p) */
-    TCI_MEM_FENCE,       /* void f(void): after streaming stores */
-    TCI_MEM_COUNT
-} tci_mem;
-
-typedef struct tci_dialect tci_dialect;
-struct tci_dialect {
-    const char *name;                 /* "c", "cuda" */
-    const char *restrict_word;        /* "__restrict__" */
-    int vector_bytes;
-    tci_scratch *s;
-    void *state;                      /* the requests made so far */
-    /* Name of a prim (BASE or MATH) on dtype `t` giving `to` (= t unless CAST, BITS, TOINT; masks of
-     * compares follow the lanes); requests it and what it needs. imm: helper id for LANE1. */
-    const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
-    const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
-    const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
-    /* A constant as source text of the scalar compute type: exact bits (hex floats or bit casts). */
-    const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
-    /* Everything requested, in an order that compiles. No #include. */
-    void (*prelude)(tci_dialect *d, tci_str *out);
-};
-
-#endif
-
-/* ---- src/loop/loop.h, continued ---- */
 typedef struct tci_loop tci_loop; /* loop/ir.h */
 
 /* What the schedule decided that the run needs to know. */
@@ -13032,13 +13109,45 @@ typedef struct tci_launch {
 } tci_launch;
 
 /* vector_bytes 0: scalar code. Never fails but by escape. */
-TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, int vector_bytes, tci_launch *launch);
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, int vector_bytes,
+                                   tci_launch *launch);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 
-/* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
-TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l, const char *symbol);
-TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* cpu/dialect.c */
+#endif
+/* ---- src/loop/mem.h ---- */
+/* loop/mem.h - the memory accesses and lane moves that loops are made of. Each is one function of
+ * the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage, B a mask. */
+#ifndef TCI_LOOP_MEM_H
+#define TCI_LOOP_MEM_H
+
+typedef enum tci_mem {
+    /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
+    TCI_MEM_LOAD,
+    /* T f(const S *p, B m): lanes with m false are not touched and read as 0 */
+    TCI_MEM_LOAD_MASK,
+    /* T f(const S *p, long n): first n lanes, 0 < n < lanes; the rest read as 0 */
+    TCI_MEM_LOAD_N,
+    TCI_MEM_LOAD_STRIDED, /* T f(const S *p, long stride): element i at p[i * stride] */
+    TCI_MEM_LOAD_STRIDED_N, /* T f(const S *p, long stride, long n) */
+    TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
+    TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
+    TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
+    TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches; p is aligned to the vector */
+    TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
+    TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
+    TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
+    TCI_MEM_SPLAT,       /* T f(T1 v): every lane */
+    TCI_MEM_IOTA,        /* T f(T1 first): first, first + 1, ... */
+    TCI_MEM_FIRST_N,     /* B f(long n): lanes < n */
+    TCI_MEM_LANE,        /* T1 f(T v, int i) */
+    TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
+    /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
+    TCI_MEM_HIGH_HALF,
+    TCI_MEM_PREFETCH,    /* void f(const void *p) */
+    TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    TCI_MEM_COUNT
+} tci_mem;
 
 #endif
 
@@ -13054,7 +13163,8 @@ typedef enum tci_lx_op {
     TCI_LX_MAX,        /* larger of a and b */
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
-    TCI_LX_HEAD        /* elements from offset a of operand b up to an address that is a multiple of c bytes */
+    /* elements from offset a of operand b up to an address that is a multiple of c bytes */
+    TCI_LX_HEAD
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -13125,7 +13235,8 @@ struct tci_loop {
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
     int32_t *lx_hash; int n_lx_hash;
-    int32_t *lx_index; int cap_lx_index;      /* derived: latest index let of an expression, -1 none */
+    /* derived: latest index let of an expression, -1 none */
+    int32_t *lx_index; int cap_lx_index;
     tci_lvalue *values; int n_values, cap_values;
     tci_lindex *indices; int n_indices, cap_indices;
     tci_llocal *locals; int n_locals, cap_locals;
@@ -13396,7 +13507,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_STORE_STRIDED:
         return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE;
     case TCI_MEM_STORE_STRIDED_N:
-        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE |
+               TCI_LMEM_COUNT;
     case TCI_MEM_SPLAT: return TCI_LMEM_DST | TCI_LMEM_VALUE;
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
@@ -13411,18 +13523,19 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
  * kernel's scalar DAG into loop statements.
  *
  * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers of
- * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps its
- * own stack (todo). A memo entry is usable only where its value's block encloses the current one. */
+ * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps
+ * its own stack (todo). A memo entry is usable only where its value's block encloses the current
+ * one. */
 #include <string.h>
 
 /* ---- src/loop/build.h ---- */
 /* loop/build.h - evaluates the values of a kernel inside a loop nest that is being built.
  *
  * A binding says what an axis is at this point of the nest: a linear form over index variables, its
- * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value is
- * memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register tiles
- * share whatever does not differ between them. A value is emitted in the deepest block that one of its
- * parts needs: what is invariant moves out of a loop by itself. */
+ * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value
+ * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register
+ * tiles share whatever does not differ between them. A value is emitted in the deepest block that
+ * one of its parts needs: what is invariant moves out of a loop by itself. */
 #ifndef TCI_LOOP_BUILD_H
 #define TCI_LOOP_BUILD_H
 
@@ -13470,12 +13583,14 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep *keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
-    /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block before */
+    /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block
+     * before */
     const tci_bind *lane_bind;
     int lane_axis, lane_index, lane_parent;
 } tci_build;
 
-/* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its parent. */
+/* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its
+ * parent. */
 typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
@@ -13489,8 +13604,10 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
 TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
 TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
-TCI_FN tci_lin tci_build_let(tci_build *b, int lx);          /* an index holding lx, in its own block */
-TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);           /* under the current bindings, lane 0 */
+/* an index holding lx, in its own block */
+TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
+/* under the current bindings, lane 0 */
+TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
 TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
 /* kx = *coef * axis + something that does not depend on it */
 TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
@@ -13498,17 +13615,20 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis);
 TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
 
 /* Bindings. */
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n);
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+                                      bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 
-/* Statements that give values, in the deepest block that a part of them needs, at least `block`; what
- * reads a mutable value stays in the current block. */
+/* Statements that give values, in the deepest block that a part of them needs, at least `block`;
+ * what reads a mutable value stays in the current block. */
 TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v);
-TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm);
+TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args,
+                          int imm);
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
-TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes); /* deepest branch among their bindings */
+/* deepest branch among their bindings */
+TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
 TCI_FN int tci_build_mutable(tci_build *b, int first);
 TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value);
 TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* declares an array */
@@ -13523,7 +13643,8 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool 
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
-TCI_FN int tci_build_vector_lanes(const tci_build *b);  /* lanes of the vector axis' binding, else 1 */
+/* lanes of the vector axis' binding, else 1 */
+TCI_FN int tci_build_vector_lanes(const tci_build *b);
 TCI_FN bool tci_build_is_vector(const tci_build *b, uint64_t axes);
 
 #endif
@@ -13716,7 +13837,8 @@ static int tci_build_index_of_value(tci_build *b, int value)
     return known;
 }
 
-/* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple of c. */
+/* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple
+ * of c. */
 static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 {
     int64_t lo, hi;
@@ -13814,7 +13936,8 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
 
 /* ---- bindings ---- */
 
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n)
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+                                      bool is_vector, int n)
 {
     tci_bind *bind = TCI_NEW(b->s, tci_bind);
     bind->id = ++b->n_bind_ids;
@@ -13886,8 +14009,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, tci_lx_block(b->l, st.n));
     }
     if (st.args[0] >= 0) {
-        at = b->l->values[st.args[0]].is_mutable ? b->cur
-                                                 : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
+        at = b->l->values[st.args[0]].is_mutable
+                 ? b->cur
+                 : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
@@ -13916,7 +14040,8 @@ TCI_FN int tci_build_widen(tci_build *b, int value, int lanes)
     return b->l->values[value].lanes < lanes ? tci_build_splat(b, value) : value;
 }
 
-TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm)
+TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args,
+                          int imm)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_PRIM);
     int lanes = 1, block = 0;
@@ -13939,7 +14064,8 @@ TCI_FN int tci_build_mutable(tci_build *b, int first)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_VAR);
     st.args[0] = first;
-    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[first].dtype, b->l->values[first].lanes, b->cur);
+    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[first].dtype, b->l->values[first].lanes,
+                            b->cur);
     b->l->values[st.dst].is_mutable = true;
     tci_loop_append(b->l, b->cur, st);
     return st.dst;
@@ -13965,14 +14091,16 @@ TCI_FN int tci_build_copy(tci_build *b, int value)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_COPY);
     st.args[0] = value;
-    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[value].dtype, b->l->values[value].lanes, b->cur);
+    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[value].dtype, b->l->values[value].lanes,
+                            b->cur);
     tci_loop_append(b->l, b->cur, st);
     return st.dst;
 }
 
 /* ---- the memo ---- */
 
-/* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer point. */
+/* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer
+ * point. */
 static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -14083,7 +14211,8 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
     if (write) {
         st.args[0] = tci_build_widen(b, value, tci_build_vector_lanes(b));
     }
-    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b), b->cur);
+    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b),
+                         b->cur);
 }
 
 /* Emits instruction i, whose arguments are known. */
@@ -14102,7 +14231,8 @@ static int tci_build_emit(tci_build *b, int i)
         for (int a = 0; a < inst->n_args; a++) {
             args[a] = tci_build_recall(b, inst->args[a]);
         }
-        return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args, (int)inst->imm);
+        return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args,
+                              (int)inst->imm);
     default: return tci_build_access(b, i);
     }
 }
@@ -14165,10 +14295,10 @@ TCI_FN int tci_build_value(tci_build *b, int inst)
 /* loop/access.c - how a kernel's loads, stores, indices and guards become memory accesses.
  *
  * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
- * right: contiguous, masked, strided, one element, or (where the offset is no linear function of the
- * vector axis) a loop over the lanes through a local array.
- * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted. Otherwise it
- * is a scalar condition, or, along the vector axis, an interval of lanes. */
+ * right: contiguous, masked, strided, one element, or (where the offset is no linear function of
+ * the vector axis) a loop over the lanes through a local array.
+ * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
+ * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
 
 typedef struct tci_access_guard {
     tci_truth truth;
@@ -14246,8 +14376,10 @@ static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
     tci_lin x0 = tci_build_kx(b, g->x);
     tci_build_range(b, g->x, &lo, &hi);
     /* distance from lane 0 to the first and past the last lane inside, in units of x */
-    tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo) : tci_lin_plus(x0, -g->hi);
-    tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi) : tci_lin_plus(x0, -g->lo);
+    tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo)
+                             : tci_lin_plus(x0, -g->hi);
+    tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi)
+                             : tci_lin_plus(x0, -g->lo);
     int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
     int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
     tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
@@ -14255,7 +14387,8 @@ static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
     if (coef > 0 ? lo < g->lo : hi > g->hi) {
-        int before = tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
+        int before =
+            tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
         mask = tci_access_and(b, mask, outside);
     }
@@ -14284,7 +14417,8 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
         if (vector && coef != 0) {
             r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, coef));
         } else {
-            r.condition = tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
+            r.condition =
+                tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
         }
     }
     return r;
@@ -14342,7 +14476,8 @@ static int tci_access_fill(tci_build *b, const tci_kinst *inst)
 }
 
 /* The load statement without its guard's condition. */
-static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask, bool vector)
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask,
+                                      bool vector)
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -14366,13 +14501,16 @@ static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64
     return st;
 }
 
-/* value = fill; if (condition) value = load: the whole in the block where the condition is known. */
-static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition, int lanes)
+/* value = fill; if (condition) value = load: the whole in the block where the condition is
+ * known. */
+static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition,
+                              int lanes)
 {
     tci_loop *l = b->l;
     int at = tci_lx_block(l, st.x), saved = b->cur;
     int also[4] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0,
-                   st.args[0] >= 0 ? l->values[st.args[0]].block : 0, tci_build_floor(b, inst->axes)};
+                   st.args[0] >= 0 ? l->values[st.args[0]].block : 0,
+                   tci_build_floor(b, inst->axes)};
     for (int i = 0; i < 4; i++) {
         at = l->blocks[also[i]].depth > l->blocks[at].depth ? also[i] : at;
     }
@@ -14394,7 +14532,8 @@ static int tci_access_load(tci_build *b, int i)
     int64_t coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
     if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
-        return tci_access_fill(b, inst); /* an index into an empty operand was recorded as a fault */
+        /* an index into an empty operand was recorded as a fault */
+        return tci_access_fill(b, inst);
     }
     bool linear = !vector || tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
@@ -14403,9 +14542,9 @@ static int tci_access_load(tci_build *b, int i)
     vector = vector && coef != 0;
     int lanes = vector ? b->l->lanes : 1;
     tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
-    int value = g.condition >= 0
-                    ? tci_access_load_if(b, inst, st, g.condition, lanes)
-                    : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
+    int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)
+                                 : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes,
+                                                 tci_build_floor(b, inst->axes));
     if (g.mask >= 0 && inst->value.u != 0) {
         int args[3] = {g.mask, value, tci_access_fill(b, inst)};
         value = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);
@@ -14569,11 +14708,12 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
 /* ---- src/loop/stage.c ---- */
 /* loop/stage.c - the stages of a kernel, for a tile of outer points whose bindings are given.
  *
- * In: a tci_tile. Out: statements in the current block. Reductions keep to the order that kernel/ir.h
- * prescribes: VEC_OUTER has one accumulator for each outer point, so tiles and vectors are free;
- * VEC_INNER has 64 virtual lanes on the stage's last axis, held in 64 / lanes registers, or in a local
- * array when that would be too many. A lane that no element of the row reaches stays at the identity,
- * and taking in the identity changes nothing, so registers beyond the row's length are left out. */
+ * In: a tci_tile. Out: statements in the current block. Reductions keep to the order that
+ * kernel/ir.h prescribes: VEC_OUTER has one accumulator for each outer point, so tiles and vectors
+ * are free; VEC_INNER has 64 virtual lanes on the stage's last axis, held in 64 / lanes registers,
+ * or in a local array when that would be too many. A lane that no element of the row reaches stays
+ * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
+ * are left out. */
 #include <math.h>
 
 /* ---- src/loop/stage.h ---- */
@@ -14596,20 +14736,23 @@ typedef struct tci_tile {
 enum { TCI_MAX_UNROLL = 64 };
 typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **vecs);
 
-/* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call whose
- * last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll, tci_vec_body body, void *arg);
-/* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo, int64_t hi,
-                                      int unroll, tci_vec_body body, void *arg);
-/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most max,
- * else none. */
+/* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
+ * whose last vector may be partial. The axis itself is bound by the body. */
+TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+                              tci_vec_body body, void *arg);
+/* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
+ * first. */
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
+                                      int64_t hi, int unroll, tci_vec_body body, void *arg);
+/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
+ * max, else none. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
-TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes); /* of a MAP stage's vector loop */
+/* of a MAP stage's vector loop */
+TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
 #endif
@@ -14659,7 +14802,8 @@ static int tci_stage_extreme(tci_build *b, const tci_kred *red, int acc, int v)
 }
 
 /* v replaces acc if it beats it strictly, or is the first NaN, or ties with a lower index. */
-static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage_pair acc, tci_stage_pair v)
+static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+                                    tci_stage_pair v)
 {
     bool less = tci_stage_is_min(red);
     int take = less ? tci_stage_op(b, TCI_P_LT, TC_BOOL, v.value, acc.value)
@@ -14670,12 +14814,16 @@ static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage
         int nan_v = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_v, 0);
         int ordered_acc = tci_stage_op(b, TCI_P_EQ, TC_BOOL, acc.value, acc.value);
         int nan_acc = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_acc, 0);
-        take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, ordered_acc));
-        tie = tci_stage_op(b, TCI_P_OR, TC_BOOL, tie, tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, nan_acc));
+        take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take,
+                            tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, ordered_acc));
+        tie = tci_stage_op(b, TCI_P_OR, TC_BOOL, tie,
+                           tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, nan_acc));
     }
     int lower = tci_stage_op(b, TCI_P_LT, TC_BOOL, v.index, acc.index);
-    take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, tie, lower));
-    tci_stage_pair r = {tci_stage_select(b, take, v.value, acc.value), tci_stage_select(b, take, v.index, acc.index)};
+    take =
+        tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, tie, lower));
+    tci_stage_pair r = {tci_stage_select(b, take, v.value, acc.value),
+                        tci_stage_select(b, take, v.index, acc.index)};
     return r;
 }
 
@@ -14687,10 +14835,12 @@ static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, in
         return tci_build_prim(b, TCI_P_FMA, t, 3, args, 0);
     }
     tci_prim mul = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL;
-    return tci_stage_op(b, t == TC_BOOL ? TCI_P_OR : TCI_P_ADD, t, acc, tci_stage_op(b, mul, t, v.value, v.index));
+    return tci_stage_op(b, t == TC_BOOL ? TCI_P_OR : TCI_P_ADD, t, acc,
+                        tci_stage_op(b, mul, t, v.value, v.index));
 }
 
-static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc, tci_stage_pair v)
+static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+                                        tci_stage_pair v)
 {
     static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
                                     [TCI_RED_ANY] = TCI_P_OR, [TCI_RED_ALL] = TCI_P_AND};
@@ -14741,7 +14891,8 @@ static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
     } else {
         v.i = one;
     }
-    tci_stage_pair r = {tci_build_const(b, t, v), tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
+    tci_stage_pair r = {tci_build_const(b, t, v),
+                        tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
     return r;
 }
 
@@ -14856,7 +15007,8 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, 
             coef = -coef;
         }
         int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
-                         tci_build_floor_div(ghi - hi, coef) + 1, tci_build_floor_div(ghi - lo, coef) + 1};
+                         tci_build_floor_div(ghi - hi, coef) + 1,
+                         tci_build_floor_div(ghi - lo, coef) + 1};
         for (int i = 0; i < 8; i++) {
             int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
             int j = 0;
@@ -14887,7 +15039,8 @@ static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, in
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
 
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+                              tci_vec_body body, void *arg)
 {
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
@@ -14897,7 +15050,8 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
         tci_lopen open;
         if (n_groups > 1) {
             int64_t stop = begin + n_groups * group;
-            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, stop), group, &open));
+            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin),
+                                              tci_lx_const(b->l, stop), group, &open));
         }
         for (int u = 0; u < unroll; u++) {
             vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), begin + u * lanes,
@@ -14920,7 +15074,8 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
 }
 
 /* One partial vector [at, at + count) where count is an index expression that may be 0. */
-static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi, tci_vec_body body, void *arg)
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi,
+                              tci_vec_body body, void *arg)
 {
     tci_lopen open;
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
@@ -14943,7 +15098,8 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     tci_loop *l = b->l;
     int64_t lanes = l->lanes, group = lanes * unroll;
     int start = tci_build_lx(b, *at);
-    tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end, tci_lx_make(l, TCI_LX_MUL, start, -1, -1), 0));
+    tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end,
+                                                tci_lx_make(l, TCI_LX_MUL, start, -1, -1), 0));
     int count = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, left), -1, group);
     count = tci_lx_make(l, TCI_LX_MUL, count, -1, group);
     tci_lin stop = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, start, count, 0));
@@ -14958,12 +15114,13 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     *at = stop;
 }
 
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo, int64_t hi,
-                                      int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
+                                      int64_t hi, int unroll, tci_vec_body body, void *arg)
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
-    end = tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
+    end =
+        tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
     if (head >= 0) {
         tci_lin count = tci_build_let(b, head);
         tci_stage_partial(b, at, tci_build_lx(b, count), lo, hi, body, arg);
@@ -14989,7 +15146,8 @@ static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
 }
 
 /* The running values of a SCAN at this step, then its stores. */
-static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile, const tci_stage_pair *acc)
+static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
+                                const tci_stage_pair *acc)
 {
     int n = tile->n_rows * tile->n_vecs;
     for (int i = 0; i < n; i++) {
@@ -15022,7 +15180,8 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == stage) {
                 tci_stage_pair v = tci_stage_operands(b, &k->reds[r]);
-                tci_stage_assign(b, acc[r * n + i], tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
+                tci_stage_assign(b, acc[r * n + i],
+                                 tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
             }
         }
     }
@@ -15058,7 +15217,8 @@ typedef struct tci_stage_lanes {
     bool in_array;
 } tci_stage_lanes;
 
-static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array, int x)
+static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+                                          int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;
@@ -15095,13 +15255,15 @@ static tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
     }
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_lopen open;
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, TCI_VLANES), b->l->lanes, &open);
+    int i =
+        tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, TCI_VLANES), b->l->lanes, &open);
     tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
     tci_build_close(b, &open);
     return array;
 }
 
-/* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every reduction. */
+/* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every
+ * reduction. */
 static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int x)
 {
     const tci_kernel *k = b->k;
@@ -15119,7 +15281,8 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
             st.mem = TCI_MEM_FIRST_N;
             st.n = vec->n;
             int mask = tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
-            v.value = tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
+            v.value =
+                tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
             v.index = v.index < 0 ? -1 : tci_stage_select(b, mask, v.index, acc.index);
         }
         if (m->in_array) {
@@ -15130,8 +15293,10 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
     }
 }
 
-/* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0 on. */
-static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo, int64_t hi, int64_t count)
+/* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
+ * on. */
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
+                            int64_t hi, int64_t count)
 {
     int64_t lanes = b->l->lanes;
     for (int64_t u = 0; u < count; u += lanes) {
@@ -15142,8 +15307,8 @@ static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, 
     }
 }
 
-static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo, int64_t hi,
-                                     int64_t count)
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
+                                     int64_t hi, int64_t count)
 {
     int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
     tci_lopen open;
@@ -15169,7 +15334,8 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t be
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
     if (whole > begin) {
         tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), TCI_VLANES, &open);
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), TCI_VLANES,
+                              &open);
         block(b, m, tci_lin_var(b, j), begin, whole - 1, TCI_VLANES);
         tci_build_close(b, &open);
     }
@@ -15184,7 +15350,8 @@ static tci_stage_pair tci_stage_high_half(tci_build *b, tci_stage_pair v, int h)
     st.mem = TCI_MEM_HIGH_HALF;
     st.args[0] = v.value;
     st.imm = h;
-    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
+    tci_stage_pair r = {
+        tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
     if (v.index >= 0) {
         st.args[0] = v.index;
         r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
@@ -15361,8 +15528,8 @@ TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
  * In: a kernel and the width of the machine's vectors. Out: its loop IR and what the run must know
  * (tci_launch). The outer domain is cut into units: one point of the outer axes that are neither
  * vectorized nor tiled, times one chunk of the vector axis, times one group of row tiles; a task is
- * `grain` neighbouring units. Inside a unit the vector axis is walked in tiles of `unroll` vectors, and
- * for each of them the rows. Which elements fall into a tile never changes a result.
+ * `grain` neighbouring units. Inside a unit the vector axis is walked in tiles of `unroll` vectors,
+ * and for each of them the rows. Which elements fall into a tile never changes a result.
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
@@ -15387,7 +15554,8 @@ typedef struct tci_sched {
     tci_loop *l;
     tci_build *b;
     int vector_bytes;
-    bool *live;             /* instructions reached from a stage's roots; scratch for the decisions */
+    /* instructions reached from a stage's roots; scratch for the decisions */
+    bool *live;
     int vec_axis, row_axis; /* -1 none */
     int64_t n_vec;          /* size of the vector axis */
     int unroll;             /* vectors of a tile */
@@ -15479,7 +15647,8 @@ TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
         if (live[i] && (all || (in->axes & axes))) {
-            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost : in->op == TCI_K_LOAD;
+            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost
+                                         : in->op == TCI_K_LOAD;
         }
     }
     for (int i = 0; i < k->n_reds; i++) {
@@ -15576,7 +15745,8 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
             dot = dot || k->reds[r].op == TCI_RED_DOT;
-            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1) : 0;
+            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1)
+                                       : 0;
         }
         n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
@@ -15600,13 +15770,14 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
-/* An access that strides along the vector axis but is contiguous along another outer axis: the last such
- * axis, else -1. */
+/* An access that strides along the vector axis but is contiguous along another outer axis: the last
+ * such axis, else -1. */
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 {
     const tci_kernel *k = s->k;
     int64_t c;
-    if (!tci_build_coef(k, kx, s->vec_axis, &c) || (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+    if (!tci_build_coef(k, kx, s->vec_axis, &c) ||
+        (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
@@ -15623,11 +15794,13 @@ static void tci_sched_map_tile(tci_sched *s)
     int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
         if (k->insts[i].op == TCI_K_LOAD) {
-            s->row_axis = tci_sched_other_axis(s, k->insts[i].x, (tc_dtype)k->operands[k->insts[i].imm].dtype);
+            s->row_axis = tci_sched_other_axis(s, k->insts[i].x,
+                                               (tc_dtype)k->operands[k->insts[i].imm].dtype);
         }
     }
     for (int i = 0; i < k->n_stores && s->row_axis < 0; i++) {
-        s->row_axis = tci_sched_other_axis(s, k->stores[i].x, (tc_dtype)k->operands[k->stores[i].operand].dtype);
+        s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
+                                           (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
@@ -15641,7 +15814,8 @@ static void tci_sched_map_tile(tci_sched *s)
 
 /* ---- streaming ---- */
 
-/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is aligned. */
+/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is
+ * aligned. */
 static bool tci_sched_can_stream(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -15731,13 +15905,15 @@ static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
     tci_sched_reach(k, inst, false, live);
     for (int i = 0; i <= inst; i++) {
         const tci_kinst *in = &k->insts[i];
-        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes) ? tci_prim_get((tci_prim)in->prim)->cost : 0;
+        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes)
+                    ? tci_prim_get((tci_prim)in->prim)->cost
+                    : 0;
     }
     return cost;
 }
 
-/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of them that
- * cost more than a pass through the cache are kept in a local array. */
+/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
+ * them that cost more than a pass through the cache are kept in a local array. */
 static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
 {
     const tci_kernel *k = s->k;
@@ -15806,7 +15982,8 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
 }
 
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
-static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows, int64_t skip)
+static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
+                               int64_t skip)
 {
     tci_build *b = s->b;
     int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
@@ -15814,11 +15991,13 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
                   fixed_end - fixed == 1;
     tci_lopen open;
-    tci_lin at = single ? tci_lin_const(fixed) : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = single ? tci_lin_const(fixed)
+                        : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
     for (int r = 0; r < rows; r++) {
-        binds[r] = single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
-                          : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        binds[r] =
+            single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
+                   : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
     }
     tile->n_rows = rows;
     tile->rows = binds;
@@ -15867,8 +16046,10 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
     tci_sched_rows(s, &tile, place->group);
 }
 
-/* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin, int64_t end)
+/* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
+ * first. */
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin,
+                              int64_t end)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
@@ -15887,14 +16068,16 @@ static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chun
         int bytes = tci_dtype_get((tc_dtype)s->k->operands[st->operand].dtype)->bytes;
         head = tci_lx_make(l, TCI_LX_HEAD, x, st->operand, (int64_t)l->lanes * bytes);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
-        int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0), tci_lx_const(l, 0), 0);
+        int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
+                               tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
     tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
 }
 
-/* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of the axis. */
+/* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
+ * the axis. */
 static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 {
     tci_loop *l = s->l;
@@ -15976,8 +16159,10 @@ static void tci_sched_nest(tci_sched *s)
     tci_lin u = tci_lin_const(0);
     bool loops = s->units > 1;
     if (loops) {
-        int begin = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
+        int begin =
+            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
+        int end =
+            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
         end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
@@ -16030,7 +16215,8 @@ static void tci_sched_decide(tci_sched *s)
     if (k->vector == TCI_VEC_INNER) {
         tci_sched_keep_rows(s);
     } else if (k->n_outer > 0) {
-        bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0;
+        bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP &&
+                     k->stages[0].n_axes == 0;
         int64_t cost = 0;
         for (int t = 0; t < k->n_stages; t++) {
             cost += tci_stage_cost(k, t);
@@ -16049,7 +16235,8 @@ static void tci_sched_decide(tci_sched *s)
     tci_sched_units(s);
 }
 
-TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, int vector_bytes, tci_launch *launch)
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, int vector_bytes,
+                                   tci_launch *launch)
 {
     tci_sched s = {0};
     s.k = k;
@@ -16084,7 +16271,9 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
     case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
-    case TCI_LX_VAR: tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a); return;
+    case TCI_LX_VAR:
+        tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
+        return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
     case TCI_LX_MIN:
@@ -16132,16 +16321,18 @@ static void tci_lprint_define(tci_str *out, const tci_loop *l, int v)
 static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
 {
     static const char *const names[TCI_MEM_COUNT] = {
-        "load", "load_mask", "load_n", "load_strided", "load_strided_n", "load_one", "store", "store_n",
-        "store_stream", "store_strided", "store_strided_n", "store_one", "splat", "iota", "first_n", "lane",
-        "set_lane", "high_half", "prefetch", "fence"};
+        "load",     "load_mask", "load_n",       "load_strided",  "load_strided_n",  "load_one",
+        "store",    "store_n",   "store_stream", "store_strided", "store_strided_n", "store_one",
+        "splat",    "iota",      "first_n",      "lane",          "set_lane",        "high_half",
+        "prefetch", "fence"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
     }
     tci_str_add(out, names[st->mem]);
     if (uses & TCI_LMEM_ADDRESS) {
-        tci_str_printf(out, " %c%d[", st->base < 0 ? 'm' : 'p', st->base < 0 ? ~st->base : st->base);
+        tci_str_printf(out, " %c%d[", st->base < 0 ? 'm' : 'p',
+                       st->base < 0 ? ~st->base : st->base);
         tci_lprint_lx(out, l, st->x, false);
         tci_str_add(out, "]");
     }
@@ -16228,7 +16419,8 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
         break;
     case TCI_L_LOCAL:
         tci_str_printf(out, "local m%d %s[%lld]", st->dst,
-                       tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name, (long long)l->locals[st->dst].n);
+                       tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
+                       (long long)l->locals[st->dst].n);
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:
@@ -16258,8 +16450,8 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name, (long long)o->n,
-                       o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
+                       (long long)o->n, o->is_output ? " output" : "");
     }
     tci_lprint_block(out, l, 0, 1);
 }
@@ -16335,7 +16527,8 @@ static void tci_lverify_address(const tci_lverify *v, const tci_lstmt *st, unsig
         TCI_ASSERT(v->s, ~st->base < v->l->n_locals && v->locals[~st->base] == 1);
     } else {
         TCI_ASSERT(v->s, st->base < v->l->n_operands);
-        TCI_ASSERT(v->s, st->mem == TCI_MEM_PREFETCH || v->l->operands[st->base].is_output == writes);
+        TCI_ASSERT(v->s,
+                   st->mem == TCI_MEM_PREFETCH || v->l->operands[st->base].is_output == writes);
     }
     tci_lverify_lx(v, st->x);
 }
@@ -16474,10 +16667,50 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
 /* ---- src/emit/c_like.c ---- */
 /* emit/c_like.c - prints loop IR as a function in a C-like language.
  *
- * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with the
- * signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
+ * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
+ * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
  * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
+/* ---- src/emit/dialect.h ---- */
+/* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
+ * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
+ * prints their definitions as the file's prelude, dependencies first.
+ *
+ * Naming: a value type is tc_<dtype> (lanes 1) or tc_<dtype>x<lanes>, e.g. tc_f32, tc_f32x16; a
+ * mask (bool) with lanes > 1 is an integer vector of 0 / -1 whose lane width is the target's vector
+ * width divided by the lanes (tc_boolx16 is 16 x i32 on a 64-byte target); with lanes 1 it is
+ * tc_bool (int 0/1). A function is tc_<name>_<type>[_<type2>]. Everything is `static inline` or a
+ * macro. */
+#ifndef TCI_EMIT_DIALECT_H
+#define TCI_EMIT_DIALECT_H
 
+
+typedef struct tci_dialect tci_dialect;
+struct tci_dialect {
+    const char *name;                 /* "c", "cuda" */
+    const char *restrict_word;        /* "__restrict__" */
+    int vector_bytes;
+    tci_scratch *s;
+    void *state;                      /* the requests made so far */
+    /* Name of a prim (BASE or MATH) on dtype `t` giving `to` (= t unless CAST, BITS, TOINT; masks
+     * of compares follow the lanes); requests it and what it needs. imm: helper id for LANE1. */
+    const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
+    const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
+    const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
+    /* A constant as source text of the scalar compute type: exact bits (hex floats or bit
+     * casts). */
+    const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
+    /* Everything requested, in an order that compiles. No #include. */
+    void (*prelude)(tci_dialect *d, tci_str *out);
+};
+
+/* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
+TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                            const char *symbol);
+TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* cpu/dialect.c */
+
+#endif
+
+/* ---- src/emit/c_like.c, continued ---- */
 typedef struct tci_c_like {
     tci_str *out;
     tci_dialect *d;
@@ -16616,7 +16849,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     }
     tc_dtype storage = compute;
     if ((uses & TCI_LMEM_ADDRESS) && st->mem != TCI_MEM_PREFETCH) {
-        storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype : c->l->operands[st->base].dtype);
+        storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype
+                                          : c->l->operands[st->base].dtype);
     }
     return c->d->mem(c->d, (tci_mem)st->mem, compute, storage, lanes);
 }
@@ -16676,8 +16910,8 @@ static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
     long long n = (long long)st->imm;
     int v = st->dst, from = st->args[0];
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
-    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from, letter, from, n,
-                   letter, from);
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from,
+                   letter, from, n, letter, from);
     tci_c_indent(c, depth);
     tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
     tci_c_indent(c, depth + 1);
@@ -16789,20 +17023,23 @@ static void tci_c_block(tci_c_like *c, int block, int depth)
     }
 }
 
-TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l, const char *symbol)
+TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                            const char *symbol)
 {
     tci_c_like c = {out, d, l};
     const char *word = tci_c_type(&c, TC_I64, 1);
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    tci_str_printf(out,
-                   "__attribute__((visibility(\"default\")))\n"
-                   "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
-                   symbol, word, word, word, word);
+    tci_str_printf(
+        out,
+        "__attribute__((visibility(\"default\")))\n"
+        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+        symbol, word, word, word, word);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
         const char *qualifier = o->is_output ? "" : "const ";
-        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i, qualifier, type, i);
+        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i,
+                       qualifier, type, i);
     }
     tci_c_block(&c, 0, 1);
     tci_str_add(out, "}\n");
@@ -16811,54 +17048,57 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 /* ---- src/interp/loops.c ---- */
 /* interp/loops.c - the block loops of the interpreter: one loop per BASE prim and dtype.
  *
- * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one 64-byte
- * group of equal elements and advances by nothing, so each loop exists once, not once per mix.
- * Two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes past the
- * end compute garbage that nobody reads); all operands have the same element size. ELEM loops work on
- * the exact count of elements.
+ * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one
+ * 64-byte group of equal elements and advances by nothing, so each loop exists once, not once per
+ * mix. Two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
+ * past the end compute garbage that nobody reads); all operands have the same element size. ELEM
+ * loops work on the exact count of elements.
  *
- * bool values are lane masks: 0 or all ones, in elements as wide as the values they were compared from.
+ * bool values are lane masks: 0 or all ones, in elements as wide as the values they were compared
+ * from.
  *
- * The hot loops are compiled twice: for the baseline of the build, and on x86-64 for AVX2 + FMA, chosen
- * at run time. Each prim is a single rounding in both, so the bits agree. Compilers without GNU vector
- * types get no loops: the interpreter then evaluates element by element with tci_prim_eval. */
+ * The hot loops are compiled twice: for the baseline of the build, and on x86-64 for AVX2 + FMA,
+ * chosen at run time. Each prim is a single rounding in both, so the bits agree. Compilers without
+ * GNU vector types get no loops: the interpreter then evaluates element by element with
+ * tci_prim_eval. */
 #include <math.h>
 
 /* ---- src/interp/steps.h ---- */
 /* interp/steps.h - the prepared form of a kernel, between interp/prepare.c (makes it) and
  * interp/kernels.c (runs it); and the block loops (interp/loops.c). Private to this room.
  *
- * A kernel becomes sections of steps. A section runs once per call (constants), once per outer block
- * (before a stage), or once per iteration of a stage's axis nest at some depth. A step computes one value
- * for the lanes of the current block from values computed before it.
+ * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
+ * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
+ * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes lie along the section's vector axis: the last outer axis (TCI_VEC_OUTER), or in the innermost
- * sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary along it is
- * uniform: one 64-byte group of equal elements. A varying value is an array of one block.
- * bool values are lane masks, 0 or all ones, as wide as what they were compared from.
+ * Lanes lie along the section's vector axis: the last outer axis (TCI_VEC_OUTER), or in the
+ * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
+ * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
+ * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
  *
- * Invariants: a step reads only values of its own or enclosing sections; values used outside their own
- * section have memory of their own, others share it by liveness. */
+ * Invariants: a step reads only values of its own or enclosing sections; values used outside their
+ * own section have memory of their own, others share it by liveness. */
 #ifndef TCI_INTERP_STEPS_H
 #define TCI_INTERP_STEPS_H
 
 /* ---- src/interp/interp.h ---- */
-/* interp/interp.h - runs kernels without a compiler, in blocks over the kernel's vector axis, with the
- * same bits as generated code. Always there. */
+/* interp/interp.h - runs kernels without a compiler, in blocks over the kernel's vector axis, with
+ * the same bits as generated code. Always there. */
 #ifndef TCI_INTERP_INTERP_H
 #define TCI_INTERP_INTERP_H
 
 
-/* A kernel made ready for interpretation: owns copies of everything it needs, on the heap; immutable
- * afterwards and used from any thread. NULL: out of memory. */
+/* A kernel made ready for interpretation: owns copies of everything it needs, on the heap;
+ * immutable afterwards and used from any thread. NULL: out of memory. */
 typedef struct tci_interp tci_interp;
 TCI_FN tci_interp *tci_interp_make(const tci_kernel *k);
 TCI_FN void tci_interp_free(tci_interp *p);
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p);       /* n_tasks */
 TCI_FN size_t tci_interp_workspace(const tci_interp *p);    /* bytes one caller needs, 64-aligned */
 /* As tci_kernel_fn, with the caller's workspace; allocates nothing. */
-TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs, const int64_t *lits,
-                           int64_t *fault, int64_t task_begin, int64_t task_end);
+TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
+                           const int64_t *lits, int64_t *fault, int64_t task_begin,
+                           int64_t task_end);
 
 #endif
 
@@ -16870,13 +17110,15 @@ enum {
 
 /* ---- block loops ---- */
 
-/* vary[i]: 1 when operand i has an element per lane, 0 when one group stands for all. count: groups or
- * elements, as the row says. out may be the same array as an operand of equal element size. */
-typedef void (*tci_interp_loop)(void *out, const void *const *in, const uint8_t *vary, int64_t count);
+/* vary[i]: 1 when operand i has an element per lane, 0 when one group stands for all. count: groups
+ * or elements, as the row says. out may be the same array as an operand of equal element size. */
+typedef void (*tci_interp_loop)(void *out, const void *const *in, const uint8_t *vary,
+                                int64_t count);
 
 /* Prims of the interpreter alone, numbered after the BASE and MATH ones. */
 enum {
-    TCI_IP_MAXIMUM = TCI_P_COUNT, /* select(a > b or a is NaN, a, b): MAX reductions, a the accumulator */
+    /* select(a > b or a is NaN, a, b): MAX reductions, a the accumulator */
+    TCI_IP_MAXIMUM = TCI_P_COUNT,
     TCI_IP_MINIMUM,
     TCI_IP_MULADD,                /* integers: a * b + c, wrapping */
     TCI_IP_FROM_F16,              /* u16 bits -> f32 */
@@ -16889,11 +17131,13 @@ typedef struct tci_interp_loop_row {
     tci_interp_loop base, best; /* best: AVX2 + FMA, or base again */
 } tci_interp_loop_row;
 
-/* The row of prim over operands of dtype t (CAST: to `to`), or NULL: evaluate element by element. */
+/* The row of prim over operands of dtype t (CAST: to `to`), or NULL: evaluate element by
+ * element. */
 TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_dtype to);
 TCI_FN bool tci_interp_has_avx2(void);
 
-/* One elementwise operation: its loop, or what to evaluate element by element where there is none. */
+/* One elementwise operation: its loop, or what to evaluate element by element where there is
+ * none. */
 typedef struct tci_interp_op {
     tci_interp_loop loop;      /* NULL: tci_prim_eval */
     uint8_t prim, dtype, to;   /* dtype of the operands, dtype of the result */
@@ -16937,7 +17181,8 @@ typedef enum tci_interp_kind {
     TCI_STEP_DIVIDE,  /* floor(x / c), or with flag x mod c, for each lane; x is linear */
     TCI_STEP_FLOOR,   /* the same over in[0] */
     TCI_STEP_GUARD,   /* mask: the guards hold */
-    TCI_STEP_LOAD,    /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
+    /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
+    TCI_STEP_LOAD,
     TCI_STEP_FAULT,   /* in[0] checked against size c */
     TCI_STEP_FOLD,    /* one block into reduction ref */
     TCI_STEP_STORE    /* in[0] to operand ref at x, or at in[1] when x is not linear */
@@ -16968,15 +17213,16 @@ typedef struct tci_interp_section {
 typedef struct tci_interp_value {
     uint8_t bytes;
     bool varies;
-    bool own;               /* memory of its own: used outside its section, or written more than once */
+    /* memory of its own: used outside its section, or written more than once */
+    bool own;
     bool stored;            /* read by a STORE */
     int32_t section, first, last; /* where it lives, while preparing */
     int32_t lanes;          /* at least so many elements, whatever the block */
     int64_t offset;         /* in the workspace */
 } tci_interp_value;
 
-/* One reduction. Accumulators start at identity in each outer block; result holds the value after the
- * stage (for one lane per outer point the accumulator itself). */
+/* One reduction. Accumulators start at identity in each outer block; result holds the value after
+ * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
     uint8_t op, dtype, bytes;
     bool inner;             /* TCI_VLANES lanes, joined at the end of the stage */
@@ -17021,7 +17267,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k);
 /* ---- src/interp/loops.c, continued ---- */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 
-/* ---- types: 32-byte vectors, 8-lane vectors for conversions, and scalars, all free to alias ---- */
+/* ---- types: 32-byte vectors, 8-lane vectors for conversions, and scalars, all free to alias
+ * ---- */
 
 #define TCI_IP_TYPE(name, type, bytes)                                                             \
     typedef type tci_v_##name __attribute__((vector_size(32), aligned(1), may_alias));             \
@@ -17105,8 +17352,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             r[1] = (tci_v_##T)(expr);                                                              \
         }                                                                                          \
     }
-/* One lane at a time, where the build's baseline has no instruction. Operands first copied: out may be
- * an operand. */
+/* One lane at a time, where the build's baseline has no instruction. Operands first copied: out may
+ * be an operand. */
 #define TCI_IP_lanes(isa, prim, T, expr)                                                           \
     TCI_IP_LOOP(isa, prim, T)                                                                      \
     {                                                                                              \
@@ -17126,7 +17373,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
 /* ---- rows of GROUP loops: X(prim, shape, T, expression) ---- */
 
 #define TCI_IP_PICK(T, m, a, b) (((T)(m) & (T)(a)) | (~(T)(m) & (T)(b)))
-/* Loops that serve both signednesses are listed for the unsigned type (tci_interp_loop_find maps). */
+/* Loops that serve both signednesses are listed for the unsigned type (tci_interp_loop_find
+ * maps). */
 #define TCI_IP_COMMON_ROWS(X)                                                                      \
     X(ADD, binary, f32, x + y) X(ADD, binary, f64, x + y) X(ADD, binary, u32, x + y)               \
     X(ADD, binary, u64, x + y) X(SUB, binary, f32, x - y) X(SUB, binary, f64, x - y)               \
@@ -17154,36 +17402,39 @@ TCI_IP_TYPE(i64, int64_t, 8)
 
 /* bf16: add half of the last kept bit (ties to even) and cut; NaN stays a quiet NaN. */
 #define TCI_IP_ROUNDB16(x)                                                                         \
-    TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0xffff0000u) | 0x400000u, \
-                (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u)
-/* f16: the same at bit 13, 65520 and above to infinity; below 2^-14 the spacing is 2^-24, which is that
- * of f32 at 0.5: adding and taking away 0.5 rounds there. */
+    TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u),                           \
+                (x & 0xffff0000u) | 0x400000u, (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u)
+/* f16: the same at bit 13, 65520 and above to infinity; below 2^-14 the spacing is 2^-24, which is
+ * that of f32 at 0.5: adding and taking away 0.5 rounds there. */
 #define TCI_IP_ROUND16(x)                                                                          \
     ((x & 0x80000000u) |                                                                           \
-     TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0x7fffe000u) | 0x400000u, \
-                 TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) >= 0x477ff000u), (x & 0u) + 0x7f800000u, \
-                             TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) < 0x38800000u),  \
-                                         TCI_IP_ROUND16_TINY(x & 0x7fffffffu),                     \
-                                         ((x & 0x7fffffffu) + 0xfffu + ((x >> 13) & 1u)) & 0x7fffe000u))))
+     TCI_IP_PICK(                                                                                  \
+         tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0x7fffe000u) | 0x400000u,   \
+         TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) >= 0x477ff000u),                     \
+                     (x & 0u) + 0x7f800000u,                                                       \
+                     TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) < 0x38800000u),          \
+                                 TCI_IP_ROUND16_TINY(x & 0x7fffffffu),                             \
+                                 ((x & 0x7fffffffu) + 0xfffu + ((x >> 13) & 1u)) & 0x7fffe000u))))
 #define TCI_IP_ROUND16_TINY(x) ((tci_v_u32)((((tci_v_f32)(x)) + 0.5f) - 0.5f))
 
 /* Where x86 has an instruction that GNU C cannot spell. */
 #define TCI_IP_AVX2_ROWS(X)                                                                        \
     X(FMA, ternary, f32, __builtin_ia32_vfmaddps256(x, y, z))                                      \
     X(FMA, ternary, f64, __builtin_ia32_vfmaddpd256(x, y, z))                                      \
-    X(SQRT, unary, f32, __builtin_ia32_sqrtps256(x)) X(SQRT, unary, f64, __builtin_ia32_sqrtpd256(x)) \
-    X(FLOOR, unary, f32, __builtin_ia32_roundps256(x, 9))                                          \
-    X(FLOOR, unary, f64, __builtin_ia32_roundpd256(x, 9))                                          \
-    X(CEIL, unary, f32, __builtin_ia32_roundps256(x, 10))                                          \
-    X(CEIL, unary, f64, __builtin_ia32_roundpd256(x, 10))                                          \
-    X(TRUNC, unary, f32, __builtin_ia32_roundps256(x, 11))                                         \
-    X(TRUNC, unary, f64, __builtin_ia32_roundpd256(x, 11))                                         \
-    X(RINT, unary, f32, __builtin_ia32_roundps256(x, 8))                                           \
-    X(RINT, unary, f64, __builtin_ia32_roundpd256(x, 8))                                           \
-    X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                                            \
-    X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))                                            \
-    X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))                                            \
-    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
+    X(SQRT, unary, f32, __builtin_ia32_sqrtps256(x))                                               \
+    X(SQRT, unary, f64, __builtin_ia32_sqrtpd256(x)) X(FLOOR, unary, f32,                          \
+                                                       __builtin_ia32_roundps256(x, 9))            \
+        X(FLOOR, unary, f64, __builtin_ia32_roundpd256(x, 9)) X(CEIL, unary, f32,                  \
+                                                                __builtin_ia32_roundps256(x, 10))  \
+            X(CEIL, unary, f64, __builtin_ia32_roundpd256(x, 10))                                  \
+                X(TRUNC, unary, f32, __builtin_ia32_roundps256(x, 11))                             \
+                    X(TRUNC, unary, f64, __builtin_ia32_roundpd256(x, 11))                         \
+                        X(RINT, unary, f32, __builtin_ia32_roundps256(x, 8))                       \
+                            X(RINT, unary, f64, __builtin_ia32_roundpd256(x, 8))                   \
+                                X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                \
+                                    X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))            \
+                                        X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))        \
+                                            X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
 #define TCI_IP_BASE_ROWS(X)                                                                        \
     X(FMA, lanes, f32, fmaf(x, y, z)) X(FMA, lanes, f64, fma(x, y, z))                             \
     X(SQRT, lanes, f32, sqrtf(x)) X(SQRT, lanes, f64, sqrt(x))                                     \
@@ -17195,10 +17446,13 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)
 
 /* Reductions' maximum and minimum: the accumulator stays when it is NaN. */
-#define TCI_IP_EXTREME(T, I, cmp) ((tci_v_##T)TCI_IP_PICK(tci_v_##I, (x cmp y) | (x != x), (tci_v_##I)x, (tci_v_##I)y))
+#define TCI_IP_EXTREME(T, I, cmp)                                                                  \
+    ((tci_v_##T)TCI_IP_PICK(tci_v_##I, (x cmp y) | (x != x), (tci_v_##I)x, (tci_v_##I)y))
 #define TCI_IP_EXTREME_ROWS(X)                                                                     \
-    X(MAXIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, >)) X(MAXIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, >)) \
-    X(MINIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, <)) X(MINIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, <))
+    X(MAXIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, >))                                           \
+    X(MAXIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, >))                                           \
+        X(MINIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, <))                                       \
+            X(MINIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, <))
 
 /* Small and rare types: baseline code only. */
 #define TCI_IP_SMALL_ROWS(X, U, I, bits)                                                           \
@@ -17232,8 +17486,8 @@ TCI_IP_AVX2_ROWS(X)
 
 /* ---- ELEM loops ---- */
 
-/* Conversions that wrap, extend, or round to nearest: eight lanes at a time (arrays are padded). Their one
- * operand varies whenever the result does. */
+/* Conversions that wrap, extend, or round to nearest: eight lanes at a time (arrays are padded).
+ * Their one operand varies whenever the result does. */
 #define TCI_IP_convert(isa, from, to)                                                              \
     TCI_IP_LOOP(isa, CAST_##from, to)                                                              \
     {                                                                                              \
@@ -17323,10 +17577,12 @@ TCI_IP_toint(avx2, f64, i64)
     X(DIV, T, y == 0 ? 0 : y == -1 ? (tci_s_##T)(0 - (tci_s_##U)x) : x / y)                        \
     X(REM, T, y == 0 || y == -1 ? 0 : x % y)
 #define TCI_IP_PAIR_ROWS(X)                                                                        \
-    TCI_IP_UNSIGNED_DIV_ROWS(X, u8) TCI_IP_UNSIGNED_DIV_ROWS(X, u16) TCI_IP_UNSIGNED_DIV_ROWS(X, u32) \
-    TCI_IP_UNSIGNED_DIV_ROWS(X, u64) TCI_IP_SIGNED_DIV_ROWS(X, i8, u8)                             \
-    TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                        \
-    TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y)) X(REM, f64, fmod(x, y))
+    TCI_IP_UNSIGNED_DIV_ROWS(X, u8)                                                                \
+    TCI_IP_UNSIGNED_DIV_ROWS(X, u16) TCI_IP_UNSIGNED_DIV_ROWS(X, u32)                              \
+        TCI_IP_UNSIGNED_DIV_ROWS(X, u64) TCI_IP_SIGNED_DIV_ROWS(X, i8, u8)                         \
+            TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                \
+                TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y))                       \
+                    X(REM, f64, fmod(x, y))
 #define X(prim, T, expr) TCI_IP_pairs(prim, T, expr)
 TCI_IP_PAIR_ROWS(X)
 #undef X
@@ -17361,7 +17617,8 @@ TCI_IP_LOOP(base, TO_F16, f32)
 #else
 #define TCI_IP_BEST(name) tci_interp_##name##_base
 #endif
-#define TCI_IP_ROW(prim, T, to, group, base, best) {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
+#define TCI_IP_ROW(prim, T, to, group, base, best)                                                 \
+    {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
 
 static const tci_interp_loop_row tci_interp_loop_rows[] = {
 #define X(prim, shape, T, expr)                                                                    \
@@ -17369,33 +17626,40 @@ static const tci_interp_loop_row tci_interp_loop_rows[] = {
     TCI_IP_COMMON_ROWS(X) TCI_IP_EXTREME_ROWS(X) TCI_IP_BASE_ROWS(X)
 #undef X
 #define X(prim, shape, T, expr)                                                                    \
-    TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base, tci_interp_##prim##_##T##_base)
-    TCI_IP_RARE_ROWS(X)
+    TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base,                           \
+               tci_interp_##prim##_##T##_base)
+        TCI_IP_RARE_ROWS(X)
 #undef X
 #define X(from, to)                                                                                \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                TCI_IP_BEST(CAST_##from##_##to))
-    TCI_IP_HOT_CONVERT_ROWS(X)
+            TCI_IP_HOT_CONVERT_ROWS(X)
 #undef X
 #define X(from, to)                                                                                \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-    TCI_IP_CONVERT_ROWS(X)
+                TCI_IP_CONVERT_ROWS(X)
 #undef X
 #define X(from, to, min, past_max)                                                                 \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-    TCI_IP_SATURATE_ROWS(X)
+                    TCI_IP_SATURATE_ROWS(X)
 #undef X
 #define X(prim, T, expr)                                                                           \
-    TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base, tci_interp_##prim##_##T##_base)
-    TCI_IP_PAIR_ROWS(X)
+    TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base,                          \
+               tci_interp_##prim##_##T##_base)
+                        TCI_IP_PAIR_ROWS(X)
 #undef X
-    TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base, TCI_IP_BEST(TOINT_f32))
-    TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base, TCI_IP_BEST(TOINT_f64))
-    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false, tci_interp_FROM_F16_u16_base, tci_interp_FROM_F16_u16_base)
-    TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false, tci_interp_TO_F16_f32_base, tci_interp_TO_F16_f32_base)
-};
+                            TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base,
+                                       TCI_IP_BEST(TOINT_f32))
+                                TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base,
+                                           TCI_IP_BEST(TOINT_f64))
+                                    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false,
+                                               tci_interp_FROM_F16_u16_base,
+                                               tci_interp_FROM_F16_u16_base)
+                                        TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false,
+                                                   tci_interp_TO_F16_f32_base,
+                                                   tci_interp_TO_F16_f32_base)};
 
 #ifdef TCI_IP_HAS_AVX2
 TCI_FN bool tci_interp_has_avx2(void)
@@ -17502,7 +17766,8 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_
     const tci_interp_loop_row *rows = tci_interp_loop_table(&n);
     t = tci_interp_loop_dtype(prim, t);
     for (int i = 0; i < n; i++) {
-        if (rows[i].prim == prim && rows[i].dtype == t && (prim != TCI_P_CAST || rows[i].to == to)) {
+        if (rows[i].prim == prim && rows[i].dtype == t &&
+            (prim != TCI_P_CAST || rows[i].to == to)) {
             return &rows[i];
         }
     }
@@ -17511,11 +17776,11 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_
 /* ---- src/interp/prepare.c ---- */
 /* interp/prepare.c - makes a kernel ready for interpretation.
  *
- * In: kernel IR. Out: struct tci_interp (interp/steps.h): sections of steps and the workspace layout.
- * Three walks: (1) instructions become nodes: MATH prims are replaced by their recipe, storage
- * conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from what each node
- * depends on follows the section (or sections) that evaluates it; (3) each section's nodes become steps,
- * and values get memory by liveness. */
+ * In: kernel IR. Out: struct tci_interp (interp/steps.h): sections of steps and the workspace
+ * layout. Three walks: (1) instructions become nodes: MATH prims are replaced by their recipe,
+ * storage conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from
+ * what each node depends on follows the section (or sections) that evaluates it; (3) each section's
+ * nodes become steps, and values get memory by liveness. */
 #include <math.h>
 #include <string.h>
 
@@ -17523,8 +17788,15 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_
 /* ---- nodes ---- */
 
 typedef enum tci_prep_kind {
-    TCI_PREP_CONST, TCI_PREP_LIT, TCI_PREP_LOAD, TCI_PREP_INDEX, TCI_PREP_GUARD, TCI_PREP_OP, TCI_PREP_LANE,
-    TCI_PREP_RED, TCI_PREP_FAULT
+    TCI_PREP_CONST,
+    TCI_PREP_LIT,
+    TCI_PREP_LOAD,
+    TCI_PREP_INDEX,
+    TCI_PREP_GUARD,
+    TCI_PREP_OP,
+    TCI_PREP_LANE,
+    TCI_PREP_RED,
+    TCI_PREP_FAULT
 } tci_prep_kind;
 
 /* Zeroed before it is filled, so that equal nodes have equal bytes. */
@@ -17555,12 +17827,14 @@ typedef struct tci_prep {
     int32_t *index_node;       /* instruction used by a KX_VALUE: its value as i64, else -1 */
     int32_t *red_a, *red_b;    /* nodes folded by each reduction */
     tci_prep_store *stores;
-    /* Dependence: row of n_axes + n_stages flags a node or kx: axes, then stages whose results it uses. */
+    /* Dependence: row of n_axes + n_stages flags a node or kx: axes, then stages whose results it
+     * uses. */
     int width;
     uint8_t *deps, *kx_deps, *kx_done;
     int32_t *kx_seen, stamp;   /* marks of one walk over index expressions */
     uint8_t *need_outer, *need_stage; /* by node; by stage * n_nodes + node */
-    int32_t *outer_value, *stage_value; /* value of each node: at the outer level; in the stage at hand */
+    /* value of each node: at the outer level; in the stage at hand */
+    int32_t *outer_value, *stage_value;
     tci_interp_value *values; int n_values, cap_values;
     int n_sections;
     /* the section being filled */
@@ -17641,7 +17915,8 @@ static uint64_t tci_prep_bits(tc_dtype t, tci_value v)
     return bits;
 }
 
-static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0, int a1, int a2)
+static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0,
+                       int a1, int a2)
 {
     tci_prep_node n = tci_prep_blank(TCI_PREP_OP, bytes);
     n.prim = (uint8_t)prim;
@@ -17663,7 +17938,8 @@ static int tci_prep_resize(tci_prep *b, int a, tc_dtype from, int bytes)
     }
     bool zero_extends = have < bytes && !tci_dtype_is_signed(from);
     tc_dtype t = zero_extends ? from : tci_prep_sint(have);
-    return tci_prep_op(b, TCI_P_CAST, t, zero_extends ? tci_prep_uint(bytes) : tci_prep_sint(bytes), bytes, a, -1, -1);
+    return tci_prep_op(b, TCI_P_CAST, t, zero_extends ? tci_prep_uint(bytes) : tci_prep_sint(bytes),
+                       bytes, a, -1, -1);
 }
 
 static int tci_prep_mask(tci_prep *b, int a, int bytes)
@@ -17710,7 +17986,8 @@ static int tci_prep_cast(tci_prep *b, int a, tc_dtype from, tc_dtype to)
     }
     if (to == TC_BOOL) {
         int zero = tci_prep_const(b, 0, tci_prep_bytes(from));
-        return tci_prep_not(b, tci_prep_op(b, TCI_P_EQ, from, TC_BOOL, tci_prep_bytes(from), a, zero, -1));
+        return tci_prep_not(b, tci_prep_op(b, TCI_P_EQ, from, TC_BOOL, tci_prep_bytes(from), a,
+                                           zero, -1));
     }
     if (from == TC_BOOL) {
         tci_value one = {.i = 1};
@@ -17743,8 +18020,9 @@ static int tci_prep_sign(tci_prep *b, int prim, tc_dtype t, int a)
         return tci_prep_not(b, a);
     }
     if (tci_dtype_is_float(t)) {
-        return prim == TCI_P_NEG ? tci_prep_bitwise(b, TCI_P_XOR, a, tci_prep_const(b, top, bytes))
-                                 : tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_const(b, top - 1, bytes));
+        return prim == TCI_P_NEG
+                   ? tci_prep_bitwise(b, TCI_P_XOR, a, tci_prep_const(b, top, bytes))
+                   : tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_const(b, top - 1, bytes));
     }
     if (prim == TCI_P_ABS && !tci_dtype_is_signed(t)) {
         return a;
@@ -17768,7 +18046,8 @@ static int tci_prep_lane(tci_prep *b, int helper, const int *a, int n)
 }
 
 /* A BASE prim over operands of dtype t with result dtype `to`. */
-static int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a, int n)
+static int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a,
+                         int n)
 {
     int bytes = tci_prep_bytes(t);
     switch (prim) {
@@ -17821,7 +18100,8 @@ static int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
                 args[j] = node[e->args[j]];
             }
             tc_dtype operands = (tc_dtype)r->insts[e->args[e->prim == TCI_P_SELECT ? 1 : 0]].dtype;
-            node[i] = tci_prep_base(b, e->prim, operands, (tc_dtype)e->dtype, e->imm, args, e->n_args);
+            node[i] =
+                tci_prep_base(b, e->prim, operands, (tc_dtype)e->dtype, e->imm, args, e->n_args);
         }
     }
     return node[r->n - 1];
@@ -17881,7 +18161,8 @@ static int tci_prep_red(tci_prep *b, int red)
     int a = tci_prep_cast(b, b->inst_node[r->a], (tc_dtype)b->k->insts[r->a].dtype, t);
     int other = r->b >= 0 ? b->inst_node[r->b] : -1;
     if (other >= 0) {
-        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype, tci_prep_is_arg(r) ? TC_I64 : t);
+        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype,
+                              tci_prep_is_arg(r) ? TC_I64 : t);
     }
     if (t == TC_BOOL) {
         a = tci_prep_mask(b, a, 1);
@@ -17924,7 +18205,8 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     default:
         n = tci_prep_blank(TCI_PREP_FAULT, 8);
         n.n_args = 1;
-        n.args[0] = tci_prep_cast(b, b->inst_node[i->args[0]], (tc_dtype)b->k->insts[i->args[0]].dtype, TC_I64);
+        n.args[0] = tci_prep_cast(b, b->inst_node[i->args[0]],
+                                  (tc_dtype)b->k->insts[i->args[0]].dtype, TC_I64);
         n.c = i->imm;
         return tci_prep_cast(b, tci_prep_add(b, n), TC_I64, t);
     }
@@ -17935,7 +18217,8 @@ static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
 {
     tc_dtype t = (tc_dtype)b->k->operands[st->operand].dtype;
     const tci_kinst *i = &b->k->insts[st->value];
-    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype, (tc_dtype)tci_dtype_get(t)->compute);
+    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype,
+                          (tc_dtype)tci_dtype_get(t)->compute);
     if (t == TC_BOOL) {
         return tci_prep_bitwise(b, TCI_P_AND, tci_prep_mask(b, a, 1), tci_prep_const(b, 1, 1));
     }
@@ -17970,7 +18253,8 @@ static void tci_prep_nodes(tci_prep *b)
     for (int i = 0; i < k->n_insts; i++) {
         b->inst_node[i] = tci_prep_inst(b, &k->insts[i]);
         if (b->index_node[i] == 0) {
-            b->index_node[i] = tci_prep_cast(b, b->inst_node[i], (tc_dtype)k->insts[i].dtype, TC_I64);
+            b->index_node[i] =
+                tci_prep_cast(b, b->inst_node[i], (tc_dtype)k->insts[i].dtype, TC_I64);
         }
     }
     for (int i = 0; i < k->n_stores; i++) {
@@ -18143,7 +18427,15 @@ static void tci_prep_needs(tci_prep *b)
 
 static int tci_prep_value(tci_prep *b, int bytes, bool varies)
 {
-    tci_interp_value v = {(uint8_t)bytes, varies, false, false, b->section_id, b->section ? b->section->n : 0, 0, 0, 0};
+    tci_interp_value v = {(uint8_t)bytes,
+                          varies,
+                          false,
+                          false,
+                          b->section_id,
+                          b->section ? b->section->n : 0,
+                          0,
+                          0,
+                          0};
     v.last = v.first;
     TCI_PUSH(b->s, b->values, b->n_values, b->cap_values, v);
     return b->n_values - 1;
@@ -18245,7 +18537,8 @@ static bool tci_prep_varies(const tci_prep *b, const uint8_t *row)
 static tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 
 /* a += coef * x */
-static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t coef, int *cap_terms, int *cap_atoms)
+static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t coef, int *cap_terms,
+                              int *cap_atoms)
 {
     const tci_kx *e = &b->k->kx[x];
     if (e->op == TCI_KX_CONST) {
@@ -18289,7 +18582,8 @@ static int tci_prep_step_op(tci_prep *b, int prim, tc_dtype t, int in0, int in1)
     st.op = tci_prep_make_op(prim, t, t, tci_prep_bytes(t), 2);
     st.in[0] = in0;
     st.in[1] = in1;
-    return tci_prep_step_value(b, st, tci_prep_bytes(t), b->values[in0].varies || b->values[in1].varies);
+    return tci_prep_step_value(b, st, tci_prep_bytes(t),
+                               b->values[in0].varies || b->values[in1].varies);
 }
 
 /* A value that holds x for each lane (i64). */
@@ -18581,11 +18875,14 @@ static void tci_prep_make_red(tci_prep *b, int red)
     r->arg = tci_prep_is_arg(from);
     r->max = from->op == TCI_RED_ARGMAX;
     r->identity = tci_prep_identity(from->op, t);
-    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t, t == TC_BOOL ? TC_U8 : t,
-                                  r->bytes, b->red_b[red] >= 0 && !r->arg ? 3 : 2);
+    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
+                                  t == TC_BOOL ? TC_U8 : t, r->bytes,
+                                  b->red_b[red] >= 0 && !r->arg ? 3 : 2);
     r->acc = tci_prep_value(b, r->bytes, varies);
     r->at = r->arg ? tci_prep_value(b, 8, varies) : -1;
-    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false) : r->arg ? r->at : r->acc;
+    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false)
+                : r->arg ? r->at
+                         : r->acc;
     b->values[r->acc].own = true;
     b->values[r->result].own = true;
     if (r->arg) {
@@ -18633,7 +18930,8 @@ static int64_t tci_prep_size(const tci_prep *b, const tci_interp_value *v)
     return size == 0 ? TCI_INTERP_GROUP : size + TCI_INTERP_GROUP;
 }
 
-static int64_t tci_prep_take(tci_prep *b, const tci_interp_value *v, tci_prep_pool *pool, int64_t *end)
+static int64_t tci_prep_take(tci_prep *b, const tci_interp_value *v, tci_prep_pool *pool,
+                             int64_t *end)
 {
     if (pool && pool->n > 0) {
         return pool->items[--pool->n];
@@ -18644,7 +18942,8 @@ static int64_t tci_prep_take(tci_prep *b, const tci_interp_value *v, tci_prep_po
 }
 
 /* Gives memory to the varying values that live inside one section; the pools are shared by all. */
-static void tci_prep_place(tci_prep *b, const tci_interp_section *section, int id, tci_prep_pool pools[9], int64_t *end)
+static void tci_prep_place(tci_prep *b, const tci_interp_section *section, int id,
+                           tci_prep_pool pools[9], int64_t *end)
 {
     int32_t *by_last = TCI_NEW_ARRAY(b->s, int32_t, section->n + 2);
     int32_t *next = TCI_NEW_ARRAY(b->s, int32_t, b->n_values + 1);
@@ -18716,7 +19015,8 @@ static void tci_prep_memory(tci_prep *b)
     if (p->inner) {
         for (int s = 0; s < p->n_stages; s++) {
             const tci_interp_stage *st = &p->stages[s];
-            longest = st->n_axes > 0 ? TCI_MAX(longest, p->sizes[st->axes[st->n_axes - 1]]) : longest;
+            longest = st->n_axes > 0 ? TCI_MAX(longest, p->sizes[st->axes[st->n_axes - 1]])
+                                     : longest;
         }
     } else if (p->n_outer > 0) {
         longest = p->sizes[p->n_outer - 1];
@@ -18731,7 +19031,8 @@ static void tci_prep_memory(tci_prep *b)
     }
 }
 
-/* A load may use the operand's memory instead of a copy when nothing is written before all is read. */
+/* A load may use the operand's memory instead of a copy when nothing is written before all is
+ * read. */
 static void tci_prep_mark_direct(tci_prep *b, tci_interp_section *section)
 {
     bool last_only = true;
@@ -18806,7 +19107,9 @@ static void tci_prep_grain(tci_interp *p)
     int64_t grain = TCI_MAX(4096 / work, 1);
     if (!p->inner && p->n_outer > 0) {
         int64_t whole = TCI_MIN(p->sizes[p->n_outer - 1], (int64_t)p->block);
-        int64_t least = p->points / TCI_MAX(whole, 1) >= 16 ? whole : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
+        int64_t least = p->points / TCI_MAX(whole, 1) >= 16
+                            ? whole
+                            : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
         grain = TCI_MAX(grain, least);
     }
     p->grain = TCI_MAX(grain, 1);
@@ -18847,12 +19150,13 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
  *
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer points of the range are walked in row-major order, in blocks along the last outer axis
- * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in blocks). All
- * state is in the caller's workspace; nothing is allocated or locked.
+ * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
+ * blocks). All state is in the caller's workspace; nothing is allocated or locked.
  *
- * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer point
- * sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of TCI_VLANES, so element j of
- * a block folds into lane j % TCI_VLANES; lanes are joined at the end of the stage. */
+ * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
+ * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
+ * TCI_VLANES, so element j of a block folds into lane j % TCI_VLANES; lanes are joined at the end
+ * of the stage. */
 #include <string.h>
 
 
@@ -18923,7 +19227,8 @@ static void tci_exec_splat(void *out, int bytes, uint64_t bits)
 }
 
 /* out[i] = from[i * stride] for i < n. */
-static void tci_exec_gather_strided(char *out, const char *from, int bytes, int64_t stride, int64_t n)
+static void tci_exec_gather_strided(char *out, const char *from, int bytes, int64_t stride,
+                                    int64_t n)
 {
     if (stride == 1) {
         memcpy(out, from, (size_t)(n * bytes));
@@ -18954,7 +19259,8 @@ static void tci_exec_gather_strided(char *out, const char *from, int bytes, int6
 }
 
 /* to[i * stride] = from[i], or from[0] where from does not vary. */
-static void tci_exec_scatter_strided(char *to, const char *from, int bytes, int64_t stride, bool vary, int64_t n)
+static void tci_exec_scatter_strided(char *to, const char *from, int bytes, int64_t stride,
+                                     bool vary, int64_t n)
 {
     if (stride == 1 && vary) {
         memcpy(to, from, (size_t)(n * bytes));
@@ -19017,7 +19323,8 @@ static int64_t tci_exec_addr(const tci_exec *e, const tci_interp_addr *a)
 }
 
 /* Lanes [*from, *to) of n where lo <= x + i * stride <= hi. */
-static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi, int64_t *from, int64_t *to)
+static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi, int64_t *from,
+                              int64_t *to)
 {
     if (stride == 0) {
         if (x < lo || x > hi) {
@@ -19036,7 +19343,8 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
 }
 
 /* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] tells lane by lane. */
-static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from, int64_t *to)
+static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from,
+                            int64_t *to)
 {
     bool blocks = false;
     *from = 0;
@@ -19044,8 +19352,8 @@ static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, i
     for (int g = 0; g < st->n_guards; g++) {
         const tci_interp_guard *guard = &st->guards[g];
         if (guard->block < 0) {
-            tci_exec_interval(tci_exec_addr(e, guard->x), st->varies ? guard->x->stride : 0, guard->lo, guard->hi,
-                              from, to);
+            tci_exec_interval(tci_exec_addr(e, guard->x), st->varies ? guard->x->stride : 0,
+                              guard->lo, guard->hi, from, to);
         }
     }
     for (int g = 0; g < st->n_guards; g++) {
@@ -19066,7 +19374,8 @@ static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, i
 /* ---- steps ---- */
 
 /* Where no loop exists: element by element through the scalar evaluator. */
-static tci_value tci_exec_operand(const tci_interp_op *op, const void *const *in, const uint8_t *vary, int j, int64_t i)
+static tci_value tci_exec_operand(const tci_interp_op *op, const void *const *in,
+                                  const uint8_t *vary, int j, int64_t i)
 {
     const char *p = (const char *)in[j] + (vary[j] ? i * op->in_bytes[j] : 0);
     if (op->prim == TCI_P_SELECT && j == 0) {
@@ -19093,7 +19402,8 @@ static tci_value tci_exec_scalar(const tci_interp_op *op, const tci_value *a)
     }
 }
 
-static void tci_exec_eval(const tci_interp_op *op, void *out, const void *const *in, const uint8_t *vary, int64_t n)
+static void tci_exec_eval(const tci_interp_op *op, void *out, const void *const *in,
+                          const uint8_t *vary, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         tci_value a[3] = {{0}};
@@ -19111,8 +19421,8 @@ static void tci_exec_eval(const tci_interp_op *op, void *out, const void *const 
 }
 
 /* n lanes of an operation; a uniform result (n = 1) becomes a whole group. */
-static void tci_exec_apply(const tci_interp_op *op, void *out, const void *const *in, const uint8_t *vary, int64_t n,
-                           bool varies)
+static void tci_exec_apply(const tci_interp_op *op, void *out, const void *const *in,
+                           const uint8_t *vary, int64_t n, bool varies)
 {
     if (op->loop && op->group) {
         op->loop(out, in, vary, (n * op->bytes + TCI_INTERP_GROUP - 1) / TCI_INTERP_GROUP);
@@ -19256,7 +19566,8 @@ static void tci_exec_guard(tci_exec *e, const tci_interp_step *st)
 }
 
 /* Lanes whose guard fails, or whose offset is not linear: one at a time. */
-static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool flags, int64_t from, int64_t to)
+static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool flags, int64_t from,
+                                int64_t to)
 {
     char *out = e->ptr[st->out];
     const char *memory = e->bufs[st->ref];
@@ -19272,7 +19583,8 @@ static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool fla
     for (int64_t i = from; i < to; i++) {
         int64_t offset = at ? at[i] : x + i * stride;
         bool holds = !flags || e->flags[i];
-        tci_exec_fill(out + i * bytes, bytes, holds ? tci_exec_peek(memory + offset * bytes, bytes) : st->bits, 1);
+        tci_exec_fill(out + i * bytes, bytes,
+                      holds ? tci_exec_peek(memory + offset * bytes, bytes) : st->bits, 1);
     }
 }
 
@@ -19294,7 +19606,9 @@ static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
     }
     if (!st->varies) {
         bool holds = from < to && (!flags || e->flags[0]);
-        tci_exec_splat(own, bytes, holds ? tci_exec_peek(memory + tci_exec_addr(e, st->x) * bytes, bytes) : st->bits);
+        tci_exec_splat(own, bytes,
+                       holds ? tci_exec_peek(memory + tci_exec_addr(e, st->x) * bytes, bytes)
+                             : st->bits);
         return;
     }
     tci_exec_fill(own, bytes, st->bits, from);
@@ -19303,7 +19617,8 @@ static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
         tci_exec_load_lanes(e, st, flags, from, to);
     } else if (from < to) {
         int64_t x = tci_exec_addr(e, st->x) + from * st->x->stride;
-        tci_exec_gather_strided(own + from * bytes, memory + x * bytes, bytes, st->x->stride, to - from);
+        tci_exec_gather_strided(own + from * bytes, memory + x * bytes, bytes, st->x->stride,
+                                to - from);
     }
 }
 
@@ -19352,11 +19667,12 @@ static void tci_exec_fault(tci_exec *e, const tci_interp_step *st)
 
 /* ---- reductions ---- */
 
-/* ARG: candidate (v, at) against the best so far; see kernel/ir.h. Each position of acc takes the candidate of
- * its own position; steps of 0 repeat one value. */
+/* ARG: candidate (v, at) against the best so far; see kernel/ir.h. Each position of acc takes the
+ * candidate of its own position; steps of 0 repeat one value. */
 #define TCI_EXEC_ARG(name, type)                                                                   \
     static void tci_exec_arg_##name(bool max, void *acc_at, tci_exec_i64 *best, const void *from,  \
-                                    const tci_exec_i64 *index, int step, int index_step, int64_t n) \
+                                    const tci_exec_i64 *index, int step, int index_step,           \
+                                    int64_t n)                                                     \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++) {                                                          \
             type acc, v;                                                                           \
@@ -19385,8 +19701,8 @@ TCI_EXEC_ARG(i32, int32_t)
 TCI_EXEC_ARG(i64, int64_t)
 #undef TCI_EXEC_ARG
 
-static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const void *v, const void *index, int step,
-                         int index_step, int64_t n)
+static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const void *v,
+                         const void *index, int step, int index_step, int64_t n)
 {
     tci_exec_i64 *b = best;
     const tci_exec_i64 *x = index;
@@ -19400,12 +19716,15 @@ static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const v
     case TC_I16: tci_exec_arg_i16(r->max, acc, b, v, x, step, index_step, n); break;
     case TC_I32: tci_exec_arg_i32(r->max, acc, b, v, x, step, index_step, n); break;
     case TC_I64: tci_exec_arg_i64(r->max, acc, b, v, x, step, index_step, n); break;
-    default: tci_exec_arg_u8(r->max, acc, b, v, x, step, index_step, n); break; /* masks order as bool */
+    /* masks order as bool */
+    default: tci_exec_arg_u8(r->max, acc, b, v, x, step, index_step, n); break;
     }
 }
 
-/* The first m lanes of acc = combine(acc, v); group loops write past m, so through the spare lanes. */
-static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, const char *v, bool vary, int64_t m)
+/* The first m lanes of acc = combine(acc, v); group loops write past m, so through the spare
+ * lanes. */
+static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, const char *v,
+                             bool vary, int64_t m)
 {
     const void *in[3] = {acc, v, NULL};
     const uint8_t varies[3] = {1, vary, 0};
@@ -19442,7 +19761,8 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     const int64_t n = st->varies ? e->n : 1;
     char *acc = e->ptr[r->acc];
     if (r->arg) {
-        tci_exec_arg(r, acc, e->ptr[r->at], e->ptr[st->in[0]], e->ptr[st->in[1]], st->vary[0], st->vary[1], n);
+        tci_exec_arg(r, acc, e->ptr[r->at], e->ptr[st->in[0]], e->ptr[st->in[1]], st->vary[0],
+                     st->vary[1], n);
         if (!st->varies) {
             tci_exec_splat(acc, r->bytes, tci_exec_peek(acc, r->bytes));
             tci_exec_splat(e->ptr[r->at], 8, tci_exec_peek(e->ptr[r->at], 8));
@@ -19483,8 +19803,8 @@ static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
                 tci_exec_combine(e, r, acc, acc + h * r->bytes, true, h);
             }
         }
-        tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes, tci_exec_peek(r->arg ? e->ptr[r->at] : acc,
-                                                                               r->arg ? 8 : r->bytes));
+        tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
+                       tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
     }
     if (r->arg) { /* nothing folded at all: index 0 */
         tci_exec_i64 *at = (tci_exec_i64 *)e->ptr[r->result];
@@ -19620,10 +19940,17 @@ TCI_FN size_t tci_interp_workspace(const tci_interp *p)
     return ((size_t)p->workspace_bytes + 63) / 64 * 64;
 }
 
-TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs, const int64_t *lits,
-                           int64_t *fault, int64_t task_begin, int64_t task_end)
+TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
+                           const int64_t *lits, int64_t *fault, int64_t task_begin,
+                           int64_t task_end)
 {
-    tci_exec e = {.p = p, .workspace = workspace, .bufs = bufs, .lits = lits, .fault = fault, .n = 1, .outer_n = 1};
+    tci_exec e = {.p = p,
+                  .workspace = workspace,
+                  .bufs = bufs,
+                  .lits = lits,
+                  .fault = fault,
+                  .n = 1,
+                  .outer_n = 1};
     e.ptr = workspace;
     e.axes = (int64_t *)(void *)(e.workspace + p->axes_offset);
     e.flags = (uint8_t *)e.workspace + p->flags_offset;
@@ -19640,28 +19967,30 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
 /* ---- src/interp/reference.c ---- */
 /* interp/reference.c - the judge: evaluates a graph node by node.
  *
- * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense array
- * of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the output and
- * says which input element it comes from. No fusion, no index algebra, no sharing with the kernel path but
- * the scalar prims and the dtype conversions.
+ * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
+ * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the
+ * output and says which input element it comes from. No fusion, no index algebra, no sharing with
+ * the kernel path but the scalar prims and the dtype conversions.
  *
- * wide: values of float nodes stay doubles between nodes, and the math functions are libm's. Composites
- * are direct formulas in double in both modes, as their promise is an error bound and not an order. */
+ * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
+ * Composites are direct formulas in double in both modes, as their promise is an error bound and
+ * not an order. */
 #include <math.h>
 #include <string.h>
 
 /* ---- src/interp/reference.h ---- */
-/* interp/reference.h - the judge: evaluates a graph node by node, naively, in the plainest code there is.
- * Shares only the scalar prims with the rest. For tests and tc_triage; not a backend. */
+/* interp/reference.h - the judge: evaluates a graph node by node, naively, in the plainest code
+ * there is. Shares only the scalar prims with the rest. For tests and tc_triage; not a backend. */
 #ifndef TCI_INTERP_REFERENCE_H
 #define TCI_INTERP_REFERENCE_H
 
 
-/* Evaluates `roots` given the memory of INPUT nodes (inputs[i] for input_nodes[i], dense). Writes root j
- * densely, in its dtype, to outputs[j]. wide = true: floats are computed in f64 all the way (the
- * accuracy judge); false: exactly what the op rows promise, reductions in row-major order. */
-TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
-                                    tci_node *const *roots, void *const *outputs, int n_roots, bool wide);
+/* Evaluates `roots` given the memory of INPUT nodes (inputs[i] for input_nodes[i], dense). Writes
+ * root j densely, in its dtype, to outputs[j]. wide = true: floats are computed in f64 all the way
+ * (the accuracy judge); false: exactly what the op rows promise, reductions in row-major order. */
+TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
+                                    int n_inputs, tci_node *const *roots, void *const *outputs,
+                                    int n_roots, bool wide);
 
 #endif
 
@@ -19970,7 +20299,8 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
     for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
         bool inside = tci_ref_source(n, at.at, to);
-        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)] : tci_ref_of(n->in[1])[0];
+        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
+                        : tci_ref_of(n->in[1])[0];
     }
 }
 
@@ -20007,9 +20337,11 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
     for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
-        int64_t index = tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
+        int64_t index =
+            tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, index, x->shape[axis]);
-        out[i] = at.at[axis] < 0 ? tci_ref_int(0) : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
+        out[i] = at.at[axis] < 0 ? tci_ref_int(0)
+                                 : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
         at.at[axis] = whole;
     }
 }
@@ -20063,14 +20395,16 @@ static int64_t tci_ref_kept(const tci_node *n, const tci_node *in, const int64_t
 static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tci_node *in = n->in[0];
-    const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype), t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype),
+                   t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
     for (int64_t i = 0; i < tci_node_count(n); i++) {
         out[i] = tci_ref_identity(n->op, t);
     }
     for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
-        tci_ref_scalar acc = {*o, t, r->wide}, v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
+        tci_ref_scalar acc = {*o, t, r->wide},
+                       v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
         *o = tci_ref_combine(n->op, acc, v).v;
     }
     for (int64_t i = 0; i < tci_node_count(n); i++) {
@@ -20105,7 +20439,8 @@ static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
         int64_t best = 0;
         for (int64_t j = 1; j < a.size; j++) {
             tci_ref_scalar have = {x[best * a.inner], t, r->wide}, v = {x[j * a.inner], t, r->wide};
-            bool beats = n->op == TCI_OP_ARGMAX ? tci_ref_2(TCI_P_LT, have, v).v.i : tci_ref_2(TCI_P_LT, v, have).v.i;
+            bool beats = n->op == TCI_OP_ARGMAX ? tci_ref_2(TCI_P_LT, have, v).v.i
+                                                : tci_ref_2(TCI_P_LT, v, have).v.i;
             bool first_nan = !tci_ref_2(TCI_P_EQ, v, v).v.i && tci_ref_2(TCI_P_EQ, have, have).v.i;
             best = beats || first_nan ? j : best;
         }
@@ -20131,7 +20466,8 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
 /* ---- contraction ---- */
 
 typedef struct tci_ref_contract {
-    int n_labels, n_kept;     /* distinct labels: the output's first, then the summed ones as they appear */
+    /* distinct labels: the output's first, then the summed ones as they appear */
+    int n_labels, n_kept;
     int64_t *label;
     tci_dim *size;
     int rank[2];
@@ -20173,8 +20509,8 @@ static tci_ref_contract tci_ref_contract_of(tci_ref *r, const tci_node *n)
     return c;
 }
 
-static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, const tci_node *n, int k,
-                                const int64_t *at)
+static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, const tci_node *n,
+                                int k, const int64_t *at)
 {
     const tci_node *in = n->in[k];
     int64_t flat = 0;
@@ -20195,7 +20531,8 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t i = 0; i < tci_node_count(n); i++) {
         tci_value acc = tci_ref_identity(TCI_OP_SUM, t);
         for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
-            tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at), tci_ref_factor(r, &c, n, 1, at.at), acc};
+            tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at),
+                                 tci_ref_factor(r, &c, n, 1, at.at), acc};
             acc = tci_prim_eval(TCI_P_FMA, t, t, 0, args);
         }
         out[i] = tci_ref_round(r, acc, t, (tc_dtype)n->dtype);
@@ -20207,7 +20544,8 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
 static double tci_ref_double(const tci_node *n, int64_t i)
 {
     tci_value v = tci_ref_of(n)[i];
-    return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
+    return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f
+                                                  : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
 }
 
 static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int64_t i, double x)
@@ -20216,7 +20554,8 @@ static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int
 }
 
 /* The largest and log(sum(exp(x - largest))) of a line of x. */
-static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most, double *log_sum)
+static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most,
+                            double *log_sum)
 {
     double sum = 0;
     *most = -(double)INFINITY;
@@ -20265,7 +20604,8 @@ static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
 }
 
 /* Flat position of `at` among only the given axes, or among all others. */
-static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes, const int64_t *at, bool given)
+static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes, const int64_t *at,
+                             bool given)
 {
     int64_t flat = 0;
     int next = 0;
@@ -20290,7 +20630,8 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
     for (int i = 0; i < n_axes; i++) {
         per *= (double)x->shape[axes[i]];
     }
-    double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1), *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
+    double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1),
+           *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
     tci_ref_index at = tci_ref_walk(r, x->rank, x->shape);
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
         mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(x, i) / per;
@@ -20397,8 +20738,9 @@ static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
     }
 }
 
-TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
-                                    tci_node *const *roots, void *const *outputs, int n_roots, bool wide)
+TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
+                                    int n_inputs, tci_node *const *roots, void *const *outputs,
+                                    int n_roots, bool wide)
 {
     tci_ref *r = tci_heap_get(sizeof *r);
     if (!r) {
@@ -23764,20 +24106,22 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 #undef TCI_COMPILE_COUNT
 
 /* ---- src/run/pool.c ---- */
-/* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point environment.
+/* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point
+ * environment.
  *
- * In: a body and a range of tasks. Out: every task done, once. The range is cut into `threads` equal
- * parts by arithmetic alone; the caller does part 0 and worker i part i.
+ * In: a body and a range of tasks. Out: every task done, once. The range is cut into `threads`
+ * equal parts by arithmetic alone; the caller does part 0 and worker i part i.
  *
- * The one idea: a run is announced by one 64-bit ticket (generation, number of parts). A worker whose
- * index is not below that number reads nothing else, and the caller waits for all others, so the job's
- * plain fields never change under a reader. `busy` makes one caller the owner at a time; whoever finds
- * the pool busy (another caller, or a body that calls back) does all its parts alone: same results.
+ * The one idea: a run is announced by one 64-bit ticket (generation, number of parts). A worker
+ * whose index is not below that number reads nothing else, and the caller waits for all others, so
+ * the job's plain fields never change under a reader. `busy` makes one caller the owner at a time;
+ * whoever finds the pool busy (another caller, or a body that calls back) does all its parts alone:
+ * same results.
  *
- * Sleeping: a worker sets `asleep` under the lock, then looks at the ticket again; the owner writes the
- * ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The owner's own
- * wait for the last worker works the same way round. Workers block all signals. In a child made by
- * fork no worker exists (of OpenMP neither): the child works alone. */
+ * Sleeping: a worker sets `asleep` under the lock, then looks at the ticket again; the owner writes
+ * the ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The
+ * owner's own wait for the last worker works the same way round. Workers block all signals. In a
+ * child made by fork no worker exists (of OpenMP neither): the child works alone. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -23786,21 +24130,22 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 /* run/pool.h - the process-wide worker pool: fork-join over independent tasks.
  *
  * Created at the first parallel run, joined when the last context and program are gone (or at
- * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run that
- * finds the workers busy does its tasks alone. With OpenMP enabled by the user's compiler flags, its
- * threads are used instead. The host's own parallel_for (tc_options) replaces both. */
+ * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run
+ * that finds the workers busy does its tasks alone. With OpenMP enabled by the user's compiler
+ * flags, its threads are used instead. The host's own parallel_for (tc_options) replaces both. */
 #ifndef TCI_RUN_POOL_H
 #define TCI_RUN_POOL_H
 
 
-/* body(arg, worker, begin, end): tasks [begin, end); worker in [0, threads) numbers the caller's slots
- * (0 is the calling thread), for per-thread workspace. */
+/* body(arg, worker, begin, end): tasks [begin, end); worker in [0, threads) numbers the caller's
+ * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
 
-/* Splits [0, n) into at most `threads` static ranges and returns when all are done. threads <= 1: calls
- * body directly, without a lock or system call. Sets the default floating-point environment around
- * body on every thread and restores it. */
-TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_body body, void *arg);
+/* Splits [0, n) into at most `threads` static ranges and returns when all are done. threads <= 1:
+ * calls body directly, without a lock or system call. Sets the default floating-point environment
+ * around body on every thread and restores it. */
+TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_body body,
+                         void *arg);
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */
@@ -23819,7 +24164,8 @@ TCI_FN void tci_fpenv_leave(tci_fpenv saved);
 /* ---- floating-point environment ---- */
 
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
-/* MXCSR: all exceptions masked, to nearest, no FTZ and DAZ. The low six bits are sticky flags, not modes. */
+/* MXCSR: all exceptions masked, to nearest, no FTZ and DAZ. The low six bits are sticky flags, not
+ * modes. */
 #define TCI_POOL_MXCSR_DEFAULT 0x1f80u
 #define TCI_POOL_MXCSR_FLAGS 0x3fu
 
@@ -24109,7 +24455,8 @@ static bool tci_pool_add_worker(void)
     return true;
 }
 
-/* The caller owns the pool. Returns how many workers of the `wanted` there are; makes missing ones. */
+/* The caller owns the pool. Returns how many workers of the `wanted` there are; makes missing
+ * ones. */
 static int tci_pool_staff(int wanted)
 {
     while (tci_pool.n_workers < wanted && tci_pool_add_worker()) {
@@ -24237,12 +24584,13 @@ TCI_FN void tci_pool_shutdown(void)
 /* run/buffer.c - counted tensor memory.
  *
  * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
- * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program that
- * captured a leaf may be freed on another thread than its context's. Everything else in a storage is
- * changed by the context's thread alone (version by tc_touch).
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
+ * that captured a leaf may be freed on another thread than its context's. Everything else in a
+ * storage is changed by the context's thread alone (version by tc_touch).
  *
- * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so data
- * is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed at. */
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
+ * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
+ * at. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -24256,17 +24604,20 @@ typedef struct tci_error {
 } tci_error;
 
 struct tc_ctx {
-    uint64_t magic;            /* tells a live context from a dangling or foreign pointer (best effort) */
+    /* tells a live context from a dangling or foreign pointer (best effort) */
+    uint64_t magic;
     tc_options options;        /* with environment applied; strings owned */
     tci_graph graph;
     tci_error last;            /* of the last failing call on this context */
     tc_tensor last_on;         /* the handle it concerns */
-    /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are NULL. */
+    /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are
+     * NULL. */
     struct tci_poison_entry **poisons; int n_poisons, cap_poisons;
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial;
-    struct tc_ctx *next_retired; /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
+    /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
+    struct tc_ctx *next_retired;
 };
 #define TCI_CTX_MAGIC 0x74635f6374783031u
 #define TCI_POISON_FIRST 0xC0000000u
@@ -24323,7 +24674,8 @@ typedef struct tci_run_span {
 struct tc_call {
     tc_program *program;
     tc_call *next;             /* in the program's idle list */
-    void **slots;              /* operand pointers of all steps; user memory is patched in at each run */
+    /* operand pointers of all steps; user memory is patched in at each run */
+    void **slots;
     int64_t *faults;           /* max_threads words */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
@@ -24335,30 +24687,35 @@ struct tc_call {
 /* ---- api/handle.c ---- */
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
 TCI_FN tci_node *tci_handle_node(tc_tensor t);
-TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here); /* n NULL: poison from graph.error */
+/* n NULL: poison from graph.error */
+TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here);
 /* Poison with this status and text; op and site are put in front. */
-TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why, const char *format, ...)
-    TCI_PRINTF(5, 6);
+TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+                            const char *format, ...) TCI_PRINTF(5, 6);
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
-/* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the context's error
- * tell it until the next one. On a handle without a node the handle's own error stays the answer. Returns why. */
+/* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the
+ * context's error tell it until the next one. On a handle without a node the handle's own error
+ * stays the answer. Returns why. */
 TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
 TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx);
 
 /* ---- api/scope.c ---- */
-TCI_FN void tci_scope_free_all(tc_ctx *ctx); /* values, poisons and keeps of every scope, at the context's end */
+/* values, poisons and keeps of every scope, at the context's end */
+TCI_FN void tci_scope_free_all(tc_ctx *ctx);
 
 /* ---- run/buffer.c: storage ---- */
-TCI_FN tci_storage *tci_storage_make(int64_t bytes);                 /* heap, aligned; NULL: no memory */
+/* heap, aligned; NULL: no memory */
+TCI_FN tci_storage *tci_storage_make(int64_t bytes);
 TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
 /* ---- run/program.c ---- */
-/* A program from code and the request that led to it: captures literal values and leaf memory. Keeps its own
- * count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o, tc_program **f);
+/* A program from code and the request that led to it: captures literal values and leaf memory.
+ * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f);
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */
@@ -24400,7 +24757,8 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes)
 {
     tci_storage *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_storage){.refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes};
+        *s = (tci_storage){
+            .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes};
     }
     return s;
 }
@@ -24426,22 +24784,22 @@ TCI_FN void tci_storage_release(tci_storage *s)
 /* ---- src/run/program.c ---- */
 /* run/program.c - programs: code plus what one compile captured.
  *
- * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any thread and
- * independent of the context it came from.
+ * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any
+ * thread and independent of the context it came from.
  *
- * The one idea: everything a run needs is worked out here, once. The literal words of every kernel are
- * laid out as the kernel reads them, each launch knows whether it is worth threads, and the operand
- * pointers of a call fall into those that never change (temporaries, captured leaves) and those listed
- * in `binds`, which each run patches. A program is one heap block, so the lazy form makes and drops one
- * for the price of a malloc.
+ * The one idea: everything a run needs is worked out here, once. The literal words of every kernel
+ * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
+ * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
+ * those listed in `binds`, which each run patches. A program is one heap block, so the lazy form
+ * makes and drops one for the price of a malloc.
  *
  * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
 #include <pthread.h>
 #include <stdio.h>
 
 
-/* A part below this is not worth a thread of its own; an interpreted task takes about so many times the
- * estimate, which is made for native code. */
+/* A part below this is not worth a thread of its own; an interpreted task takes about so many times
+ * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
@@ -24554,7 +24912,8 @@ static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
         tci_run_step *step = &f->steps[i];
         step->fn = kernel->fn;
         step->interp = kernel->interp;
-        step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp) : kernel->n_tasks;
+        step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
+                                                      : kernel->n_tasks;
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
         step->faults = kernel->faults;
         step->literals = literal_words;
@@ -24600,7 +24959,8 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o, tc_program **f)
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f)
 {
     *f = NULL;
     if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
@@ -24710,18 +25070,20 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
 /* ---- src/run/device.c ---- */
 /* run/device.c - runs whose kernels a registered backend launches (tci_code.device).
  *
- * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get the
- * call's operand pointers as they are. For the others the call owns a device copy of every input,
- * captured leaf and output, and of the arena; inputs go up before, outputs come down after.
+ * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
+ * the call's operand pointers as they are. For the others the call owns a device copy of every
+ * input, captured leaf and output, and of the arena; inputs go up before, outputs come down after.
  *
- * tc_call.device: [0] the arena, then inputs (captured leaves too), then outputs; NULL without device memory. */
+ * tc_call.device: [0] the arena, then inputs (captured leaves too), then outputs; NULL without
+ * device memory. */
 
 static int64_t tci_device_bytes(const tci_code *code, int i)
 {
     if (i == 0) {
         return code->arena_bytes;
     }
-    return i <= code->n_inputs ? code->inputs[i - 1].bytes : code->outputs[i - 1 - code->n_inputs].bytes;
+    return i <= code->n_inputs ? code->inputs[i - 1].bytes
+                               : code->outputs[i - 1 - code->n_inputs].bytes;
 }
 
 TCI_FN void tci_device_free(tc_call *c)
@@ -24761,7 +25123,8 @@ TCI_FN bool tci_device_make(tc_call *c)
             if (b->kind == TCI_BUF_TEMP) {
                 c->slots[slot] = c->device[0] ? (char *)c->device[0] + b->offset : NULL;
             } else {
-                c->slots[slot] = c->device[1 + (b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0) + b->index];
+                c->slots[slot] =
+                    c->device[1 + (b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0) + b->index];
             }
         }
     }
@@ -24774,7 +25137,8 @@ static tc_status tci_device_upload(tc_call *c, const tc_bufs *inputs)
     const tc_backend *device = f->code->device;
     tc_status status = TC_OK;
     for (int i = 0; i < f->code->n_inputs && !status; i++) {
-        const void *from = i < f->n_inputs ? inputs->items[i].data : f->captured_data[i - f->n_inputs];
+        const void *from = i < f->n_inputs ? inputs->items[i].data
+                                           : f->captured_data[i - f->n_inputs];
         int64_t bytes = f->code->inputs[i].bytes;
         if (bytes) {
             status = device->upload(device->user, c->device[1 + i], from, bytes);
@@ -24791,7 +25155,8 @@ static tc_status tci_device_download(tc_call *c, const tc_bufs *outputs)
     for (int i = 0; i < code->n_outputs && !status; i++) {
         int64_t bytes = code->outputs[i].bytes;
         if (bytes) {
-            status = device->download(device->user, outputs->items[i].data, c->device[1 + code->n_inputs + i], bytes);
+            status = device->download(device->user, outputs->items[i].data,
+                                      c->device[1 + code->n_inputs + i], bytes);
         }
     }
     return status;
@@ -24829,12 +25194,12 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
 /* ---- src/run/call.c ---- */
 /* run/call.c - one run: buffers are checked, operand pointers patched, kernels launched.
  *
- * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says why
- * (TC_ERR_INDEX alone is found after the fact).
+ * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
+ * why (TC_ERR_INDEX alone is found after the fact).
  *
  * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
- * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call changes
- * hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
+ * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
+ * changes hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
  *
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
@@ -24872,7 +25237,8 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
     size_t faults_at = slots_at + (size_t)f->n_slots * sizeof(void *);
     size_t spans_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
-    size_t bytes = spans_at + (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
+    size_t bytes = spans_at +
+                   (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
     tc_call *c = tci_heap_get(bytes);
     if (!c) {
         return NULL;
@@ -24949,7 +25315,8 @@ static const char *tci_call_dtype_name(int dtype)
     return tci_dtype_get((tc_dtype)dtype)->name;
 }
 
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
 {
     va_list args;
@@ -24968,18 +25335,21 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
     char shape[256];
     tci_graph_print_shape(shape, sizeof(shape), port->rank, port->shape);
     if (is_output && b->is_const) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given a pointer to const, expected writable memory of"
-                               " %lld %s", side, i, (long long)port->n, dtype);
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given a pointer to const, expected writable memory of"
+                               " %lld %s",
+                               side, i, (long long)port->n, dtype);
     }
     if (!b->data && port->n) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s", side, i,
-                               (long long)port->n, dtype, shape);
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s",
+                               side, i, (long long)port->n, dtype, shape);
     }
     if (b->dtype != port->dtype && b->dtype != -1) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
     }
-    return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
+    return tci_call_refuse(c, TC_ERR_BUFFER,
+                           "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
                            (long long)b->n, (long long)port->n, dtype, shape);
 }
 
@@ -24998,7 +25368,8 @@ static void tci_call_name_buffer(const tc_program *f, int index, char *text, siz
 
 /* ---- overlaps ---- */
 
-static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, int index)
+static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                  int index)
 {
     const tc_program *f = c->program;
     const tci_code *code = f->code;
@@ -25009,7 +25380,8 @@ static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const
         data = outputs->items[index].data;
         bytes = code->outputs[index].bytes;
     } else {
-        data = input < f->n_inputs ? inputs->items[input].data : f->captured_data[input - f->n_inputs];
+        data = input < f->n_inputs ? inputs->items[input].data
+                                   : f->captured_data[input - f->n_inputs];
         bytes = code->inputs[input].bytes;
     }
     tci_run_span span = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, 0, 0, index};
@@ -25050,10 +25422,12 @@ static tc_status tci_call_judge(tc_call *c, const tci_run_span *a, const tci_run
     char other_name[64];
     tci_call_name_buffer(f, out->index, name, sizeof(name));
     tci_call_name_buffer(f, other->index, other_name, sizeof(other_name));
-    const char *expected = input < 0 ? "separate memory"
-                           : exact   ? "separate memory (this program reads it after or beside what it writes)"
-                                     : "separate memory, or exactly the same where the program works in place";
-    return tci_call_refuse(c, TC_ERR_BUFFER, "%s: given memory [%p, %p) that overlaps %s [%p, %p), expected %s", name,
+    const char *expected =
+        input < 0 ? "separate memory"
+        : exact   ? "separate memory (this program reads it after or beside what it writes)"
+                  : "separate memory, or exactly the same where the program works in place";
+    return tci_call_refuse(c, TC_ERR_BUFFER,
+                           "%s: given memory [%p, %p) that overlaps %s [%p, %p), expected %s", name,
                            (void *)out->begin, (void *)out->end, other_name, (void *)other->begin,
                            (void *)other->end, expected);
 }
@@ -25154,7 +25528,8 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
     const tc_program *f = c->program;
     const tci_code *code = f->code;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != code->n_outputs)) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "given %d inputs and %d outputs, expected %d and %d", inputs->n,
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "given %d inputs and %d outputs, expected %d and %d", inputs->n,
                                outputs->n, f->n_inputs, code->n_outputs);
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || !outputs->items)) {
@@ -25171,7 +25546,8 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
             return tci_call_refuse_buffer(c, true, i, b, &code->outputs[i]);
         }
     }
-    return c->spans ? tci_call_check_sorted(c, inputs, outputs) : tci_call_check_pairs(c, inputs, outputs);
+    return c->spans ? tci_call_check_sorted(c, inputs, outputs)
+                    : tci_call_check_pairs(c, inputs, outputs);
 }
 
 /* ---- running ---- */
@@ -25211,8 +25587,8 @@ static void tci_call_launch(tc_call *c)
     for (int i = 0; i < n_steps; i++) {
         const tci_run_step *step = &f->steps[i];
         if (TCI_LIKELY(step->threads == 1 && step->fn)) {
-            step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL, 0,
-                     step->n_tasks);
+            step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
+                     0, step->n_tasks);
         } else {
             tci_call_launch_step(c, step);
         }
@@ -25239,7 +25615,8 @@ static tc_status tci_call_launch_device(tc_call *c, const tc_bufs *inputs, const
     tc_status status = tci_device_run(c, inputs, outputs);
     if (status) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
-        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name, why ? why : "no reason given");
+        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
+                               why ? why : "no reason given");
     }
     return TC_OK;
 }
@@ -25249,8 +25626,10 @@ static tc_status tci_call_find_fault(tc_call *c)
     for (int i = 0; i < c->program->max_threads; i++) {
         if (c->faults[i]) {
             long long n = (long long)(c->faults[i] - 1);
-            return tci_call_refuse(c, TC_ERR_INDEX, "an index tensor holds an element outside its axis: the axis"
-                                   " has size %lld, expected indices in [%lld, %lld)", n, -n, n);
+            return tci_call_refuse(c, TC_ERR_INDEX,
+                                   "an index tensor holds an element outside its axis: the axis"
+                                   " has size %lld, expected indices in [%lld, %lld)",
+                                   n, -n, n);
         }
     }
     return TC_OK;
@@ -25261,7 +25640,8 @@ static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *out
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_binds; i++) {
         tci_run_bind bind = f->binds[i];
-        const tc_buf *b = bind.arg < f->n_inputs ? &inputs->items[bind.arg] : &outputs->items[bind.arg - f->n_inputs];
+        const tc_buf *b = bind.arg < f->n_inputs ? &inputs->items[bind.arg]
+                                                 : &outputs->items[bind.arg - f->n_inputs];
         c->slots[bind.slot] = b->data;
     }
 }
@@ -25392,8 +25772,8 @@ TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *te
     tci_str_free(&path);
 }
 /* ---- src/debug/explain.c ---- */
-/* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and why it is
- * not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
+/* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and
+ * why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
 
 static void tci_explain_bytes(tci_str *out, int64_t bytes)
 {
@@ -25442,8 +25822,9 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         bytes += plan->kernels[plan->steps[t].kernel]->bytes;
         flops += plan->kernels[plan->steps[t].kernel]->flops;
     }
-    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps, plan->n_steps == 1 ? "" : "es",
-                   plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
+    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps,
+                   plan->n_steps == 1 ? "" : "es", plan->n_kernels, plan->n_kernels == 1 ? "" : "s",
+                   code->backend);
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);
@@ -27326,12 +27707,13 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
 /* ---- src/api/eval.c ---- */
 /* api/eval.c - compile, run, evaluate, read, look inside: the public calls of api/compile.h.
  *
- * In: handles, buffers. Out: programs, values at nodes; statuses, with the text in ctx->last (for a run:
- * in the program or the call).
+ * In: handles, buffers. Out: programs, values at nodes; statuses, with the text in ctx->last (for a
+ * run: in the program or the call).
  *
- * The one idea: every compile is a batch of jobs that goes through the same steps: make a request of
- * each (which finds mistakes), have all of them compiled at once, make a program of each. The lazy form
- * is a batch of one job without inputs, whose program runs once, into new memory that the nodes then hold.
+ * The one idea: every compile is a batch of jobs that goes through the same steps: make a request
+ * of each (which finds mistakes), have all of them compiled at once, make a program of each. The
+ * lazy form is a batch of one job without inputs, whose program runs once, into new memory that the
+ * nodes then hold.
  *
  * Requests live in the batch's scratch. Every function that takes scratch memory is called through
  * tci_eval_armed, which sets the escape anew; nothing is taken outside. */
@@ -27343,8 +27725,8 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
 
 /* ---- errors ---- */
 
-/* Sets the context's error, "app.c:12: tc_compile: ...", so that tc_error(about) tells it too. site: the
- * line it names, or NULL. */
+/* Sets the context's error, "app.c:12: tc_compile: ...", so that tc_error(about) tells it too.
+ * site: the line it names, or NULL. */
 static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
                                const char *format, ...) TCI_PRINTF(5, 6);
 static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
@@ -27368,7 +27750,8 @@ static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *s
     return why;
 }
 
-/* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has no context. */
+/* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has
+ * no context. */
 static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_status *status)
 {
     tci_node *n = tci_handle_node(t);
@@ -27461,8 +27844,8 @@ typedef tc_status (*tci_eval_body)(tci_eval_batch *b, tci_eval_job *job);
 static tc_status tci_eval_armed(tci_eval_batch *b, tci_eval_job *job, tci_eval_body body)
 {
     if (setjmp(b->s.escape)) {
-        return tci_eval_fail(job ? job->about : b->about, b->op, job ? &job->site : NULL, b->s.why, "%s",
-                             b->s.message);
+        return tci_eval_fail(job ? job->about : b->about, b->op, job ? &job->site : NULL, b->s.why,
+                             "%s", b->s.message);
     }
     return body(b, job);
 }
@@ -27488,7 +27871,8 @@ static tc_status tci_eval_get_lists(tci_eval_batch *b, tci_eval_job *none)
 }
 
 /* Nodes of a list of handles, all of the batch's context. */
-static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, const tc_tensors *list, tci_node **nodes)
+static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, const tc_tensors *list,
+                                tci_node **nodes)
 {
     tc_status status = TC_OK;
     for (int i = 0; i < list->n && !status; i++) {
@@ -27504,25 +27888,30 @@ static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, cons
 static tc_status tci_eval_check_job(tci_eval_batch *b, const tci_eval_job *job)
 {
     if (!job->program) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT, "given NULL, expected a place for the program");
+        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+                             "given NULL, expected a place for the program");
     }
     if (job->outputs.n < 1 || !job->outputs.items) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT, "given no outputs, expected at least one");
+        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+                             "given no outputs, expected at least one");
     }
     if (job->inputs.n < 0 || (job->inputs.n && !job->inputs.items)) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT, "given a list of %d inputs at %p", job->inputs.n,
+        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+                             "given a list of %d inputs at %p", job->inputs.n,
                              (const void *)job->inputs.items);
     }
     return TC_OK;
 }
 
-static tc_status tci_eval_check_inputs(tci_eval_batch *b, const tci_eval_job *job, tci_node *const *inputs)
+static tc_status tci_eval_check_inputs(tci_eval_batch *b, const tci_eval_job *job,
+                                       tci_node *const *inputs)
 {
     for (int i = 0; i < job->inputs.n; i++) {
         if (inputs[i]->op != TCI_OP_INPUT) {
-            return tci_eval_fail(job->about, b->op, &inputs[i]->site, TC_ERR_ARGUMENT,
-                                 "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
-                                 tci_op_name(inputs[i]->op));
+            return tci_eval_fail(
+                job->about, b->op, &inputs[i]->site, TC_ERR_ARGUMENT,
+                "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
+                tci_op_name(inputs[i]->op));
         }
     }
     return TC_OK;
@@ -27552,7 +27941,8 @@ static tc_status tci_eval_request(tci_eval_batch *b, tci_eval_job *job)
             return status;
         }
     }
-    job->request = tci_request_make(&b->s, inputs, job->inputs.n, outputs, job->outputs.n, b->options, NULL, NULL);
+    job->request = tci_request_make(&b->s, inputs, job->inputs.n, outputs, job->outputs.n,
+                                    b->options, NULL, NULL);
     return TC_OK;
 }
 
@@ -27569,7 +27959,8 @@ static void tci_eval_compile(tci_eval_batch *b)
         return;
     }
     tci_str log = {0};
-    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses, &log);
+    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
+                         &log);
     for (int i = 0, r = 0; i < b->n; i++) {
         tci_eval_job *job = &b->jobs[i];
         if (!job->request) {
@@ -27580,7 +27971,8 @@ static void tci_eval_compile(tci_eval_batch *b)
         if (!job->code) {
             const char *text = tci_str_text(&log);
             status = status ? status : TC_ERR_INTERNAL;
-            tci_eval_fail(job->about, b->op, &job->site, status, "%s%s%s", tc_status_text(status), *text ? ": " : "", text);
+            tci_eval_fail(job->about, b->op, &job->site, status, "%s%s%s", tc_status_text(status),
+                          *text ? ": " : "", text);
             tci_eval_settle(b, job, status);
         }
     }
@@ -27591,9 +27983,10 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
 {
     tc_status status = tci_program_make(job->code, job->request, b->options, job->program);
     if (status == TC_ERR_LIMIT) {
-        tci_eval_fail(job->about, b->op, &job->site, status,
-                      "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-                      (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
+        tci_eval_fail(
+            job->about, b->op, &job->site, status,
+            "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
+            (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
@@ -27633,7 +28026,8 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
 /* ---- compile ---- */
 
 /* The first live output of all jobs. False: there is none, *status says why. */
-static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, tc_tensor *live, tc_status *status)
+static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, tc_tensor *live,
+                               tc_status *status)
 {
     static const tc_tensor nothing;
     *status = TC_ERR_ARGUMENT;
@@ -27655,7 +28049,8 @@ static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, 
     return false;
 }
 
-static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n, const tc_options *options)
+static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n,
+                                       const tc_options *options)
 {
     tc_status status;
     tci_eval_batch b;
@@ -27689,7 +28084,8 @@ TC_API tc_status tc_compile(tc_tensor y, tc_program **f)
     return tci_eval_compile_jobs("tc_compile", &job, 1, NULL);
 }
 
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options, tc_program **f)
+TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                               tc_program **f)
 {
     tci_eval_job job = {.inputs = inputs, .outputs = outputs, .program = f};
     return tci_eval_compile_jobs("tc_compile_fn", &job, 1, options);
@@ -27704,7 +28100,9 @@ TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options)
     for (int i = 0; i < n; i++) {
         jobs[i].status = TC_ERR_MEMORY;
         if (work) {
-            work[i] = (tci_eval_job){.inputs = jobs[i].inputs, .outputs = jobs[i].outputs, .program = jobs[i].program};
+            work[i] = (tci_eval_job){.inputs = jobs[i].inputs,
+                                     .outputs = jobs[i].outputs,
+                                     .program = jobs[i].program};
         } else if (jobs[i].program) {
             *jobs[i].program = NULL;
         }
@@ -27734,7 +28132,8 @@ TC_API tc_status tc_run(tc_program *f, tc_bufs inputs, tc_bufs outputs)
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        tci_program_record(f, TC_ERR_MEMORY, "tc_run", "out of memory: no workspace for one more call");
+        tci_program_record(f, TC_ERR_MEMORY, "tc_run",
+                           "out of memory: no workspace for one more call");
         return TC_ERR_MEMORY;
     }
     tc_status status = tci_call_run(c, inputs, outputs);
@@ -27783,13 +28182,15 @@ TC_API void tc_call_free(tc_call *call)
 typedef struct tci_eval_lazy {
     tci_eval_batch b;
     tci_eval_job job;
-    tci_node **nodes;          /* of job.outputs, without those that hold a value and without repeats */
+    /* of job.outputs, without those that hold a value and without repeats */
+    tci_node **nodes;
     int n_nodes;
     tci_storage **values;      /* their new memory */
     tc_buf *bufs;
 } tci_eval_lazy;
 
-/* Marks keep a node from being listed twice; nothing can escape between setting and clearing them. */
+/* Marks keep a node from being listed twice; nothing can escape between setting and clearing
+ * them. */
 static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -27828,7 +28229,8 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
     if (r->n_user_inputs) {
         const tci_node *input = r->inputs[0];
         return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_ARGUMENT,
-                             "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile it and bind the input"
+                             "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile "
+                             "it and bind the input"
                              " with tc_run, or use tc_borrow or tc_copy_in",
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
@@ -27844,9 +28246,11 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
         w->values[i] = tci_storage_make(code->outputs[i].bytes);
         if (!w->values[i]) {
             return tci_eval_fail(w->job.about, w->b.op, &w->nodes[i]->site, TC_ERR_MEMORY,
-                                 "out of memory: %lld bytes for the value", (long long)code->outputs[i].bytes);
+                                 "out of memory: %lld bytes for the value",
+                                 (long long)code->outputs[i].bytes);
         }
-        w->bufs[i] = (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
+        w->bufs[i] =
+            (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
     }
     return TC_OK;
 }
@@ -27856,7 +28260,8 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
     tc_status status = tci_eval_lazy_memory(w);
     tc_call *c = status ? NULL : tci_call_make(f);
     if (!status && !c) {
-        status = tci_eval_fail(w->job.about, w->b.op, &w->job.site, TC_ERR_MEMORY, "out of memory: workspace of a run");
+        status = tci_eval_fail(w->job.about, w->b.op, &w->job.site, TC_ERR_MEMORY,
+                               "out of memory: workspace of a run");
     }
     if (!status) {
         tc_bufs none = {NULL, 0};
@@ -27966,18 +28371,23 @@ static tc_status tci_eval_check_read(tc_tensor t, const tci_node *n, const tc_bu
     int64_t count = tci_node_count(n);
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
     if (to->is_const || (!to->data && count)) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER, "given %s, expected memory for %lld %s",
-                             to->data ? "a pointer to const" : "NULL", (long long)count, info->name);
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+                             "given %s, expected memory for %lld %s",
+                             to->data ? "a pointer to const" : "NULL", (long long)count,
+                             info->name);
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
         bool known = to->dtype >= 0 && to->dtype < TC_DTYPE_COUNT;
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER, "given memory of %s, expected %s",
-                             known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype", info->name);
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+                             "given memory of %s, expected %s",
+                             known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
+                             info->name);
     }
     bool as_bytes = to->dtype == -1 && to->n == count * info->bytes;
     if (to->n != count && !as_bytes) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER, "given room for %lld elements, expected %lld",
-                             (long long)to->n, (long long)count);
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+                             "given room for %lld elements, expected %lld", (long long)to->n,
+                             (long long)count);
     }
     return TC_OK;
 }
@@ -28028,10 +28438,12 @@ static void tci_eval_explain_times(const tc_program *f, FILE *out)
         return;
     }
     fprintf(out,
-            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + compiler %.2f"
+            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + "
+            "compiler %.2f"
             " + load %.2f\n",
-            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6, (double)t->plan / 1e6,
-            (double)t->lower / 1e6, (double)t->emit / 1e6, (double)t->compiler / 1e6, (double)t->load / 1e6);
+            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6,
+            (double)t->plan / 1e6, (double)t->lower / 1e6, (double)t->emit / 1e6,
+            (double)t->compiler / 1e6, (double)t->load / 1e6);
 }
 
 TC_API tc_status tc_explain(const tc_program *f, FILE *out)
@@ -28084,13 +28496,13 @@ TC_API tc_status tc_compile_times(const tc_program *f, tc_times *times)
  * In: a tensor. Out: text like that of Python's print(numpy_array), in the default print options:
  * precision 8, threshold 1000, three edge items, lines of 75 characters.
  *
- * The one idea: the layout is a walk over the elements that will be shown, made twice. The first walk
- * collects what all elements need (range, signs, widths) into a tci_print_format, the second writes.
- * Both see the same elements, as past 1000 elements only the corners count.
+ * The one idea: the layout is a walk over the elements that will be shown, made twice. The first
+ * walk collects what all elements need (range, signs, widths) into a tci_print_format, the second
+ * writes. Both see the same elements, as past 1000 elements only the corners count.
  *
- * A float is written with the fewest digits that name it among the values of its dtype, at most 8 after
- * the point. Digits come from the C library's exact conversion and are laid out here, so the host's
- * locale has no say. bf16 is printed as the f32 it stands for. */
+ * A float is written with the fewest digits that name it among the values of its dtype, at most 8
+ * after the point. Digits come from the C library's exact conversion and are laid out here, so the
+ * host's locale has no say. bf16 is printed as the f32 it stands for. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -28102,7 +28514,8 @@ TC_API tc_status tc_compile_times(const tc_program *f, tc_times *times)
 #define TCI_PRINT_THRESHOLD 1000
 #define TCI_PRINT_WIDTH 75
 #define TCI_PRINT_PRECISION 8
-#define TCI_PRINT_PART 32  /* room for a part of an element: without exponent, values are in [1e-4, 1e16) */
+#define TCI_PRINT_PART                                                                             \
+    32 /* room for a part of an element: without exponent, values are in [1e-4, 1e16) */
 #define TCI_PRINT_WORD 128 /* room for an element */
 
 /* ---- decimal digits of one float ---- */
@@ -28113,7 +28526,8 @@ typedef struct tci_print_decimal {
     int n, point;
 } tci_print_decimal;
 
-/* The first n digits of x > 0, correctly rounded (a tie to even). Returns the value of that text. */
+/* The first n digits of x > 0, correctly rounded (a tie to even). Returns the value of that
+ * text. */
 static double tci_print_digits(tci_print_decimal *d, double x, int n)
 {
     char text[64];
@@ -28151,11 +28565,13 @@ static tci_print_interval tci_print_rounds_to(double x, tc_dtype t)
     exponent--;
     double ulp = ldexp(1.0, TCI_MAX(exponent, min_exponent) - (mantissa_bits - 1));
     bool is_power = exponent > min_exponent && x == ldexp(1.0, exponent);
-    tci_print_interval r = {x - (is_power ? ulp / 4 : ulp / 2), x + ulp / 2, fmod(x / ulp, 2.0) == 0.0};
+    tci_print_interval r = {x - (is_power ? ulp / 4 : ulp / 2), x + ulp / 2,
+                            fmod(x / ulp, 2.0) == 0.0};
     return r;
 }
 
-static bool tci_print_reads_back(double text_value, double x, tc_dtype t, const tci_print_interval *in)
+static bool tci_print_reads_back(double text_value, double x, tc_dtype t,
+                                 const tci_print_interval *in)
 {
     if (t == TC_F64) {
         return text_value == x;
@@ -28182,8 +28598,8 @@ static double tci_print_next_up(tci_print_decimal *d)
     return strtod(text, NULL);
 }
 
-/* The fewest digits that read back as x > 0. A power of two has twice the room above that it has below,
- * so there the nearest decimal may miss where the one above it does not. */
+/* The fewest digits that read back as x > 0. A power of two has twice the room above that it has
+ * below, so there the nearest decimal may miss where the one above it does not. */
 static void tci_print_shortest(tci_print_decimal *d, double x, tc_dtype t)
 {
     tci_print_interval in = {0, 0, false};
@@ -28204,10 +28620,10 @@ static void tci_print_shortest(tci_print_decimal *d, double x, tc_dtype t)
     tci_print_trim(d);
 }
 
-/* The digits of x: the shortest that name it, but at most `precision` after the point (-1: no limit);
- * exactly so many when `fixed`. */
-static void tci_print_decimal_of(tci_print_decimal *d, double x, tc_dtype t, bool exponential, int precision,
-                                 bool fixed)
+/* The digits of x: the shortest that name it, but at most `precision` after the point (-1: no
+ * limit); exactly so many when `fixed`. */
+static void tci_print_decimal_of(tci_print_decimal *d, double x, tc_dtype t, bool exponential,
+                                 int precision, bool fixed)
 {
     d->n = 0;
     d->point = 1;
@@ -28238,15 +28654,18 @@ typedef struct tci_print_format {
     tc_dtype dtype;              /* in which floats are shortened: bf16 counts as f32 */
     bool exponential;
     int precision;               /* digits after the point at most; -1: no limit */
-    bool fixed;                  /* exactly `precision` digits: exponential, once widths are known */
+    /* exactly `precision` digits: exponential, once widths are known */
+    bool fixed;
     int pad_left, pad_right;     /* width before and after the point */
     int exponent_digits;
-    double smallest, largest;    /* nonzero finite magnitudes; smallest is infinite while there are none */
+    /* nonzero finite magnitudes; smallest is infinite while there are none */
+    double smallest, largest;
     bool any_finite, any_special, any_negative_inf;
     int width;                   /* integers */
 } tci_print_format;
 
-typedef struct tci_print_parts { /* one float in pieces: sign and integer part, fraction, exponent */
+/* one float in pieces: sign and integer part, fraction, exponent */
+typedef struct tci_print_parts {
     char whole[TCI_PRINT_PART];
     char fraction[TCI_PRINT_PART];
     char exponent[16];
@@ -28375,7 +28794,8 @@ static int tci_print_integer(char *text, size_t room, tc_dtype t, tci_value v)
 static void tci_print_see_integer(tci_print_format *f, const tci_print_view *v, int64_t at)
 {
     char text[32];
-    f->width = TCI_MAX(f->width, tci_print_integer(text, sizeof(text), v->dtype, tci_print_value(v, at)));
+    f->width =
+        TCI_MAX(f->width, tci_print_integer(text, sizeof(text), v->dtype, tci_print_value(v, at)));
 }
 
 /* x as the dtype holds it: NumPy compares in the array's own type. */
@@ -28433,7 +28853,8 @@ static void tci_print_float(char *text, const tci_print_format *f, double x)
     snprintf(text, TCI_PRINT_WORD, "%*s.%s%s", f->pad_left, p.whole, p.fraction, p.exponent);
 }
 
-static void tci_print_word(char *text, const tci_print_format *f, const tci_print_view *v, int64_t at)
+static void tci_print_word(char *text, const tci_print_format *f, const tci_print_view *v,
+                           int64_t at)
 {
     tci_value x = tci_print_value(v, at);
     if (tci_dtype_is_float(v->dtype)) {
@@ -28460,7 +28881,8 @@ static void tci_print_break(tci_str *out, int n_lines, int indent)
 }
 
 /* The innermost axis: words with a blank between, wrapped where a line would pass its width. */
-static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_print_view *v, int64_t at)
+static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_print_view *v,
+                          int64_t at)
 {
     int axis = v->rank - 1;
     int indent = axis + 1;
@@ -28491,7 +28913,8 @@ static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_pri
     }
 }
 
-static void tci_print_axis(tci_str *out, const tci_print_format *f, const tci_print_view *v, int axis, int64_t at)
+static void tci_print_axis(tci_str *out, const tci_print_format *f, const tci_print_view *v,
+                           int axis, int64_t at)
 {
     tci_str_add_n(out, "[", 1);
     if (axis == v->rank - 1) {

@@ -1,5 +1,5 @@
-/* 01_sincos.c - the smallest whole program: y = sin(cos(x)) over 10,000 floats as ONE fused kernel, one read
- * and one write of memory, instead of two kernels that read and write twice.
+/* 01_sincos.c - the smallest whole program: y = sin(cos(x)) over 10,000 floats as ONE fused kernel,
+ * one read and one write of memory, instead of two kernels that read and write twice.
  * Build: cc -I. examples/01_sincos.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
@@ -33,8 +33,9 @@ int main(void)
     }
     tc_program_info info;
     tc_program_get_info(fused, &info);
-    printf("sin(cos(x)): %d kernel on %s, reads %lld bytes, writes %lld bytes, worst error %.1e\n", info.n_kernels,
-           info.backend, (long long)info.bytes_read, (long long)info.bytes_written, worst);
+    printf("sin(cos(x)): %d kernel on %s, reads %lld bytes, writes %lld bytes, worst error %.1e\n",
+           info.n_kernels, info.backend, (long long)info.bytes_read, (long long)info.bytes_written,
+           worst);
 
     /* The same work as two programs, the way an unfused library would run it. */
     CHECK_OK(tc_compile(tc_cos(x), &first), x);

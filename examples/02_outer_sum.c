@@ -1,7 +1,7 @@
 /* 02_outer_sum.c - the sum of an outer product, as in NumPy
  *     (X[:, :, None] * Y[:, None, :]).sum(axis=(-2, -1))        X, Y: 1024 x 64
- * NumPy makes the 1024 x 64 x 64 product first (16 MiB); tc computes it inside the reduction: one kernel, no
- * intermediate. */
+ * NumPy makes the 1024 x 64 x 64 product first (16 MiB); tc computes it inside the reduction: one
+ * kernel, no intermediate. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -30,7 +30,9 @@ int main(void)
         b[i] = (float)(i % 23) / 23.0f;
     }
     double us;
-    BEST_US(100, us, tc_run(f, TC_BUFS(TC_BUF(a, ROWS * COLS), TC_BUF(b, ROWS * COLS)), TC_BUFS(TC_BUF(sums, ROWS))));
+    BEST_US(100, us,
+            tc_run(f, TC_BUFS(TC_BUF(a, ROWS * COLS), TC_BUF(b, ROWS * COLS)),
+                   TC_BUFS(TC_BUF(sums, ROWS))));
 
     double worst = 0;
     for (int r = 0; r < ROWS; r++) {
@@ -43,8 +45,9 @@ int main(void)
     }
     tc_program_info info;
     tc_program_get_info(f, &info);
-    printf("outer product summed: %d kernel, %lld bytes of workspace, %.1f us, relative error %.1e\n", info.n_kernels,
-           (long long)info.arena_bytes, us, worst);
+    printf(
+        "outer product summed: %d kernel, %lld bytes of workspace, %.1f us, relative error %.1e\n",
+        info.n_kernels, (long long)info.arena_bytes, us, worst);
     tc_explain(f, stdout);
     tc_program_free(f);
     tc_ctx_free(ctx);

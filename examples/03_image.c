@@ -1,7 +1,7 @@
 /* 03_image.c - an image pipeline on a real photograph, PPM in and out:
  *     blur (separable Gaussian), unsharp mask, filmic tone curve, and an edge map (Sobel).
- * Usage: 03_image [in.ppm [out_prefix]]. Every stage is written as a formula over whole images; tc decides
- * what becomes one kernel. */
+ * Usage: 03_image [in.ppm [out_prefix]]. Every stage is written as a formula over whole images; tc
+ * decides what becomes one kernel. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -15,7 +15,8 @@ static unsigned char *read_ppm(const char *path, int *width, int *height)
 {
     FILE *file = fopen(path, "rb");
     int max;
-    if (!file || fscanf(file, "P6 %d %d %d", width, height, &max) != 3 || max != 255 || fgetc(file) == EOF) {
+    if (!file || fscanf(file, "P6 %d %d %d", width, height, &max) != 3 || max != 255 ||
+        fgetc(file) == EOF) {
         fprintf(stderr, "%s: not an 8-bit P6 image\n", path);
         exit(1);
     }
@@ -29,7 +30,8 @@ static unsigned char *read_ppm(const char *path, int *width, int *height)
     return pixels;
 }
 
-static void write_ppm(const char *prefix, const char *name, const unsigned char *pixels, int width, int height)
+static void write_ppm(const char *prefix, const char *name, const unsigned char *pixels, int width,
+                      int height)
 {
     char path[512];
     snprintf(path, sizeof(path), "%s%s.ppm", prefix, name);
@@ -60,7 +62,8 @@ static tc_tensor blur(tc_tensor x)
     return x;
 }
 
-static tc_tensor tone(tc_tensor x) /* a filmic curve: x (2.51 x + 0.03) / (x (2.43 x + 0.59) + 0.14) */
+/* a filmic curve: x (2.51 x + 0.03) / (x (2.43 x + 0.59) + 0.14) */
+static tc_tensor tone(tc_tensor x)
 {
     tc_tensor up = tc_mul(x, tc_add(tc_mul(x, 2.51), 0.03));
     tc_tensor down = tc_add(tc_mul(x, tc_add(tc_mul(x, 2.43), 0.59)), 0.14);
@@ -97,7 +100,8 @@ int main(int argc, char **argv)
     tc_tensor soft = blur(x);
     tc_tensor sharp = tc_add(x, tc_mul(tc_sub(x, soft), 1.5));
     tc_tensor weights = tc_copy_in(ctx, ((float[]){0.299f, 0.587f, 0.114f}), TC_F32, 3);
-    tc_tensor edge = tc_expand(tc_unsqueeze(edges(tc_sum(tc_mul(x, weights), TC_AXES(2), false)), 2), h, w, 3);
+    tc_tensor edge =
+        tc_expand(tc_unsqueeze(edges(tc_sum(tc_mul(x, weights), TC_AXES(2), false)), 2), h, w, 3);
     tc_tensor outs[] = {to_bytes(soft), to_bytes(sharp), to_bytes(tone(sharp)), to_bytes(edge)};
     static const char *const names[] = {"blur", "sharp", "tone", "edges"};
     CHECK_OK(tc_compile_fn(TC_TENSORS(image), (tc_tensors){outs, 4}, NULL, &f), ctx);

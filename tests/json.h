@@ -1,9 +1,10 @@
 /* tests/json.h - a small JSON reader for test data.
  *
- * In: a text of json_parse, which must outlive the result. Out: a tree of json values, freed as a whole
- * by json_free. A value remembers the text it was read from, so that a tool can copy it out verbatim.
- * Invariants: children hang from `first` by `next`, in the order of the text; keys and strings are
- * unescaped and NUL-terminated (\u escapes beyond ASCII become '?': names in test data are ASCII). */
+ * In: a text of json_parse, which must outlive the result. Out: a tree of json values, freed as a
+ * whole by json_free. A value remembers the text it was read from, so that a tool can copy it out
+ * verbatim. Invariants: children hang from `first` by `next`, in the order of the text; keys and
+ * strings are unescaped and NUL-terminated (\u escapes beyond ASCII become '?': names in test data
+ * are ASCII). */
 #ifndef TC_TEST_JSON_H
 #define TC_TEST_JSON_H
 
@@ -13,7 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_LIST, JSON_OBJECT } json_kind;
+typedef enum json_kind {
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_LIST,
+    JSON_OBJECT
+} json_kind;
 
 typedef struct json {
     json_kind kind;
@@ -258,7 +266,8 @@ static inline char *json_read_file(const char *path, size_t *bytes)
     FILE *file = fopen(path, "rb");
     char *text = NULL;
     long size = -1;
-    if (file && !fseek(file, 0, SEEK_END) && (size = ftell(file)) >= 0 && !fseek(file, 0, SEEK_SET)) {
+    if (file && !fseek(file, 0, SEEK_END) && (size = ftell(file)) >= 0 &&
+        !fseek(file, 0, SEEK_SET)) {
         text = (char *)malloc((size_t)size + 1);
     }
     if (text && fread(text, 1, (size_t)size, file) == (size_t)size) {

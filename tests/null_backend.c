@@ -1,8 +1,9 @@
 /* tests/null_backend.c - the smallest backend, and the model for a new one: it compiles nothing and
  * launches nothing, but keeps count of what it was asked for.
  *
- * It has memory of its own (host memory, as it happens), so that every function of the seam is used. A
- * real backend compiles build->sources to build->outputs, loads them, and starts kernels in `launch`. */
+ * It has memory of its own (host memory, as it happens), so that every function of the seam is
+ * used. A real backend compiles build->sources to build->outputs, loads them, and starts kernels in
+ * `launch`. */
 #include "tc.h"
 
 #include <stdlib.h>
@@ -28,7 +29,8 @@ static tc_status null_compiler(void *user, const char *wanted, tc_backend_compil
 {
     (void)user;
     (void)wanted;
-    strcpy(compiler->path, "/nonexistent/null-compiler"); /* a compiler that is gone invalidates nothing */
+    /* a compiler that is gone invalidates nothing */
+    strcpy(compiler->path, "/nonexistent/null-compiler");
     return TC_OK;
 }
 

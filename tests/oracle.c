@@ -1,14 +1,14 @@
 /* tests/oracle.c - build/oracle MANIFEST.json DATA.safetensors [--backend NAME] [--cc COMPILER]
  *                               [--op REGEX] [--grad] [--quiet]
  *
- * Replays reference cases computed elsewhere through the public calls (tests/oracle_run.h says how),
- * prints a line per op and as last line `N passed, N failed, N skipped`. Exit status: 0; 1 when something
- * failed; 2 when the run could not be made.
+ * Replays reference cases computed elsewhere through the public calls (tests/oracle_run.h says
+ * how), prints a line per op and as last line `N passed, N failed, N skipped`. Exit status: 0; 1
+ * when something failed; 2 when the run could not be made.
  *
  *     build/oracle MANIFEST DATA --reduce OUT.json OUT.safetensors
  *
- * writes the part of the files whose ops tc has (the rows of tests/oracle_ops.h), without the doc text,
- * the promotion tables and the gradients: this made tests/data/opinfo.*. */
+ * writes the part of the files whose ops tc has (the rows of tests/oracle_ops.h), without the doc
+ * text, the promotion tables and the gradients: this made tests/data/opinfo.*. */
 #include "tc.h"
 
 #include "oracle_run.h"
@@ -18,7 +18,8 @@ static bool orc_in_table(const json *spec)
     return orc_row_find(json_string(spec, "op")) != NULL;
 }
 
-/* The cases (or must-fail cases) of the list that the table has, as JSON, each without these members. */
+/* The cases (or must-fail cases) of the list that the table has, as JSON, each without these
+ * members. */
 static void orc_write_cases(FILE *out, const json *list)
 {
     bool first = true;
@@ -30,7 +31,8 @@ static void orc_write_cases(FILE *out, const json *list)
         fprintf(out, first ? "\n{" : ",\n{");
         for (const json *v = spec->first; v; v = v->next) {
             if (strcmp(v->key, "grads") && strcmp(v->key, "cots") && strcmp(v->key, "gerr")) {
-                fprintf(out, "%s\"%s\": %.*s", first_member ? "" : ", ", v->key, (int)v->text_bytes, v->text);
+                fprintf(out, "%s\"%s\": %.*s", first_member ? "" : ", ", v->key, (int)v->text_bytes,
+                        v->text);
                 first_member = false;
             }
         }
@@ -62,7 +64,8 @@ static int orc_wider_first(const void *a, const void *b)
     return wide ? wide : narrow ? narrow : half ? half : strcmp(x->name, y->name);
 }
 
-static int orc_reduce_files(const json *manifest, const st_file *arrays, const char *json_path, const char *data_path)
+static int orc_reduce_files(const json *manifest, const st_file *arrays, const char *json_path,
+                            const char *data_path)
 {
     FILE *out = fopen(json_path, "wb");
     bool *used = (bool *)calloc((size_t)arrays->n + 1, sizeof(*used));
@@ -97,7 +100,8 @@ static int orc_reduce_files(const json *manifest, const st_file *arrays, const c
 
 static int orc_usage(void)
 {
-    fprintf(stderr, "usage: oracle MANIFEST.json DATA.safetensors [--backend NAME] [--cc COMPILER] [--op REGEX] "
+    fprintf(stderr, "usage: oracle MANIFEST.json DATA.safetensors [--backend NAME] [--cc COMPILER] "
+                    "[--op REGEX] "
                     "[--grad] [--quiet] [--reduce OUT.json OUT.safetensors]\n");
     return 2;
 }
@@ -117,7 +121,8 @@ static int orc_replay_files(orc_run *r, const char *pattern)
         regfree(&filter);
     }
     if (!works) {
-        fprintf(stderr, "oracle: backend %s does not work here\n", r->backend ? r->backend : "(default)");
+        fprintf(stderr, "oracle: backend %s does not work here\n",
+                r->backend ? r->backend : "(default)");
         return 2;
     }
     printf("%d passed, %d failed, %d skipped\n", r->passed, r->failed, r->skipped);
@@ -161,7 +166,8 @@ int main(int argc, char **argv)
     }
     run.manifest = manifest;
     run.arrays = &arrays;
-    int status = reduce[0] ? orc_reduce_files(manifest, &arrays, reduce[0], reduce[1]) : orc_replay_files(&run, pattern);
+    int status = reduce[0] ? orc_reduce_files(manifest, &arrays, reduce[0], reduce[1])
+                           : orc_replay_files(&run, pattern);
     st_close(&arrays);
     json_free(manifest);
     free(text);

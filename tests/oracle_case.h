@@ -1,10 +1,11 @@
 /* tests/oracle_case.h - one case of an oracle manifest: its arguments bound to names, and what an
  * adapter (oracle_ops.h) asks of them.
  *
- * In: the JSON of a case and a signature such as "input dim keepdim dtype". orc_bind puts positional
- * arguments, keyword arguments and bound ones under those names and makes a tc_input of every tensor.
- * Out: the tensors that the adapter hands to orc_out, or a reason why the case is skipped. The first
- * reason wins; adapters need not check for it, as every getter gives something harmless. */
+ * In: the JSON of a case and a signature such as "input dim keepdim dtype". orc_bind puts
+ * positional arguments, keyword arguments and bound ones under those names and makes a tc_input of
+ * every tensor. Out: the tensors that the adapter hands to orc_out, or a reason why the case is
+ * skipped. The first reason wins; adapters need not check for it, as every getter gives something
+ * harmless. */
 #ifndef TC_TEST_ORACLE_CASE_H
 #define TC_TEST_ORACLE_CASE_H
 
@@ -153,7 +154,8 @@ static void orc_bind(orc_case *c, tc_ctx *ctx, const json *spec, const char *sig
     c->ctx = ctx;
     c->spec = spec;
     snprintf(c->signature, sizeof(c->signature), "%s", signature);
-    for (char *name = strtok(c->signature, " "); name && c->n_names < ORC_MAX_ARGS; name = strtok(NULL, " ")) {
+    for (char *name = strtok(c->signature, " "); name && c->n_names < ORC_MAX_ARGS;
+         name = strtok(NULL, " ")) {
         c->names[c->n_names++] = name;
     }
     int i = 0;
@@ -161,7 +163,8 @@ static void orc_bind(orc_case *c, tc_ctx *ctx, const json *spec, const char *sig
         if (i < c->n_names && c->names[i][0] != '*') {
             c->values[i] = v;
         } else if (!c->n_names || c->names[c->n_names - 1][0] != '*') {
-            orc_skip(c, "positional argument %d: %.*s", i, (int)(v->text_bytes < 60 ? v->text_bytes : 60), v->text);
+            orc_skip(c, "positional argument %d: %.*s", i,
+                     (int)(v->text_bytes < 60 ? v->text_bytes : 60), v->text);
         } else if (!c->values[c->n_names - 1]) {
             c->values[c->n_names - 1] = v; /* the others follow by ->next */
         }
@@ -219,7 +222,10 @@ static double orc_number_of(orc_case *c, const json *v)
     if (!text[0]) {
         orc_skip(c, "not a number where one is needed");
     }
-    return !strcmp(text, "inf") ? INFINITY : !strcmp(text, "-inf") ? -INFINITY : !strcmp(text, "nan") ? NAN : 0;
+    return !strcmp(text, "inf")    ? INFINITY
+           : !strcmp(text, "-inf") ? -INFINITY
+           : !strcmp(text, "nan")  ? NAN
+                                   : 0;
 }
 
 static double orc_number(orc_case *c, const char *name, double otherwise)
@@ -237,7 +243,8 @@ static tc_arg orc_arg_of(orc_case *c, const json *v)
     if (v->kind == JSON_BOOL) {
         return tci_arg_bool(v->integer != 0);
     }
-    return v->kind == JSON_NUMBER && v->is_integer ? tci_arg_int(v->integer) : tci_arg_float(orc_number_of(c, v));
+    return v->kind == JSON_NUMBER && v->is_integer ? tci_arg_int(v->integer)
+                                                   : tci_arg_float(orc_number_of(c, v));
 }
 
 static tc_arg orc_arg(orc_case *c, const char *name)
@@ -354,7 +361,8 @@ static void orc_out_index(orc_case *c, tc_tensor t)
     orc_out(c, t);
 }
 
-/* Tensors of a list argument (or of "*name": all positional ones from there on). Returns how many. */
+/* Tensors of a list argument (or of "*name": all positional ones from there on). Returns how
+ * many. */
 static int orc_tensors(orc_case *c, const char *name, tc_tensor *items, int room)
 {
     const json *v = orc_value(c, name);
@@ -371,7 +379,8 @@ static int orc_tensors(orc_case *c, const char *name, tc_tensor *items, int room
     return n;
 }
 
-/* Axis as a number of its own: negative ones count from the end. Clamped, so that it indexes safely. */
+/* Axis as a number of its own: negative ones count from the end. Clamped, so that it indexes
+ * safely. */
 static int orc_axis(tc_tensor x, int64_t axis)
 {
     int rank = tc_rank(x);

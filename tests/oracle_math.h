@@ -1,8 +1,10 @@
-/* tests/oracle_math.h - adapters of elementwise, reduction and loss ops: from the names and arguments of
- * the oracle cases to tc calls. One function a family; the table in oracle_ops.h names them.
+/* tests/oracle_math.h - adapters of elementwise, reduction and loss ops: from the names and
+ * arguments of the oracle cases to tc calls. One function a family; the table in oracle_ops.h names
+ * them.
  *
- * An adapter takes what it needs by name from its case and hands its results to orc_out; what tc cannot
- * say becomes orc_skip. Ops that tc has no call for are here where they are their definition in tc calls. */
+ * An adapter takes what it needs by name from its case and hands its results to orc_out; what tc
+ * cannot say becomes orc_skip. Ops that tc has no call for are here where they are their definition
+ * in tc calls. */
 #ifndef TC_TEST_ORACLE_MATH_H
 #define TC_TEST_ORACLE_MATH_H
 
@@ -72,7 +74,9 @@ static void orc_div(orc_case *c)
         orc_out(c, quotient);
     } else if (strcmp(mode, "trunc")) {
         orc_skip_argument(c, "rounding_mode", orc_value(c, "rounding_mode"));
-    } else if (!orc_is_float(orc_is_tensor(orc_value(c, "input")) ? tc_dtype_of(orc_tensor(c, "input")) : TC_F32)) {
+    } else if (!orc_is_float(orc_is_tensor(orc_value(c, "input"))
+                                 ? tc_dtype_of(orc_tensor(c, "input"))
+                                 : TC_F32)) {
         orc_skip(c, "argument rounding_mode of integers");
     } else {
         orc_out(c, tc_trunc(quotient));
@@ -205,8 +209,8 @@ static void orc_tanhshrink(orc_case *c)
 static void orc_threshold(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_where_at(orc_of(tc_le_at(orc_of(x), orc_arg(c, "threshold"), TC_HERE)), orc_arg(c, "value"),
-                           orc_of(x), TC_HERE));
+    orc_out(c, tc_where_at(orc_of(tc_le_at(orc_of(x), orc_arg(c, "threshold"), TC_HERE)),
+                           orc_arg(c, "value"), orc_of(x), TC_HERE));
 }
 
 static void orc_hardshrink(orc_case *c)
@@ -220,7 +224,8 @@ static void orc_glu(orc_case *c)
     tc_tensor x = orc_tensor(c, "input");
     int axis = (int)orc_int(c, "dim", -1);
     int64_t half = tc_size(x, axis) / 2;
-    orc_out(c, tc_mul(tc_slice(x, axis, 0, half, 1), tc_sigmoid(tc_slice(x, axis, half, TC_END, 1))));
+    orc_out(c,
+            tc_mul(tc_slice(x, axis, 0, half, 1), tc_sigmoid(tc_slice(x, axis, half, TC_END, 1))));
 }
 
 static void orc_prelu(orc_case *c)
@@ -237,7 +242,8 @@ static void orc_prelu(orc_case *c)
 
 static void orc_where(orc_case *c) /* the sample's input stands where the condition holds */
 {
-    orc_out(c, tc_where_at(orc_arg(c, "condition"), orc_arg(c, "input"), orc_arg(c, "other"), TC_HERE));
+    orc_out(c, tc_where_at(orc_arg(c, "condition"), orc_arg(c, "input"), orc_arg(c, "other"),
+                           TC_HERE));
 }
 
 /* Clamps to bounds named min and max, either of which may be missing. */
@@ -267,19 +273,22 @@ static void orc_masked_fill(orc_case *c)
 static void orc_lerp(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
-    tc_tensor step = tc_mul_at(orc_arg(c, "weight"), orc_of(tc_sub(orc_tensor(c, "end"), x)), TC_HERE);
+    tc_tensor step =
+        tc_mul_at(orc_arg(c, "weight"), orc_of(tc_sub(orc_tensor(c, "end"), x)), TC_HERE);
     orc_out(c, tc_add(x, step));
 }
 
 static void orc_addcmul(orc_case *c)
 {
-    tc_tensor product = tc_mul_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
+    tc_tensor product =
+        tc_mul_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
     orc_out(c, tc_add(orc_tensor(c, "input"), product));
 }
 
 static void orc_addcdiv(orc_case *c)
 {
-    tc_tensor quotient = tc_div_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
+    tc_tensor quotient =
+        tc_div_at(orc_scaled(c, "tensor1", "value"), orc_arg(c, "tensor2"), TC_HERE);
     orc_out(c, tc_add(orc_tensor(c, "input"), quotient));
 }
 
@@ -301,13 +310,15 @@ static void orc_logical_xor(orc_case *c)
     orc_out(c, tc_ne(a, tc_ne_at(orc_arg(c, "other"), tci_arg_int(0), TC_HERE)));
 }
 
-/* The dtypes of casts are spelled by the op. A value that the target cannot hold is torch's undefined
- * behaviour, and tc's saturates: such cases carry the flag "special" or are found by the driver. */
+/* The dtypes of casts are spelled by the op. A value that the target cannot hold is torch's
+ * undefined behaviour, and tc's saturates: such cases carry the flag "special" or are found by the
+ * driver. */
 static void orc_cast(orc_case *c)
 {
-    static const struct { const char *op; tc_dtype dtype; } targets[] = {
-        {"float", TC_F32}, {"double", TC_F64}, {"half", TC_F16}, {"bfloat16", TC_BF16}, {"int", TC_I32},
-        {"long", TC_I64}, {"short", TC_I16}, {"byte", TC_U8}, {"char", TC_I8}, {"bool", TC_BOOL}};
+    static const struct { const char *op; tc_dtype dtype;
+    } targets[] = {{"float", TC_F32}, {"double", TC_F64}, {"half", TC_F16},  {"bfloat16", TC_BF16},
+                   {"int", TC_I32},   {"long", TC_I64},   {"short", TC_I16}, {"byte", TC_U8},
+                   {"char", TC_I8},   {"bool", TC_BOOL}};
     const char *op = json_string(c->spec, "op");
     for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
         if (!strcmp(op, targets[i].op)) {
@@ -386,7 +397,8 @@ static void orc_min_max(orc_case *c)
     tc_tensor x = orc_tensor(c, "input");
     const json *second = orc_value(c, "dim") ? orc_value(c, "dim") : orc_value(c, "other");
     if (orc_is_tensor(second)) {
-        orc_out(c, min ? tc_minimum(x, orc_tensor_of(c, second)) : tc_maximum(x, orc_tensor_of(c, second)));
+        orc_out(c, min ? tc_minimum(x, orc_tensor_of(c, second))
+                       : tc_maximum(x, orc_tensor_of(c, second)));
         return;
     }
     orc_reduce(c, min ? tc_min_at : tc_max_at);
@@ -414,7 +426,8 @@ static tc_tensor orc_variance(tc_tensor x, tc_axes axes, double correction, bool
     return tc_div(squares, n > 0 ? n : 0.0);
 }
 
-/* var, std, var_mean and std_mean; unbiased (also as the second positional argument) is a correction of 1. */
+/* var, std, var_mean and std_mean; unbiased (also as the second positional argument) is a
+ * correction of 1. */
 static void orc_var(orc_case *c)
 {
     int memory[ORC_MAX_RANK];
@@ -454,7 +467,8 @@ static void orc_nansum(orc_case *c)
 {
     int memory[ORC_MAX_RANK];
     tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
-    orc_out(c, tc_sum(tc_where(tc_isnan(x), 0, x), orc_axes(c, "dim", memory), orc_bool(c, "keepdim")));
+    orc_out(c, tc_sum(tc_where(tc_isnan(x), 0, x), orc_axes(c, "dim", memory),
+                      orc_bool(c, "keepdim")));
 }
 
 static void orc_nanmean(orc_case *c)
@@ -586,9 +600,12 @@ static void orc_elementwise_loss(orc_case *c)
     if (strstr(op, "mse_loss")) {
         d = tc_square(d);
     } else if (strstr(op, "smooth_l1")) {
-        d = edge == 0 ? size : tc_where(tc_lt(size, edge), tc_div(tc_mul(tc_square(d), 0.5), edge), tc_sub(size, 0.5 * edge));
+        d = edge == 0 ? size
+                      : tc_where(tc_lt(size, edge), tc_div(tc_mul(tc_square(d), 0.5), edge),
+                                 tc_sub(size, 0.5 * edge));
     } else if (strstr(op, "huber")) {
-        d = tc_where(tc_le(size, edge), tc_mul(tc_square(d), 0.5), tc_mul(tc_sub(size, 0.5 * edge), edge));
+        d = tc_where(tc_le(size, edge), tc_mul(tc_square(d), 0.5),
+                     tc_mul(tc_sub(size, 0.5 * edge), edge));
     } else {
         d = size;
     }
@@ -632,7 +649,8 @@ static void orc_class_loss(orc_case *c)
     }
     bool mean = !strcmp(orc_text(c, "reduction", "mean"), "mean");
     if (orc_is_float(tc_dtype_of(target))) { /* class probabilities */
-        tc_tensor loss = tc_neg(tc_sum(tc_mul(target, tc_log_softmax(x, axis)), TC_AXES(axis), false));
+        tc_tensor loss =
+            tc_neg(tc_sum(tc_mul(target, tc_log_softmax(x, axis)), TC_AXES(axis), false));
         orc_out_reduced(c, loss);
     } else if (raw && mean) {
         orc_out(c, tc_cross_entropy(x, target));

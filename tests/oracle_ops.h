@@ -1,8 +1,8 @@
 /* tests/oracle_ops.h - the table: oracle op name -> signature of its arguments -> tc calls.
  *
- * A row has either a tc function that takes its operands as they come, or an adapter. Argument names that
- * only say how torch lays out memory are in the signatures and otherwise ignored. An op without a row is
- * one that tc does not have. */
+ * A row has either a tc function that takes its operands as they come, or an adapter. Argument
+ * names that only say how torch lays out memory are in the signatures and otherwise ignored. An op
+ * without a row is one that tc does not have. */
 #ifndef TC_TEST_ORACLE_OPS_H
 #define TC_TEST_ORACLE_OPS_H
 
@@ -153,7 +153,8 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW(ORC_NN "smooth_l1_loss", ORC_LOSS, orc_elementwise_loss),
     ORC_ROW(ORC_NN "huber_loss", ORC_LOSS, orc_elementwise_loss),
     ORC_ROW(ORC_NN "kl_div", "input target reduction log_target", orc_kl_div),
-    ORC_ROW(ORC_NN "cross_entropy", "input target weight ignore_index reduction label_smoothing", orc_class_loss),
+    ORC_ROW(ORC_NN "cross_entropy", "input target weight ignore_index reduction label_smoothing",
+            orc_class_loss),
     ORC_ROW(ORC_NN "nll_loss", "input target weight ignore_index reduction", orc_class_loss),
 
     ORC_ROW("reshape", "input shape", orc_reshape),
@@ -238,8 +239,8 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("take", "input index", orc_take),
     ORC_ROW("index_select", "input dim index", orc_index_select),
     ORC_ROW("__getitem__", "input index", orc_getitem),
-    ORC_ROW(ORC_NN "embedding", "input index padding_idx max_norm norm_type scale_grad_by_freq sparse",
-            orc_embedding),
+    ORC_ROW(ORC_NN "embedding",
+            "input index padding_idx max_norm norm_type scale_grad_by_freq sparse", orc_embedding),
     ORC_ROW(ORC_NN "one_hot", "input num_classes", orc_one_hot),
     ORC_ROW("arange", "start end step " ORC_MADE, orc_arange),
     ORC_ROW("full", "size value " ORC_MADE, orc_full),

@@ -1,10 +1,11 @@
 /* tests/oracle_run.h - replays the cases of an oracle manifest through the public calls.
  *
- * In: a manifest and its arrays (../shared/oracles/README.md and the manifest's own `doc` say how they
- * are written), a backend, a regex of op names. Out: a line per op and the totals.
+ * In: a manifest and its arrays (../shared/oracles/README.md and the manifest's own `doc` say how
+ * they are written), a backend, a regex of op names. Out: a line per op and the totals.
  * The idea: cases are built as graphs of one context and compiled a hundred at a time by one
- * tc_compile_many, then run and compared: |got - want| <= max(1e-5, 8 * ferr) * (S + |want|), S the root
- * mean square of the wanted tensor held within [1e-3, 1]; NaN equals NaN, infinities are exact. */
+ * tc_compile_many, then run and compared: |got - want| <= max(1e-5, 8 * ferr) * (S + |want|), S the
+ * root mean square of the wanted tensor held within [1e-3, 1]; NaN equals NaN, infinities are
+ * exact. */
 #ifndef TC_TEST_ORACLE_RUN_H
 #define TC_TEST_ORACLE_RUN_H
 
@@ -55,7 +56,8 @@ static orc_tally *orc_tally_get(orc_run *r, const char *op)
 
 static void orc_print_case(const json *spec)
 {
-    const json *id = json_get(spec, "id"), *args = json_get(spec, "args"), *keywords = json_get(spec, "kwargs");
+    const json *id = json_get(spec, "id"), *args = json_get(spec, "args"),
+               *keywords = json_get(spec, "kwargs");
     printf("%s%s%s", json_string(spec, "op"), json_string(spec, "variant")[0] ? "." : "",
            json_string(spec, "variant"));
     if (id) {
@@ -70,7 +72,8 @@ static void orc_pass(orc_run *r, const json *spec)
     orc_tally_get(r, json_string(spec, "op"))->passed++;
 }
 
-__attribute__((format(printf, 3, 4))) static void orc_fail(orc_run *r, const json *spec, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void orc_fail(orc_run *r, const json *spec,
+                                                           const char *format, ...)
 {
     va_list args;
     orc_tally_get(r, json_string(spec, "op"))->failed++;
@@ -87,8 +90,8 @@ static void orc_skipped(orc_run *r, const json *spec, const char *reason)
 {
     orc_tally_get(r, json_string(spec, "op"))->skipped++;
     if (!r->quiet) {
-        printf("  skip %s%s%s: %s\n", json_string(spec, "op"), json_string(spec, "variant")[0] ? "." : "",
-               json_string(spec, "variant"), reason);
+        printf("  skip %s%s%s: %s\n", json_string(spec, "op"),
+               json_string(spec, "variant")[0] ? "." : "", json_string(spec, "variant"), reason);
     }
 }
 
@@ -144,7 +147,8 @@ static int64_t orc_compare(tc_dtype t, const void *got, const void *want, int64_
     if (!orc_is_float(t)) {
         size_t bytes = orc_dtype_get(t)->bytes;
         for (int64_t i = 0; i < n; i++) {
-            if (memcmp((const char *)got + (size_t)i * bytes, (const char *)want + (size_t)i * bytes, bytes)) {
+            if (memcmp((const char *)got + (size_t)i * bytes,
+                       (const char *)want + (size_t)i * bytes, bytes)) {
                 return i;
             }
         }
@@ -188,7 +192,8 @@ static bool orc_cast_is_undefined(const orc_run *r, const orc_case *c)
 {
     const json *out = json_at(json_get(c->spec, "outs"), 0);
     const orc_dtype *to = out ? orc_dtype_find(json_string(out, "d")) : NULL;
-    const st_array *a = c->n_inputs == 1 ? st_find(r->arrays, json_string(c->input_specs[0], "t")) : NULL;
+    const st_array *a = c->n_inputs == 1 ? st_find(r->arrays, json_string(c->input_specs[0], "t"))
+                                         : NULL;
     tc_dtype from = c->n_inputs == 1 ? tc_dtype_of(c->inputs[0]) : TC_BOOL;
     if (!a || !to || !orc_is_float(from) || orc_is_float(to->dtype) || to->dtype == TC_BOOL) {
         return false;
@@ -240,10 +245,11 @@ static tc_status orc_run_program(const orc_run *r, orc_pending *p, void **output
 }
 
 /* Text of what is wrong with output i, or "". */
-static void orc_check_output(const orc_run *r, const orc_case *c, int i, const json *want, const void *got, char *text,
-                             size_t room)
+static void orc_check_output(const orc_run *r, const orc_case *c, int i, const json *want,
+                             const void *got, char *text, size_t room)
 {
-    const orc_dtype *d = orc_dtype_find(json_string(want, "d")), *own = orc_dtype_get(tc_dtype_of(c->outputs[i]));
+    const orc_dtype *d = orc_dtype_find(json_string(want, "d")),
+                    *own = orc_dtype_get(tc_dtype_of(c->outputs[i]));
     const json *shape = json_get(want, "s"), *ferr = json_get(c->spec, "ferr");
     const st_array *a = st_find(r->arrays, json_string(want, "t"));
     text[0] = 0;
@@ -252,8 +258,9 @@ static void orc_check_output(const orc_run *r, const orc_case *c, int i, const j
         fits = json_at(shape, k)->integer == tc_size(c->outputs[i], k);
     }
     if (!d || !fits || d != own) {
-        snprintf(text, room, "output %d is %s of rank %d, expected %s %.*s", i, own->name, tc_rank(c->outputs[i]),
-                 json_string(want, "d"), shape ? (int)shape->text_bytes : 0, shape ? shape->text : "");
+        snprintf(text, room, "output %d is %s of rank %d, expected %s %.*s", i, own->name,
+                 tc_rank(c->outputs[i]), json_string(want, "d"), shape ? (int)shape->text_bytes : 0,
+                 shape ? shape->text : "");
         return;
     }
     if (!a || a->bytes != (size_t)tc_nbytes(c->outputs[i])) {
@@ -263,7 +270,8 @@ static void orc_check_output(const orc_run *r, const orc_case *c, int i, const j
     if (c->is_index[i] && orc_has_flag(c->spec, "ties")) {
         return;
     }
-    int64_t at = orc_compare(d->dtype, got, a->data, tc_count(c->outputs[i]), ferr ? ferr->number : 0);
+    int64_t at =
+        orc_compare(d->dtype, got, a->data, tc_count(c->outputs[i]), ferr ? ferr->number : 0);
     if (at >= 0) {
         snprintf(text, room, "output %d, element %lld is %.9g, expected %.9g", i, (long long)at,
                  orc_load(d->dtype, got, at), orc_load(d->dtype, a->data, at));
@@ -317,7 +325,8 @@ static void orc_flush(orc_run *r, tc_ctx *ctx, orc_pending *pending, int n)
     }
     tc_compile_many(jobs, n, NULL);
     for (int i = 0; i < n; i++) {
-        if (jobs[i].status && !pending[i].must_fail) { /* once more alone: its own fault, or a neighbour's? */
+        /* once more alone: its own fault, or a neighbour's? */
+        if (jobs[i].status && !pending[i].must_fail) {
             jobs[i] = orc_job(&pending[i]);
             tc_compile_many(&jobs[i], 1, NULL);
         }
@@ -327,8 +336,8 @@ static void orc_flush(orc_run *r, tc_ctx *ctx, orc_pending *pending, int n)
             orc_pass(r, pending[i].c.spec);
         } else {
             const char *said = pending[i].c.n_outputs ? tc_error(pending[i].c.outputs[0]) : "";
-            orc_fail(r, pending[i].c.spec, "does not compile (%s): %s", tc_status_text(jobs[i].status),
-                     said[0] ? said : tc_error(ctx));
+            orc_fail(r, pending[i].c.spec, "does not compile (%s): %s",
+                     tc_status_text(jobs[i].status), said[0] ? said : tc_error(ctx));
         }
         tc_program_free(pending[i].program);
     }
@@ -352,11 +361,13 @@ static bool orc_prepare(orc_run *r, tc_ctx *ctx, const json *spec, orc_pending *
         return false;
     }
     if (!p->must_fail && (orc_has_flag(spec, "ill") || orc_has_flag(spec, "dyn"))) {
-        orc_skipped(r, spec, orc_has_flag(spec, "ill") ? "ill conditioned" : "a shape that depends on data");
+        orc_skipped(r, spec,
+                    orc_has_flag(spec, "ill") ? "ill conditioned" : "a shape that depends on data");
         return false;
     }
     orc_build(&p->c, ctx, spec, row);
-    if (!p->c.skip[0] && !p->must_fail && row->adapter == orc_cast && orc_cast_is_undefined(r, &p->c)) {
+    if (!p->c.skip[0] && !p->must_fail && row->adapter == orc_cast &&
+        orc_cast_is_undefined(r, &p->c)) {
         orc_skip(&p->c, "argument input with a value that the dtype cannot hold");
     }
     if (p->c.skip[0]) {
@@ -384,7 +395,8 @@ static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
     memset(&options, 0, sizeof(options));
     options.backend = r->backend;
     options.cc = r->cc;
-    options.fallback = r->backend && strcmp(r->backend, "interp") ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
+    options.fallback = r->backend && strcmp(r->backend, "interp") ? TC_FALLBACK_REFUSE
+                                                                  : TC_FALLBACK_ALLOW;
     orc_pending *pending = (orc_pending *)calloc(ORC_BATCH, sizeof(*pending));
     const json *spec = list ? list->first : NULL;
     while (spec && pending) {
@@ -416,8 +428,8 @@ static void orc_report(orc_run *r)
         r->failed += t->failed;
         r->skipped += t->skipped;
         if (!r->quiet || t->failed) {
-            printf("%-48s %4d passed %4d failed %4d skipped%s\n", t->op, t->passed, t->failed, t->skipped,
-                   t->in_table ? "" : "  (tc does not have it)");
+            printf("%-48s %4d passed %4d failed %4d skipped%s\n", t->op, t->passed, t->failed,
+                   t->skipped, t->in_table ? "" : "  (tc does not have it)");
         }
     }
 }
@@ -425,7 +437,8 @@ static void orc_report(orc_run *r)
 static bool orc_replay(orc_run *r)
 {
     const json *cases = json_get(r->manifest, "cases");
-    bool works = orc_run_list(r, cases, false) && orc_run_list(r, json_get(r->manifest, "errors"), true);
+    bool works = orc_run_list(r, cases, false) &&
+                 orc_run_list(r, json_get(r->manifest, "errors"), true);
     orc_report(r);
     if (r->grad) {
         int n = 0;

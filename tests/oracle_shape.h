@@ -1,5 +1,5 @@
-/* tests/oracle_shape.h - adapters of movement, contraction, window, index and creation ops; otherwise as
- * oracle_math.h. */
+/* tests/oracle_shape.h - adapters of movement, contraction, window, index and creation ops;
+ * otherwise as oracle_math.h. */
 #ifndef TC_TEST_ORACLE_SHAPE_H
 #define TC_TEST_ORACLE_SHAPE_H
 
@@ -28,7 +28,8 @@ static void orc_flatten(orc_case *c) /* also ravel */
     tc_tensor x = orc_tensor(c, "input");
     int64_t sizes[ORC_MAX_RANK], out[ORC_MAX_RANK];
     int rank = orc_sizes(x, sizes), n = 0;
-    int first = orc_axis(x, orc_int(c, "start_dim", 0)), last = orc_axis(x, orc_int(c, "end_dim", -1));
+    int first = orc_axis(x, orc_int(c, "start_dim", 0)),
+        last = orc_axis(x, orc_int(c, "end_dim", -1));
     for (int i = 0; i < rank; i++) {
         if (i > first && i <= last) {
             out[n - 1] *= sizes[i];
@@ -65,7 +66,8 @@ static void orc_permute(orc_case *c)
 
 static void orc_transpose(orc_case *c)
 {
-    orc_out(c, tc_transpose(orc_tensor(c, "input"), (int)orc_int(c, "dim0", 0), (int)orc_int(c, "dim1", 0)));
+    orc_out(c, tc_transpose(orc_tensor(c, "input"), (int)orc_int(c, "dim0", 0),
+                            (int)orc_int(c, "dim1", 0)));
 }
 
 static void orc_movedim(orc_case *c)
@@ -160,8 +162,10 @@ static void orc_broadcast_tensors(orc_case *c)
 static void orc_repeat(orc_case *c) /* also tile */
 {
     tc_tensor x = orc_tensor(c, "input");
-    int64_t times[ORC_MAX_RANK], sizes[ORC_MAX_RANK], spread[2 * ORC_MAX_RANK], merged[ORC_MAX_RANK];
-    int n = orc_ints(c, "repeats", times, ORC_MAX_RANK), rank = orc_sizes(x, sizes), out = rank > n ? rank : n;
+    int64_t times[ORC_MAX_RANK], sizes[ORC_MAX_RANK], spread[2 * ORC_MAX_RANK],
+        merged[ORC_MAX_RANK];
+    int n = orc_ints(c, "repeats", times, ORC_MAX_RANK), rank = orc_sizes(x, sizes),
+        out = rank > n ? rank : n;
     for (int pass = 0; pass < 2; pass++) { /* [1, a, 1, b], then the same expanded */
         for (int i = 0; i < out; i++) {
             int64_t size = i >= out - rank ? sizes[i - (out - rank)] : 1;
@@ -170,7 +174,8 @@ static void orc_repeat(orc_case *c) /* also tile */
             spread[2 * i + 1] = size;
             merged[i] = size * repeat;
         }
-        x = pass ? tc_expand_at(x, 2 * out, spread, TC_HERE) : tc_reshape_at(x, 2 * out, spread, TC_HERE);
+        x = pass ? tc_expand_at(x, 2 * out, spread, TC_HERE)
+                 : tc_reshape_at(x, 2 * out, spread, TC_HERE);
     }
     orc_out(c, tc_reshape_at(x, out, merged, TC_HERE));
 }
@@ -201,7 +206,9 @@ static void orc_roll(orc_case *c)
     for (int i = 0; i < n; i++) {
         int axis = flat ? 0 : (int)axes[i];
         int64_t size = tc_size(x, axis), by = size > 0 ? ((shifts[i] % size) + size) % size : 0;
-        x = tc_cat(TC_TENSORS(tc_slice(x, axis, size - by, TC_END, 1), tc_slice(x, axis, 0, size - by, 1)), axis);
+        x = tc_cat(TC_TENSORS(tc_slice(x, axis, size - by, TC_END, 1),
+                              tc_slice(x, axis, 0, size - by, 1)),
+                   axis);
     }
     orc_out(c, flat ? tc_reshape_at(x, rank, sizes, TC_HERE) : x);
 }
@@ -233,7 +240,10 @@ static void orc_cat(orc_case *c)
     tc_tensor items[ORC_MAX_TENSORS];
     int n = orc_tensors(c, "tensors", items, ORC_MAX_TENSORS), least = 0;
     int axis = (int)orc_int(c, "dim", 0);
-    least = op[0] == 'v' || !strcmp(op, "column_stack") ? 2 : op[0] == 'd' ? 3 : op[0] == 'h' ? 1 : 0;
+    least = op[0] == 'v' || !strcmp(op, "column_stack") ? 2
+            : op[0] == 'd'                              ? 3
+            : op[0] == 'h'                              ? 1
+                                                        : 0;
     for (int i = 0; i < n; i++) {
         if (!strcmp(op, "stack")) {
             items[i] = tc_unsqueeze(items[i], axis);
@@ -275,7 +285,8 @@ static void orc_split(orc_case *c)
     int axis = (int)orc_int(c, "dim", 0), n = 0;
     axis = op[0] == 'h' ? tc_rank(x) > 1 : op[0] == 'v' ? 0 : axis;
     int64_t marks[ORC_MAX_TENSORS], size = tc_size(x, axis);
-    bool by_size = !strncmp(op, "split", 5), parts = strstr(op, "_split") || op[0] == 'h' || op[0] == 'v';
+    bool by_size = !strncmp(op, "split", 5),
+         parts = strstr(op, "_split") || op[0] == 'h' || op[0] == 'v';
     if (!how || orc_is_tensor(how)) {
         orc_skip(c, "argument indices as a tensor");
         return;
@@ -317,7 +328,8 @@ static void orc_narrow(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
     int axis = (int)orc_int(c, "dim", 0);
-    int64_t start = orc_int(c, "start", 0), length = orc_int(c, "length", 0), size = tc_size(x, axis);
+    int64_t start = orc_int(c, "start", 0), length = orc_int(c, "length", 0),
+            size = tc_size(x, axis);
     start += start < 0 ? size : 0;
     if (tc_rank(x) == 0 || length < 0 || start + length > size) {
         orc_skip(c, "argument length: tc_slice cuts it to the axis");
@@ -415,7 +427,8 @@ static void orc_inner(orc_case *c)
         sizes[n++] = tc_size(b, i);
     }
     int64_t k = tc_size(a, -1);
-    tc_tensor p = tc_reshape(a, k ? tc_count(a) / k : 0, k), q = tc_reshape(b, k ? tc_count(b) / k : 0, k);
+    tc_tensor p = tc_reshape(a, k ? tc_count(a) / k : 0, k),
+              q = tc_reshape(b, k ? tc_count(b) / k : 0, k);
     orc_out(c, tc_reshape_at(tc_einsum("ik,jk->ij", TC_TENSORS(p, q)), n, sizes, TC_HERE));
 }
 
@@ -498,15 +511,17 @@ static void orc_linear(orc_case *c)
 
 static void orc_bilinear(orc_case *c)
 {
-    tc_tensor y = tc_einsum("...i,oij,...j->...o", TC_TENSORS(orc_tensor(c, "input1"), orc_tensor(c, "weight"),
-                                                             orc_tensor(c, "input2")));
+    tc_tensor y = tc_einsum("...i,oij,...j->...o",
+                            TC_TENSORS(orc_tensor(c, "input1"), orc_tensor(c, "weight"),
+                                       orc_tensor(c, "input2")));
     orc_out(c, orc_has(c, "bias") ? tc_add(y, orc_tensor(c, "bias")) : y);
 }
 
 static void orc_vecdot(orc_case *c)
 {
     int axis = (int)orc_int(c, "dim", -1);
-    orc_out(c, tc_sum(tc_mul(orc_tensor(c, "input"), orc_tensor(c, "other")), TC_AXES(axis), false));
+    orc_out(c,
+            tc_sum(tc_mul(orc_tensor(c, "input"), orc_tensor(c, "other")), TC_AXES(axis), false));
 }
 
 static void orc_trace(orc_case *c)
@@ -542,14 +557,16 @@ static void orc_attention(orc_case *c)
     }
     if (orc_has(c, "attn_mask")) {
         tc_tensor mask = orc_tensor(c, "attn_mask");
-        scores = tc_dtype_of(mask) == TC_BOOL ? tc_where(mask, scores, -(double)INFINITY) : tc_add(scores, mask);
+        scores = tc_dtype_of(mask) == TC_BOOL ? tc_where(mask, scores, -(double)INFINITY)
+                                              : tc_add(scores, mask);
     }
     orc_out(c, tc_matmul(tc_softmax(scores, -1), v));
 }
 
 /* ---- windows ---- */
 
-/* conv1d and conv2d over the last n axes; "same" pads by one more at the end where it does not halve. */
+/* conv1d and conv2d over the last n axes; "same" pads by one more at the end where it does not
+ * halve. */
 static void orc_conv(orc_case *c)
 {
     int n = strstr(json_string(c->spec, "op"), "conv1d") ? 1 : 2;
@@ -565,7 +582,9 @@ static void orc_conv(orc_case *c)
         x = tc_unsqueeze(x, -2);
         weight = tc_unsqueeze(weight, -2);
     }
-    for (int i = 0; padding && padding->kind == JSON_STRING && !strcmp(padding->string, "same") && i < n; i++) {
+    for (int i = 0;
+         padding && padding->kind == JSON_STRING && !strcmp(padding->string, "same") && i < n;
+         i++) {
         int64_t total = o.dilation[1 - i] * (tc_size(weight, -1 - i) - 1);
         x = tc_pad(x, -1 - i, total / 2, total - total / 2, 0);
     }
@@ -577,7 +596,10 @@ static void orc_max_pool(orc_case *c)
 {
     int n = strstr(json_string(c->spec, "op"), "pool1d") ? 1 : 2;
     tc_tensor x = orc_tensor(c, "input");
-    tc_pool o = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}, .ceil_mode = orc_bool(c, "ceil_mode")};
+    tc_pool o = {.kernel = {1, 1},
+                 .stride = {1, 1},
+                 .dilation = {1, 1},
+                 .ceil_mode = orc_bool(c, "ceil_mode")};
     if (orc_bool(c, "return_indices")) {
         orc_skip_argument(c, "return_indices", orc_value(c, "return_indices"));
     }
@@ -602,7 +624,8 @@ static void orc_max_pool(orc_case *c)
 
 static void orc_gather(orc_case *c) /* also take_along_dim with an axis and equal sizes */
 {
-    orc_out(c, tc_gather(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0), orc_tensor(c, "index")));
+    orc_out(c,
+            tc_gather(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0), orc_tensor(c, "index")));
 }
 
 static void orc_take_along_dim(orc_case *c)
@@ -611,7 +634,8 @@ static void orc_take_along_dim(orc_case *c)
         orc_gather(c);
         return;
     }
-    orc_out(c, tc_gather(tc_reshape(orc_tensor(c, "input"), -1), 0, tc_reshape(orc_tensor(c, "index"), -1)));
+    orc_out(c, tc_gather(tc_reshape(orc_tensor(c, "input"), -1), 0,
+                         tc_reshape(orc_tensor(c, "index"), -1)));
 }
 
 /* Rows of x along the axis, by an index of any shape, which takes the place of that axis. */
@@ -667,7 +691,8 @@ static int64_t orc_bound(const json *v, int64_t otherwise)
     return v && v->kind == JSON_NUMBER ? v->integer : otherwise;
 }
 
-/* One entry of x[...] at the axis; returns how many axes of the result it takes up, or -1: skipped. */
+/* One entry of x[...] at the axis; returns how many axes of the result it takes up, or -1:
+ * skipped. */
 static int orc_index_entry(orc_case *c, tc_tensor *x, int axis, const json *entry, int n_axes)
 {
     const json *slice = json_get(entry, "slice"), *list = json_get(entry, "list");
@@ -680,7 +705,8 @@ static int orc_index_entry(orc_case *c, tc_tensor *x, int axis, const json *entr
     }
     if (slice) {
         int64_t step = orc_bound(json_at(slice, 2), 1);
-        *x = tc_slice(*x, axis, orc_bound(json_at(slice, 0), 0), orc_bound(json_at(slice, 1), TC_END), step);
+        *x = tc_slice(*x, axis, orc_bound(json_at(slice, 0), 0),
+                      orc_bound(json_at(slice, 1), TC_END), step);
         return 1;
     }
     if (entry->kind == JSON_NUMBER) {
@@ -752,11 +778,15 @@ static void orc_full(orc_case *c)
     int64_t sizes[ORC_MAX_RANK + 1];
     bool like = strstr(op, "_like") != NULL, has_source = like || !strncmp(op, "new_", 4);
     tc_dtype otherwise = has_source ? tc_dtype_of(orc_tensor(c, "input")) : TC_F32;
-    int n = like ? orc_sizes(orc_tensor(c, "input"), sizes + 1) : orc_ints(c, "size", sizes + 1, ORC_MAX_RANK);
+    int n = like ? orc_sizes(orc_tensor(c, "input"), sizes + 1)
+                 : orc_ints(c, "size", sizes + 1, ORC_MAX_RANK);
     tc_arg value = strstr(op, "ones") ? tci_arg_int(1) : tci_arg_int(0);
     if (strstr(op, "full")) {
         value = orc_arg(c, "value");
-        otherwise = has_source ? otherwise : value.kind == 1 ? TC_BOOL : value.kind == 2 ? TC_I64 : TC_F32;
+        otherwise = has_source        ? otherwise
+                    : value.kind == 1 ? TC_BOOL
+                    : value.kind == 2 ? TC_I64
+                                      : TC_F32;
     }
     sizes[0] = orc_dtype_arg(c, "dtype", otherwise);
     if (sizes[0] == TC_BOOL && value.kind != 0) {

@@ -1,8 +1,9 @@
 /* tests/safetensors.h - reads and writes safetensors files for test data.
  *
  * The format: 8 bytes of header length (little endian), a JSON header {"name": {"dtype", "shape",
- * "data_offsets": [begin, end]}}, then the data. In: a path. Out: a file whose arrays are found by name;
- * data is borrowed from the file. Names are found through a sorted index: files hold thousands. */
+ * "data_offsets": [begin, end]}}, then the data. In: a path. Out: a file whose arrays are found by
+ * name; data is borrowed from the file. Names are found through a sorted index: files hold
+ * thousands. */
 #ifndef TC_TEST_SAFETENSORS_H
 #define TC_TEST_SAFETENSORS_H
 
@@ -52,7 +53,8 @@ static bool st_index(st_file *f, const char *data, size_t data_bytes)
         if (begin < 0 || end < begin || (uint64_t)end > data_bytes) {
             return false;
         }
-        st_array a = {v->key, json_string(v, "dtype"), json_get(v, "shape"), data + begin, (size_t)(end - begin)};
+        st_array a = {v->key, json_string(v, "dtype"), json_get(v, "shape"), data + begin,
+                      (size_t)(end - begin)};
         f->arrays[f->n++] = a;
     }
     if (f->arrays) {
@@ -93,8 +95,8 @@ static const st_array *st_find(const st_file *f, const char *name)
     return (const st_array *)bsearch(&key, f->arrays, (size_t)f->n, sizeof(*f->arrays), st_compare);
 }
 
-/* Writes the n arrays, which may be borrowed from an open file; every one starts at a multiple of 8 bytes
- * when widths descend, so sort them so. false: not written. */
+/* Writes the n arrays, which may be borrowed from an open file; every one starts at a multiple of 8
+ * bytes when widths descend, so sort them so. false: not written. */
 static bool st_write(const char *path, const st_array *arrays, int n)
 {
     FILE *file = fopen(path, "wb");
@@ -110,9 +112,10 @@ static bool st_write(const char *path, const st_array *arrays, int n)
         fputc('{', file);
         at = 0;
         for (int i = 0; i < n; i++) {
-            fprintf(file, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%.*s,\"data_offsets\":[%llu,%llu]}", i ? "," : "",
-                    arrays[i].name, arrays[i].dtype, (int)arrays[i].shape->text_bytes, arrays[i].shape->text,
-                    (unsigned long long)at, (unsigned long long)(at + arrays[i].bytes));
+            fprintf(file, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%.*s,\"data_offsets\":[%llu,%llu]}",
+                    i ? "," : "", arrays[i].name, arrays[i].dtype, (int)arrays[i].shape->text_bytes,
+                    arrays[i].shape->text, (unsigned long long)at,
+                    (unsigned long long)(at + arrays[i].bytes));
             at += arrays[i].bytes;
         }
         fputc('}', file);

@@ -9,25 +9,28 @@ extern "C" {
 #endif
 
 /* ---- compile: graph -> program; memoized by canonical graph, options and target ---- */
-/* Inputs are the tc_input leaves that y needs, in order of their creation. On failure *f is NULL and
- * tc_error(y) tells. The caller frees the program. */
+/* Inputs are the tc_input leaves that y needs, in order of their creation. On failure *f is NULL
+ * and tc_error(y) tells. The caller frees the program. */
 TC_API tc_status tc_compile(tc_tensor y, tc_program **f);
 /* Inputs and outputs in the given order; outputs 1..n. options NULL: the context's. */
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options, tc_program **f);
-/* Many programs with one compiler run. Each job's *program is set, or NULL with its own status; returns the
- * first failure. */
+TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                               tc_program **f);
+/* Many programs with one compiler run. Each job's *program is set, or NULL with its own status;
+ * returns the first failure. */
 typedef struct tc_job {
     tc_tensors inputs, outputs;
     tc_program **program;
     tc_status status; /* out */
 } tc_job;
 TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options);
-TC_API void tc_program_free(tc_program *f); /* NULL is fine; waits for nobody: no run may be under way */
+/* NULL is fine; waits for nobody: no run may be under way */
+TC_API void tc_program_free(tc_program *f);
 
 /* ---- run ---- */
-/* Runs with these inputs and outputs, in order. Any thread, any number at once. dtype, count and overlap
- * are checked; no allocation in steady state. On failure nothing was written unless it is TC_ERR_INDEX
- * (an index was outside its axis), and tc_error(f) tells (per thread: of its last failing run). */
+/* Runs with these inputs and outputs, in order. Any thread, any number at once. dtype, count and
+ * overlap are checked; no allocation in steady state. On failure nothing was written unless it is
+ * TC_ERR_INDEX (an index was outside its axis), and tc_error(f) tells (per thread: of its last
+ * failing run). */
 TC_API tc_status tc_run(tc_program *f, tc_bufs inputs, tc_bufs outputs);
 /* Full control: a call owns its workspace and its last error; one thread at a time. */
 TC_API tc_status tc_call_make(tc_program *f, tc_call **call);
@@ -78,7 +81,9 @@ static inline const char *tc_error(const tc_program *f) { return tc_program_erro
 static inline const char *tc_error(const tc_call *c) { return tc_call_error(c); }
 #else
 #define tc_error(x)                                                                                \
-    _Generic((x), tc_tensor: tc_tensor_error, tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error, \
+    _Generic((x),                                                                                  \
+        tc_tensor: tc_tensor_error,                                                                \
+        tc_ctx *: tc_ctx_error, const tc_ctx *: tc_ctx_error,                                      \
         tc_program *: tc_program_error, const tc_program *: tc_program_error,                      \
         tc_call *: tc_call_error, const tc_call *: tc_call_error)(x)
 #endif

@@ -1,11 +1,12 @@
 /* api/eval.c - compile, run, evaluate, read, look inside: the public calls of api/compile.h.
  *
- * In: handles, buffers. Out: programs, values at nodes; statuses, with the text in ctx->last (for a run:
- * in the program or the call).
+ * In: handles, buffers. Out: programs, values at nodes; statuses, with the text in ctx->last (for a
+ * run: in the program or the call).
  *
- * The one idea: every compile is a batch of jobs that goes through the same steps: make a request of
- * each (which finds mistakes), have all of them compiled at once, make a program of each. The lazy form
- * is a batch of one job without inputs, whose program runs once, into new memory that the nodes then hold.
+ * The one idea: every compile is a batch of jobs that goes through the same steps: make a request
+ * of each (which finds mistakes), have all of them compiled at once, make a program of each. The
+ * lazy form is a batch of one job without inputs, whose program runs once, into new memory that the
+ * nodes then hold.
  *
  * Requests live in the batch's scratch. Every function that takes scratch memory is called through
  * tci_eval_armed, which sets the escape anew; nothing is taken outside. */
@@ -18,8 +19,8 @@
 
 /* ---- errors ---- */
 
-/* Sets the context's error, "app.c:12: tc_compile: ...", so that tc_error(about) tells it too. site: the
- * line it names, or NULL. */
+/* Sets the context's error, "app.c:12: tc_compile: ...", so that tc_error(about) tells it too.
+ * site: the line it names, or NULL. */
 static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
                                const char *format, ...) TCI_PRINTF(5, 6);
 static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
@@ -43,7 +44,8 @@ static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *s
     return why;
 }
 
-/* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has no context. */
+/* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has
+ * no context. */
 static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_status *status)
 {
     tci_node *n = tci_handle_node(t);
@@ -136,8 +138,8 @@ typedef tc_status (*tci_eval_body)(tci_eval_batch *b, tci_eval_job *job);
 static tc_status tci_eval_armed(tci_eval_batch *b, tci_eval_job *job, tci_eval_body body)
 {
     if (setjmp(b->s.escape)) {
-        return tci_eval_fail(job ? job->about : b->about, b->op, job ? &job->site : NULL, b->s.why, "%s",
-                             b->s.message);
+        return tci_eval_fail(job ? job->about : b->about, b->op, job ? &job->site : NULL, b->s.why,
+                             "%s", b->s.message);
     }
     return body(b, job);
 }
@@ -163,7 +165,8 @@ static tc_status tci_eval_get_lists(tci_eval_batch *b, tci_eval_job *none)
 }
 
 /* Nodes of a list of handles, all of the batch's context. */
-static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, const tc_tensors *list, tci_node **nodes)
+static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, const tc_tensors *list,
+                                tci_node **nodes)
 {
     tc_status status = TC_OK;
     for (int i = 0; i < list->n && !status; i++) {
@@ -179,25 +182,30 @@ static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, cons
 static tc_status tci_eval_check_job(tci_eval_batch *b, const tci_eval_job *job)
 {
     if (!job->program) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT, "given NULL, expected a place for the program");
+        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+                             "given NULL, expected a place for the program");
     }
     if (job->outputs.n < 1 || !job->outputs.items) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT, "given no outputs, expected at least one");
+        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+                             "given no outputs, expected at least one");
     }
     if (job->inputs.n < 0 || (job->inputs.n && !job->inputs.items)) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT, "given a list of %d inputs at %p", job->inputs.n,
+        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+                             "given a list of %d inputs at %p", job->inputs.n,
                              (const void *)job->inputs.items);
     }
     return TC_OK;
 }
 
-static tc_status tci_eval_check_inputs(tci_eval_batch *b, const tci_eval_job *job, tci_node *const *inputs)
+static tc_status tci_eval_check_inputs(tci_eval_batch *b, const tci_eval_job *job,
+                                       tci_node *const *inputs)
 {
     for (int i = 0; i < job->inputs.n; i++) {
         if (inputs[i]->op != TCI_OP_INPUT) {
-            return tci_eval_fail(job->about, b->op, &inputs[i]->site, TC_ERR_ARGUMENT,
-                                 "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
-                                 tci_op_name(inputs[i]->op));
+            return tci_eval_fail(
+                job->about, b->op, &inputs[i]->site, TC_ERR_ARGUMENT,
+                "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
+                tci_op_name(inputs[i]->op));
         }
     }
     return TC_OK;
@@ -227,7 +235,8 @@ static tc_status tci_eval_request(tci_eval_batch *b, tci_eval_job *job)
             return status;
         }
     }
-    job->request = tci_request_make(&b->s, inputs, job->inputs.n, outputs, job->outputs.n, b->options, NULL, NULL);
+    job->request = tci_request_make(&b->s, inputs, job->inputs.n, outputs, job->outputs.n,
+                                    b->options, NULL, NULL);
     return TC_OK;
 }
 
@@ -244,7 +253,8 @@ static void tci_eval_compile(tci_eval_batch *b)
         return;
     }
     tci_str log = {0};
-    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses, &log);
+    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
+                         &log);
     for (int i = 0, r = 0; i < b->n; i++) {
         tci_eval_job *job = &b->jobs[i];
         if (!job->request) {
@@ -255,7 +265,8 @@ static void tci_eval_compile(tci_eval_batch *b)
         if (!job->code) {
             const char *text = tci_str_text(&log);
             status = status ? status : TC_ERR_INTERNAL;
-            tci_eval_fail(job->about, b->op, &job->site, status, "%s%s%s", tc_status_text(status), *text ? ": " : "", text);
+            tci_eval_fail(job->about, b->op, &job->site, status, "%s%s%s", tc_status_text(status),
+                          *text ? ": " : "", text);
             tci_eval_settle(b, job, status);
         }
     }
@@ -266,9 +277,10 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
 {
     tc_status status = tci_program_make(job->code, job->request, b->options, job->program);
     if (status == TC_ERR_LIMIT) {
-        tci_eval_fail(job->about, b->op, &job->site, status,
-                      "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
-                      (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
+        tci_eval_fail(
+            job->about, b->op, &job->site, status,
+            "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
+            (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
@@ -308,7 +320,8 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
 /* ---- compile ---- */
 
 /* The first live output of all jobs. False: there is none, *status says why. */
-static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, tc_tensor *live, tc_status *status)
+static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, tc_tensor *live,
+                               tc_status *status)
 {
     static const tc_tensor nothing;
     *status = TC_ERR_ARGUMENT;
@@ -330,7 +343,8 @@ static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, 
     return false;
 }
 
-static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n, const tc_options *options)
+static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n,
+                                       const tc_options *options)
 {
     tc_status status;
     tci_eval_batch b;
@@ -364,7 +378,8 @@ TC_API tc_status tc_compile(tc_tensor y, tc_program **f)
     return tci_eval_compile_jobs("tc_compile", &job, 1, NULL);
 }
 
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options, tc_program **f)
+TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                               tc_program **f)
 {
     tci_eval_job job = {.inputs = inputs, .outputs = outputs, .program = f};
     return tci_eval_compile_jobs("tc_compile_fn", &job, 1, options);
@@ -379,7 +394,9 @@ TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options)
     for (int i = 0; i < n; i++) {
         jobs[i].status = TC_ERR_MEMORY;
         if (work) {
-            work[i] = (tci_eval_job){.inputs = jobs[i].inputs, .outputs = jobs[i].outputs, .program = jobs[i].program};
+            work[i] = (tci_eval_job){.inputs = jobs[i].inputs,
+                                     .outputs = jobs[i].outputs,
+                                     .program = jobs[i].program};
         } else if (jobs[i].program) {
             *jobs[i].program = NULL;
         }
@@ -409,7 +426,8 @@ TC_API tc_status tc_run(tc_program *f, tc_bufs inputs, tc_bufs outputs)
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        tci_program_record(f, TC_ERR_MEMORY, "tc_run", "out of memory: no workspace for one more call");
+        tci_program_record(f, TC_ERR_MEMORY, "tc_run",
+                           "out of memory: no workspace for one more call");
         return TC_ERR_MEMORY;
     }
     tc_status status = tci_call_run(c, inputs, outputs);
@@ -458,13 +476,15 @@ TC_API void tc_call_free(tc_call *call)
 typedef struct tci_eval_lazy {
     tci_eval_batch b;
     tci_eval_job job;
-    tci_node **nodes;          /* of job.outputs, without those that hold a value and without repeats */
+    /* of job.outputs, without those that hold a value and without repeats */
+    tci_node **nodes;
     int n_nodes;
     tci_storage **values;      /* their new memory */
     tc_buf *bufs;
 } tci_eval_lazy;
 
-/* Marks keep a node from being listed twice; nothing can escape between setting and clearing them. */
+/* Marks keep a node from being listed twice; nothing can escape between setting and clearing
+ * them. */
 static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -503,7 +523,8 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
     if (r->n_user_inputs) {
         const tci_node *input = r->inputs[0];
         return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_ARGUMENT,
-                             "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile it and bind the input"
+                             "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile "
+                             "it and bind the input"
                              " with tc_run, or use tc_borrow or tc_copy_in",
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
@@ -519,9 +540,11 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
         w->values[i] = tci_storage_make(code->outputs[i].bytes);
         if (!w->values[i]) {
             return tci_eval_fail(w->job.about, w->b.op, &w->nodes[i]->site, TC_ERR_MEMORY,
-                                 "out of memory: %lld bytes for the value", (long long)code->outputs[i].bytes);
+                                 "out of memory: %lld bytes for the value",
+                                 (long long)code->outputs[i].bytes);
         }
-        w->bufs[i] = (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
+        w->bufs[i] =
+            (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
     }
     return TC_OK;
 }
@@ -531,7 +554,8 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
     tc_status status = tci_eval_lazy_memory(w);
     tc_call *c = status ? NULL : tci_call_make(f);
     if (!status && !c) {
-        status = tci_eval_fail(w->job.about, w->b.op, &w->job.site, TC_ERR_MEMORY, "out of memory: workspace of a run");
+        status = tci_eval_fail(w->job.about, w->b.op, &w->job.site, TC_ERR_MEMORY,
+                               "out of memory: workspace of a run");
     }
     if (!status) {
         tc_bufs none = {NULL, 0};
@@ -641,18 +665,23 @@ static tc_status tci_eval_check_read(tc_tensor t, const tci_node *n, const tc_bu
     int64_t count = tci_node_count(n);
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
     if (to->is_const || (!to->data && count)) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER, "given %s, expected memory for %lld %s",
-                             to->data ? "a pointer to const" : "NULL", (long long)count, info->name);
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+                             "given %s, expected memory for %lld %s",
+                             to->data ? "a pointer to const" : "NULL", (long long)count,
+                             info->name);
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
         bool known = to->dtype >= 0 && to->dtype < TC_DTYPE_COUNT;
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER, "given memory of %s, expected %s",
-                             known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype", info->name);
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+                             "given memory of %s, expected %s",
+                             known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
+                             info->name);
     }
     bool as_bytes = to->dtype == -1 && to->n == count * info->bytes;
     if (to->n != count && !as_bytes) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER, "given room for %lld elements, expected %lld",
-                             (long long)to->n, (long long)count);
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+                             "given room for %lld elements, expected %lld", (long long)to->n,
+                             (long long)count);
     }
     return TC_OK;
 }
@@ -703,10 +732,12 @@ static void tci_eval_explain_times(const tc_program *f, FILE *out)
         return;
     }
     fprintf(out,
-            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + compiler %.2f"
+            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + "
+            "compiler %.2f"
             " + load %.2f\n",
-            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6, (double)t->plan / 1e6,
-            (double)t->lower / 1e6, (double)t->emit / 1e6, (double)t->compiler / 1e6, (double)t->load / 1e6);
+            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6,
+            (double)t->plan / 1e6, (double)t->lower / 1e6, (double)t->emit / 1e6,
+            (double)t->compiler / 1e6, (double)t->load / 1e6);
 }
 
 TC_API tc_status tc_explain(const tc_program *f, FILE *out)

@@ -51,7 +51,7 @@
  *     TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process
  *
  * The declarations are C11 and C++17; the implementation is C11. The flags of the file with the
- * implementation do not matter to results, but clang refuses -ffast-math there.
+ * implementation do not matter to results, but clang refuses its fast-math flag there.
  *
  * 2 CONTEXTS AND TENSORS
  *

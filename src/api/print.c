@@ -3,13 +3,13 @@
  * In: a tensor. Out: text like that of Python's print(numpy_array), in the default print options:
  * precision 8, threshold 1000, three edge items, lines of 75 characters.
  *
- * The one idea: the layout is a walk over the elements that will be shown, made twice. The first walk
- * collects what all elements need (range, signs, widths) into a tci_print_format, the second writes.
- * Both see the same elements, as past 1000 elements only the corners count.
+ * The one idea: the layout is a walk over the elements that will be shown, made twice. The first
+ * walk collects what all elements need (range, signs, widths) into a tci_print_format, the second
+ * writes. Both see the same elements, as past 1000 elements only the corners count.
  *
- * A float is written with the fewest digits that name it among the values of its dtype, at most 8 after
- * the point. Digits come from the C library's exact conversion and are laid out here, so the host's
- * locale has no say. bf16 is printed as the f32 it stands for. */
+ * A float is written with the fewest digits that name it among the values of its dtype, at most 8
+ * after the point. Digits come from the C library's exact conversion and are laid out here, so the
+ * host's locale has no say. bf16 is printed as the f32 it stands for. */
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@
 #define TCI_PRINT_THRESHOLD 1000
 #define TCI_PRINT_WIDTH 75
 #define TCI_PRINT_PRECISION 8
-#define TCI_PRINT_PART 32  /* room for a part of an element: without exponent, values are in [1e-4, 1e16) */
+#define TCI_PRINT_PART                                                                             \
+    32 /* room for a part of an element: without exponent, values are in [1e-4, 1e16) */
 #define TCI_PRINT_WORD 128 /* room for an element */
 
 /* ---- decimal digits of one float ---- */
@@ -33,7 +34,8 @@ typedef struct tci_print_decimal {
     int n, point;
 } tci_print_decimal;
 
-/* The first n digits of x > 0, correctly rounded (a tie to even). Returns the value of that text. */
+/* The first n digits of x > 0, correctly rounded (a tie to even). Returns the value of that
+ * text. */
 static double tci_print_digits(tci_print_decimal *d, double x, int n)
 {
     char text[64];
@@ -71,11 +73,13 @@ static tci_print_interval tci_print_rounds_to(double x, tc_dtype t)
     exponent--;
     double ulp = ldexp(1.0, TCI_MAX(exponent, min_exponent) - (mantissa_bits - 1));
     bool is_power = exponent > min_exponent && x == ldexp(1.0, exponent);
-    tci_print_interval r = {x - (is_power ? ulp / 4 : ulp / 2), x + ulp / 2, fmod(x / ulp, 2.0) == 0.0};
+    tci_print_interval r = {x - (is_power ? ulp / 4 : ulp / 2), x + ulp / 2,
+                            fmod(x / ulp, 2.0) == 0.0};
     return r;
 }
 
-static bool tci_print_reads_back(double text_value, double x, tc_dtype t, const tci_print_interval *in)
+static bool tci_print_reads_back(double text_value, double x, tc_dtype t,
+                                 const tci_print_interval *in)
 {
     if (t == TC_F64) {
         return text_value == x;
@@ -102,8 +106,8 @@ static double tci_print_next_up(tci_print_decimal *d)
     return strtod(text, NULL);
 }
 
-/* The fewest digits that read back as x > 0. A power of two has twice the room above that it has below,
- * so there the nearest decimal may miss where the one above it does not. */
+/* The fewest digits that read back as x > 0. A power of two has twice the room above that it has
+ * below, so there the nearest decimal may miss where the one above it does not. */
 static void tci_print_shortest(tci_print_decimal *d, double x, tc_dtype t)
 {
     tci_print_interval in = {0, 0, false};
@@ -124,10 +128,10 @@ static void tci_print_shortest(tci_print_decimal *d, double x, tc_dtype t)
     tci_print_trim(d);
 }
 
-/* The digits of x: the shortest that name it, but at most `precision` after the point (-1: no limit);
- * exactly so many when `fixed`. */
-static void tci_print_decimal_of(tci_print_decimal *d, double x, tc_dtype t, bool exponential, int precision,
-                                 bool fixed)
+/* The digits of x: the shortest that name it, but at most `precision` after the point (-1: no
+ * limit); exactly so many when `fixed`. */
+static void tci_print_decimal_of(tci_print_decimal *d, double x, tc_dtype t, bool exponential,
+                                 int precision, bool fixed)
 {
     d->n = 0;
     d->point = 1;
@@ -158,15 +162,18 @@ typedef struct tci_print_format {
     tc_dtype dtype;              /* in which floats are shortened: bf16 counts as f32 */
     bool exponential;
     int precision;               /* digits after the point at most; -1: no limit */
-    bool fixed;                  /* exactly `precision` digits: exponential, once widths are known */
+    /* exactly `precision` digits: exponential, once widths are known */
+    bool fixed;
     int pad_left, pad_right;     /* width before and after the point */
     int exponent_digits;
-    double smallest, largest;    /* nonzero finite magnitudes; smallest is infinite while there are none */
+    /* nonzero finite magnitudes; smallest is infinite while there are none */
+    double smallest, largest;
     bool any_finite, any_special, any_negative_inf;
     int width;                   /* integers */
 } tci_print_format;
 
-typedef struct tci_print_parts { /* one float in pieces: sign and integer part, fraction, exponent */
+/* one float in pieces: sign and integer part, fraction, exponent */
+typedef struct tci_print_parts {
     char whole[TCI_PRINT_PART];
     char fraction[TCI_PRINT_PART];
     char exponent[16];
@@ -295,7 +302,8 @@ static int tci_print_integer(char *text, size_t room, tc_dtype t, tci_value v)
 static void tci_print_see_integer(tci_print_format *f, const tci_print_view *v, int64_t at)
 {
     char text[32];
-    f->width = TCI_MAX(f->width, tci_print_integer(text, sizeof(text), v->dtype, tci_print_value(v, at)));
+    f->width =
+        TCI_MAX(f->width, tci_print_integer(text, sizeof(text), v->dtype, tci_print_value(v, at)));
 }
 
 /* x as the dtype holds it: NumPy compares in the array's own type. */
@@ -353,7 +361,8 @@ static void tci_print_float(char *text, const tci_print_format *f, double x)
     snprintf(text, TCI_PRINT_WORD, "%*s.%s%s", f->pad_left, p.whole, p.fraction, p.exponent);
 }
 
-static void tci_print_word(char *text, const tci_print_format *f, const tci_print_view *v, int64_t at)
+static void tci_print_word(char *text, const tci_print_format *f, const tci_print_view *v,
+                           int64_t at)
 {
     tci_value x = tci_print_value(v, at);
     if (tci_dtype_is_float(v->dtype)) {
@@ -380,7 +389,8 @@ static void tci_print_break(tci_str *out, int n_lines, int indent)
 }
 
 /* The innermost axis: words with a blank between, wrapped where a line would pass its width. */
-static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_print_view *v, int64_t at)
+static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_print_view *v,
+                          int64_t at)
 {
     int axis = v->rank - 1;
     int indent = axis + 1;
@@ -411,7 +421,8 @@ static void tci_print_row(tci_str *out, const tci_print_format *f, const tci_pri
     }
 }
 
-static void tci_print_axis(tci_str *out, const tci_print_format *f, const tci_print_view *v, int axis, int64_t at)
+static void tci_print_axis(tci_str *out, const tci_print_format *f, const tci_print_view *v,
+                           int axis, int64_t at)
 {
     tci_str_add_n(out, "[", 1);
     if (axis == v->rank - 1) {

@@ -20,7 +20,8 @@ extern "C" {
 #endif
 #endif
 
-/* Every function that can fail returns one of these, or a poisoned tensor whose tc_error() tells it. */
+/* Every function that can fail returns one of these, or a poisoned tensor whose tc_error() tells
+ * it. */
 #define TCI_STATUS_ROWS(X)                                                                         \
     X(TC_OK, "ok")                                                                                 \
     X(TC_ERR_ARGUMENT, "bad argument")                                                             \
@@ -73,11 +74,13 @@ typedef struct tc_f16 { uint16_t bits; } tc_f16;
 typedef struct tc_bf16 { uint16_t bits; } tc_bf16;
 
 typedef struct tc_ctx tc_ctx;         /* owns graphs; used by one thread at a time */
-typedef struct tc_program tc_program; /* compiled; used by any number of threads; outlives its context */
+/* compiled; used by any number of threads; outlives its context */
+typedef struct tc_program tc_program;
 typedef struct tc_call tc_call;       /* one caller's bindings and workspace */
 
-/* A tensor handle: a small value, copied freely, never freed singly. It names a node of its context's
- * graph and dies with the scope it was made in. A poisoned handle carries the first error. */
+/* A tensor handle: a small value, copied freely, never freed singly. It names a node of its
+ * context's graph and dies with the scope it was made in. A poisoned handle carries the first
+ * error. */
 typedef struct tc_tensor {
     tc_ctx *ctx;
     uint32_t id, generation;
@@ -98,23 +101,28 @@ typedef struct tc_arg {
     double f;
 } tc_arg;
 
-/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major order. */
+/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major
+ * order. */
 typedef struct tc_buf {
     void *data;
     int64_t n;
-    int dtype;     /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
+    /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
+    int dtype;
     bool is_const; /* made from a pointer to const: refused as an output */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 
-/* realloc-like: p NULL and old_bytes 0 to get, new_bytes 0 to free. Returns NULL when out of memory. */
+/* realloc-like: p NULL and old_bytes 0 to get, new_bytes 0 to free. Returns NULL when out of
+ * memory. */
 typedef struct tc_allocator {
     void *(*resize)(void *user, void *p, size_t old_bytes, size_t new_bytes);
     void *user;
 } tc_allocator;
 
-typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;             /* FAST may use approximations */
-typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback; /* to the interpreter */
+/* FAST may use approximations */
+typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
+/* to the interpreter */
+typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 
 /* Options of a context or of one compile. Zero in every field = good defaults; NULL = all defaults.
  * A compile's options override its context's field by field. Strings are copied. */
@@ -122,9 +130,11 @@ typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
     tc_math math;
     tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER instead of running interpreted */
-    int threads;              /* 0: as many as this process may use; 1: no lock, no system call in a run */
+    /* 0: as many as this process may use; 1: no lock, no system call in a run */
+    int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
-    int spin_us;              /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
+    /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
+    int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
     int cc_timeout_s;         /* 0: 120 */
     const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
@@ -139,8 +149,8 @@ typedef struct tc_options {
     tc_allocator allocator;   /* context only: graph memory. Zero: libc or TC_MALLOC */
     void (*log)(void *user, const char *topic, const char *text);
     void *log_user;
-    /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on any
-     * threads, and return when all are done. NULL: tc's own pool. */
+    /* The host's own job system: must call task(arg, i) for every i in [0, n), in any order and on
+     * any threads, and return when all are done. NULL: tc's own pool. */
     void (*parallel_for)(void *user, int n, void (*task)(void *arg, int i), void *arg);
     void *parallel_user;
 } tc_options;
@@ -153,7 +163,8 @@ typedef struct tc_stats {
     int64_t kernels_built;          /* kernels that such a process compiled */
     int64_t memory_hits, disk_hits, misses;  /* of the program cache */
     int64_t kernel_hits;            /* kernels found in the cache while their program was not */
-    int64_t evictions, cache_rejects;        /* entries dropped by the cap; refused as foreign or corrupt */
+    /* entries dropped by the cap; refused as foreign or corrupt */
+    int64_t evictions, cache_rejects;
     int64_t interpreted;            /* programs that fell back to the interpreter */
 } tc_stats;
 

@@ -2,6 +2,7 @@
 #ifndef TCI_COMPILE_BACKEND_H
 #define TCI_COMPILE_BACKEND_H
 
+#include "../emit/dialect.h"
 #include "code.h"
 
 /* cpu/backend.c. */

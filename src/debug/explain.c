@@ -1,5 +1,5 @@
-/* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and why it is
- * not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
+/* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and
+ * why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
 #include "explain.h"
 
 static void tci_explain_bytes(tci_str *out, int64_t bytes)
@@ -49,8 +49,9 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         bytes += plan->kernels[plan->steps[t].kernel]->bytes;
         flops += plan->kernels[plan->steps[t].kernel]->flops;
     }
-    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps, plan->n_steps == 1 ? "" : "es",
-                   plan->n_kernels, plan->n_kernels == 1 ? "" : "s", code->backend);
+    tci_str_printf(out, "%d launch%s of %d kernel%s on %s; ", plan->n_steps,
+                   plan->n_steps == 1 ? "" : "es", plan->n_kernels, plan->n_kernels == 1 ? "" : "s",
+                   code->backend);
     tci_explain_bytes(out, bytes);
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);

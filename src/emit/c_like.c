@@ -1,9 +1,10 @@
 /* emit/c_like.c - prints loop IR as a function in a C-like language.
  *
- * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with the
- * signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
+ * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
+ * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
  * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
 #include "../loop/ir.h"
+#include "dialect.h"
 
 typedef struct tci_c_like {
     tci_str *out;
@@ -143,7 +144,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     }
     tc_dtype storage = compute;
     if ((uses & TCI_LMEM_ADDRESS) && st->mem != TCI_MEM_PREFETCH) {
-        storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype : c->l->operands[st->base].dtype);
+        storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype
+                                          : c->l->operands[st->base].dtype);
     }
     return c->d->mem(c->d, (tci_mem)st->mem, compute, storage, lanes);
 }
@@ -203,8 +205,8 @@ static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
     long long n = (long long)st->imm;
     int v = st->dst, from = st->args[0];
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
-    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from, letter, from, n,
-                   letter, from);
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from,
+                   letter, from, n, letter, from);
     tci_c_indent(c, depth);
     tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
     tci_c_indent(c, depth + 1);
@@ -316,20 +318,23 @@ static void tci_c_block(tci_c_like *c, int block, int depth)
     }
 }
 
-TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l, const char *symbol)
+TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
+                            const char *symbol)
 {
     tci_c_like c = {out, d, l};
     const char *word = tci_c_type(&c, TC_I64, 1);
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    tci_str_printf(out,
-                   "__attribute__((visibility(\"default\")))\n"
-                   "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
-                   symbol, word, word, word, word);
+    tci_str_printf(
+        out,
+        "__attribute__((visibility(\"default\")))\n"
+        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+        symbol, word, word, word, word);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
         const char *qualifier = o->is_output ? "" : "const ";
-        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i, qualifier, type, i);
+        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i,
+                       qualifier, type, i);
     }
     tci_c_block(&c, 0, 1);
     tci_str_add(out, "}\n");

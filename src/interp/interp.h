@@ -1,19 +1,20 @@
-/* interp/interp.h - runs kernels without a compiler, in blocks over the kernel's vector axis, with the
- * same bits as generated code. Always there. */
+/* interp/interp.h - runs kernels without a compiler, in blocks over the kernel's vector axis, with
+ * the same bits as generated code. Always there. */
 #ifndef TCI_INTERP_INTERP_H
 #define TCI_INTERP_INTERP_H
 
 #include "../kernel/ir.h"
 
-/* A kernel made ready for interpretation: owns copies of everything it needs, on the heap; immutable
- * afterwards and used from any thread. NULL: out of memory. */
+/* A kernel made ready for interpretation: owns copies of everything it needs, on the heap;
+ * immutable afterwards and used from any thread. NULL: out of memory. */
 typedef struct tci_interp tci_interp;
 TCI_FN tci_interp *tci_interp_make(const tci_kernel *k);
 TCI_FN void tci_interp_free(tci_interp *p);
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p);       /* n_tasks */
 TCI_FN size_t tci_interp_workspace(const tci_interp *p);    /* bytes one caller needs, 64-aligned */
 /* As tci_kernel_fn, with the caller's workspace; allocates nothing. */
-TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs, const int64_t *lits,
-                           int64_t *fault, int64_t task_begin, int64_t task_end);
+TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
+                           const int64_t *lits, int64_t *fault, int64_t task_begin,
+                           int64_t task_end);
 
 #endif

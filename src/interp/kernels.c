@@ -2,12 +2,13 @@
  *
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer points of the range are walked in row-major order, in blocks along the last outer axis
- * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in blocks). All
- * state is in the caller's workspace; nothing is allocated or locked.
+ * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
+ * blocks). All state is in the caller's workspace; nothing is allocated or locked.
  *
- * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer point
- * sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of TCI_VLANES, so element j of
- * a block folds into lane j % TCI_VLANES; lanes are joined at the end of the stage. */
+ * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
+ * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
+ * TCI_VLANES, so element j of a block folds into lane j % TCI_VLANES; lanes are joined at the end
+ * of the stage. */
 #include <string.h>
 
 #include "steps.h"
@@ -79,7 +80,8 @@ static void tci_exec_splat(void *out, int bytes, uint64_t bits)
 }
 
 /* out[i] = from[i * stride] for i < n. */
-static void tci_exec_gather_strided(char *out, const char *from, int bytes, int64_t stride, int64_t n)
+static void tci_exec_gather_strided(char *out, const char *from, int bytes, int64_t stride,
+                                    int64_t n)
 {
     if (stride == 1) {
         memcpy(out, from, (size_t)(n * bytes));
@@ -110,7 +112,8 @@ static void tci_exec_gather_strided(char *out, const char *from, int bytes, int6
 }
 
 /* to[i * stride] = from[i], or from[0] where from does not vary. */
-static void tci_exec_scatter_strided(char *to, const char *from, int bytes, int64_t stride, bool vary, int64_t n)
+static void tci_exec_scatter_strided(char *to, const char *from, int bytes, int64_t stride,
+                                     bool vary, int64_t n)
 {
     if (stride == 1 && vary) {
         memcpy(to, from, (size_t)(n * bytes));
@@ -173,7 +176,8 @@ static int64_t tci_exec_addr(const tci_exec *e, const tci_interp_addr *a)
 }
 
 /* Lanes [*from, *to) of n where lo <= x + i * stride <= hi. */
-static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi, int64_t *from, int64_t *to)
+static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi, int64_t *from,
+                              int64_t *to)
 {
     if (stride == 0) {
         if (x < lo || x > hi) {
@@ -192,7 +196,8 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
 }
 
 /* Lanes [*from, *to) outside of which some guard fails. True: there, flags[] tells lane by lane. */
-static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from, int64_t *to)
+static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, int64_t *from,
+                            int64_t *to)
 {
     bool blocks = false;
     *from = 0;
@@ -200,8 +205,8 @@ static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, i
     for (int g = 0; g < st->n_guards; g++) {
         const tci_interp_guard *guard = &st->guards[g];
         if (guard->block < 0) {
-            tci_exec_interval(tci_exec_addr(e, guard->x), st->varies ? guard->x->stride : 0, guard->lo, guard->hi,
-                              from, to);
+            tci_exec_interval(tci_exec_addr(e, guard->x), st->varies ? guard->x->stride : 0,
+                              guard->lo, guard->hi, from, to);
         }
     }
     for (int g = 0; g < st->n_guards; g++) {
@@ -222,7 +227,8 @@ static bool tci_exec_guards(tci_exec *e, const tci_interp_step *st, int64_t n, i
 /* ---- steps ---- */
 
 /* Where no loop exists: element by element through the scalar evaluator. */
-static tci_value tci_exec_operand(const tci_interp_op *op, const void *const *in, const uint8_t *vary, int j, int64_t i)
+static tci_value tci_exec_operand(const tci_interp_op *op, const void *const *in,
+                                  const uint8_t *vary, int j, int64_t i)
 {
     const char *p = (const char *)in[j] + (vary[j] ? i * op->in_bytes[j] : 0);
     if (op->prim == TCI_P_SELECT && j == 0) {
@@ -249,7 +255,8 @@ static tci_value tci_exec_scalar(const tci_interp_op *op, const tci_value *a)
     }
 }
 
-static void tci_exec_eval(const tci_interp_op *op, void *out, const void *const *in, const uint8_t *vary, int64_t n)
+static void tci_exec_eval(const tci_interp_op *op, void *out, const void *const *in,
+                          const uint8_t *vary, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         tci_value a[3] = {{0}};
@@ -267,8 +274,8 @@ static void tci_exec_eval(const tci_interp_op *op, void *out, const void *const 
 }
 
 /* n lanes of an operation; a uniform result (n = 1) becomes a whole group. */
-static void tci_exec_apply(const tci_interp_op *op, void *out, const void *const *in, const uint8_t *vary, int64_t n,
-                           bool varies)
+static void tci_exec_apply(const tci_interp_op *op, void *out, const void *const *in,
+                           const uint8_t *vary, int64_t n, bool varies)
 {
     if (op->loop && op->group) {
         op->loop(out, in, vary, (n * op->bytes + TCI_INTERP_GROUP - 1) / TCI_INTERP_GROUP);
@@ -412,7 +419,8 @@ static void tci_exec_guard(tci_exec *e, const tci_interp_step *st)
 }
 
 /* Lanes whose guard fails, or whose offset is not linear: one at a time. */
-static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool flags, int64_t from, int64_t to)
+static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool flags, int64_t from,
+                                int64_t to)
 {
     char *out = e->ptr[st->out];
     const char *memory = e->bufs[st->ref];
@@ -428,7 +436,8 @@ static void tci_exec_load_lanes(tci_exec *e, const tci_interp_step *st, bool fla
     for (int64_t i = from; i < to; i++) {
         int64_t offset = at ? at[i] : x + i * stride;
         bool holds = !flags || e->flags[i];
-        tci_exec_fill(out + i * bytes, bytes, holds ? tci_exec_peek(memory + offset * bytes, bytes) : st->bits, 1);
+        tci_exec_fill(out + i * bytes, bytes,
+                      holds ? tci_exec_peek(memory + offset * bytes, bytes) : st->bits, 1);
     }
 }
 
@@ -450,7 +459,9 @@ static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
     }
     if (!st->varies) {
         bool holds = from < to && (!flags || e->flags[0]);
-        tci_exec_splat(own, bytes, holds ? tci_exec_peek(memory + tci_exec_addr(e, st->x) * bytes, bytes) : st->bits);
+        tci_exec_splat(own, bytes,
+                       holds ? tci_exec_peek(memory + tci_exec_addr(e, st->x) * bytes, bytes)
+                             : st->bits);
         return;
     }
     tci_exec_fill(own, bytes, st->bits, from);
@@ -459,7 +470,8 @@ static void tci_exec_load(tci_exec *e, const tci_interp_step *st)
         tci_exec_load_lanes(e, st, flags, from, to);
     } else if (from < to) {
         int64_t x = tci_exec_addr(e, st->x) + from * st->x->stride;
-        tci_exec_gather_strided(own + from * bytes, memory + x * bytes, bytes, st->x->stride, to - from);
+        tci_exec_gather_strided(own + from * bytes, memory + x * bytes, bytes, st->x->stride,
+                                to - from);
     }
 }
 
@@ -508,11 +520,12 @@ static void tci_exec_fault(tci_exec *e, const tci_interp_step *st)
 
 /* ---- reductions ---- */
 
-/* ARG: candidate (v, at) against the best so far; see kernel/ir.h. Each position of acc takes the candidate of
- * its own position; steps of 0 repeat one value. */
+/* ARG: candidate (v, at) against the best so far; see kernel/ir.h. Each position of acc takes the
+ * candidate of its own position; steps of 0 repeat one value. */
 #define TCI_EXEC_ARG(name, type)                                                                   \
     static void tci_exec_arg_##name(bool max, void *acc_at, tci_exec_i64 *best, const void *from,  \
-                                    const tci_exec_i64 *index, int step, int index_step, int64_t n) \
+                                    const tci_exec_i64 *index, int step, int index_step,           \
+                                    int64_t n)                                                     \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++) {                                                          \
             type acc, v;                                                                           \
@@ -541,8 +554,8 @@ TCI_EXEC_ARG(i32, int32_t)
 TCI_EXEC_ARG(i64, int64_t)
 #undef TCI_EXEC_ARG
 
-static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const void *v, const void *index, int step,
-                         int index_step, int64_t n)
+static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const void *v,
+                         const void *index, int step, int index_step, int64_t n)
 {
     tci_exec_i64 *b = best;
     const tci_exec_i64 *x = index;
@@ -556,12 +569,15 @@ static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const v
     case TC_I16: tci_exec_arg_i16(r->max, acc, b, v, x, step, index_step, n); break;
     case TC_I32: tci_exec_arg_i32(r->max, acc, b, v, x, step, index_step, n); break;
     case TC_I64: tci_exec_arg_i64(r->max, acc, b, v, x, step, index_step, n); break;
-    default: tci_exec_arg_u8(r->max, acc, b, v, x, step, index_step, n); break; /* masks order as bool */
+    /* masks order as bool */
+    default: tci_exec_arg_u8(r->max, acc, b, v, x, step, index_step, n); break;
     }
 }
 
-/* The first m lanes of acc = combine(acc, v); group loops write past m, so through the spare lanes. */
-static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, const char *v, bool vary, int64_t m)
+/* The first m lanes of acc = combine(acc, v); group loops write past m, so through the spare
+ * lanes. */
+static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, const char *v,
+                             bool vary, int64_t m)
 {
     const void *in[3] = {acc, v, NULL};
     const uint8_t varies[3] = {1, vary, 0};
@@ -598,7 +614,8 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
     const int64_t n = st->varies ? e->n : 1;
     char *acc = e->ptr[r->acc];
     if (r->arg) {
-        tci_exec_arg(r, acc, e->ptr[r->at], e->ptr[st->in[0]], e->ptr[st->in[1]], st->vary[0], st->vary[1], n);
+        tci_exec_arg(r, acc, e->ptr[r->at], e->ptr[st->in[0]], e->ptr[st->in[1]], st->vary[0],
+                     st->vary[1], n);
         if (!st->varies) {
             tci_exec_splat(acc, r->bytes, tci_exec_peek(acc, r->bytes));
             tci_exec_splat(e->ptr[r->at], 8, tci_exec_peek(e->ptr[r->at], 8));
@@ -639,8 +656,8 @@ static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
                 tci_exec_combine(e, r, acc, acc + h * r->bytes, true, h);
             }
         }
-        tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes, tci_exec_peek(r->arg ? e->ptr[r->at] : acc,
-                                                                               r->arg ? 8 : r->bytes));
+        tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
+                       tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
     }
     if (r->arg) { /* nothing folded at all: index 0 */
         tci_exec_i64 *at = (tci_exec_i64 *)e->ptr[r->result];
@@ -776,10 +793,17 @@ TCI_FN size_t tci_interp_workspace(const tci_interp *p)
     return ((size_t)p->workspace_bytes + 63) / 64 * 64;
 }
 
-TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs, const int64_t *lits,
-                           int64_t *fault, int64_t task_begin, int64_t task_end)
+TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bufs,
+                           const int64_t *lits, int64_t *fault, int64_t task_begin,
+                           int64_t task_end)
 {
-    tci_exec e = {.p = p, .workspace = workspace, .bufs = bufs, .lits = lits, .fault = fault, .n = 1, .outer_n = 1};
+    tci_exec e = {.p = p,
+                  .workspace = workspace,
+                  .bufs = bufs,
+                  .lits = lits,
+                  .fault = fault,
+                  .n = 1,
+                  .outer_n = 1};
     e.ptr = workspace;
     e.axes = (int64_t *)(void *)(e.workspace + p->axes_offset);
     e.flags = (uint8_t *)e.workspace + p->flags_offset;

@@ -1,23 +1,26 @@
 /* interp/loops.c - the block loops of the interpreter: one loop per BASE prim and dtype.
  *
- * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one 64-byte
- * group of equal elements and advances by nothing, so each loop exists once, not once per mix.
- * Two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes past the
- * end compute garbage that nobody reads); all operands have the same element size. ELEM loops work on
- * the exact count of elements.
+ * In: arrays of one block. Out: an array. An operand that is the same for the whole block is one
+ * 64-byte group of equal elements and advances by nothing, so each loop exists once, not once per
+ * mix. Two classes. GROUP loops work on whole 64-byte groups (arrays are padded to 64 bytes; lanes
+ * past the end compute garbage that nobody reads); all operands have the same element size. ELEM
+ * loops work on the exact count of elements.
  *
- * bool values are lane masks: 0 or all ones, in elements as wide as the values they were compared from.
+ * bool values are lane masks: 0 or all ones, in elements as wide as the values they were compared
+ * from.
  *
- * The hot loops are compiled twice: for the baseline of the build, and on x86-64 for AVX2 + FMA, chosen
- * at run time. Each prim is a single rounding in both, so the bits agree. Compilers without GNU vector
- * types get no loops: the interpreter then evaluates element by element with tci_prim_eval. */
+ * The hot loops are compiled twice: for the baseline of the build, and on x86-64 for AVX2 + FMA,
+ * chosen at run time. Each prim is a single rounding in both, so the bits agree. Compilers without
+ * GNU vector types get no loops: the interpreter then evaluates element by element with
+ * tci_prim_eval. */
 #include <math.h>
 
 #include "steps.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 
-/* ---- types: 32-byte vectors, 8-lane vectors for conversions, and scalars, all free to alias ---- */
+/* ---- types: 32-byte vectors, 8-lane vectors for conversions, and scalars, all free to alias
+ * ---- */
 
 #define TCI_IP_TYPE(name, type, bytes)                                                             \
     typedef type tci_v_##name __attribute__((vector_size(32), aligned(1), may_alias));             \
@@ -101,8 +104,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             r[1] = (tci_v_##T)(expr);                                                              \
         }                                                                                          \
     }
-/* One lane at a time, where the build's baseline has no instruction. Operands first copied: out may be
- * an operand. */
+/* One lane at a time, where the build's baseline has no instruction. Operands first copied: out may
+ * be an operand. */
 #define TCI_IP_lanes(isa, prim, T, expr)                                                           \
     TCI_IP_LOOP(isa, prim, T)                                                                      \
     {                                                                                              \
@@ -122,7 +125,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
 /* ---- rows of GROUP loops: X(prim, shape, T, expression) ---- */
 
 #define TCI_IP_PICK(T, m, a, b) (((T)(m) & (T)(a)) | (~(T)(m) & (T)(b)))
-/* Loops that serve both signednesses are listed for the unsigned type (tci_interp_loop_find maps). */
+/* Loops that serve both signednesses are listed for the unsigned type (tci_interp_loop_find
+ * maps). */
 #define TCI_IP_COMMON_ROWS(X)                                                                      \
     X(ADD, binary, f32, x + y) X(ADD, binary, f64, x + y) X(ADD, binary, u32, x + y)               \
     X(ADD, binary, u64, x + y) X(SUB, binary, f32, x - y) X(SUB, binary, f64, x - y)               \
@@ -150,36 +154,39 @@ TCI_IP_TYPE(i64, int64_t, 8)
 
 /* bf16: add half of the last kept bit (ties to even) and cut; NaN stays a quiet NaN. */
 #define TCI_IP_ROUNDB16(x)                                                                         \
-    TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0xffff0000u) | 0x400000u, \
-                (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u)
-/* f16: the same at bit 13, 65520 and above to infinity; below 2^-14 the spacing is 2^-24, which is that
- * of f32 at 0.5: adding and taking away 0.5 rounds there. */
+    TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u),                           \
+                (x & 0xffff0000u) | 0x400000u, (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u)
+/* f16: the same at bit 13, 65520 and above to infinity; below 2^-14 the spacing is 2^-24, which is
+ * that of f32 at 0.5: adding and taking away 0.5 rounds there. */
 #define TCI_IP_ROUND16(x)                                                                          \
     ((x & 0x80000000u) |                                                                           \
-     TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0x7fffe000u) | 0x400000u, \
-                 TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) >= 0x477ff000u), (x & 0u) + 0x7f800000u, \
-                             TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) < 0x38800000u),  \
-                                         TCI_IP_ROUND16_TINY(x & 0x7fffffffu),                     \
-                                         ((x & 0x7fffffffu) + 0xfffu + ((x >> 13) & 1u)) & 0x7fffe000u))))
+     TCI_IP_PICK(                                                                                  \
+         tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0x7fffe000u) | 0x400000u,   \
+         TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) >= 0x477ff000u),                     \
+                     (x & 0u) + 0x7f800000u,                                                       \
+                     TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) < 0x38800000u),          \
+                                 TCI_IP_ROUND16_TINY(x & 0x7fffffffu),                             \
+                                 ((x & 0x7fffffffu) + 0xfffu + ((x >> 13) & 1u)) & 0x7fffe000u))))
 #define TCI_IP_ROUND16_TINY(x) ((tci_v_u32)((((tci_v_f32)(x)) + 0.5f) - 0.5f))
 
 /* Where x86 has an instruction that GNU C cannot spell. */
 #define TCI_IP_AVX2_ROWS(X)                                                                        \
     X(FMA, ternary, f32, __builtin_ia32_vfmaddps256(x, y, z))                                      \
     X(FMA, ternary, f64, __builtin_ia32_vfmaddpd256(x, y, z))                                      \
-    X(SQRT, unary, f32, __builtin_ia32_sqrtps256(x)) X(SQRT, unary, f64, __builtin_ia32_sqrtpd256(x)) \
-    X(FLOOR, unary, f32, __builtin_ia32_roundps256(x, 9))                                          \
-    X(FLOOR, unary, f64, __builtin_ia32_roundpd256(x, 9))                                          \
-    X(CEIL, unary, f32, __builtin_ia32_roundps256(x, 10))                                          \
-    X(CEIL, unary, f64, __builtin_ia32_roundpd256(x, 10))                                          \
-    X(TRUNC, unary, f32, __builtin_ia32_roundps256(x, 11))                                         \
-    X(TRUNC, unary, f64, __builtin_ia32_roundpd256(x, 11))                                         \
-    X(RINT, unary, f32, __builtin_ia32_roundps256(x, 8))                                           \
-    X(RINT, unary, f64, __builtin_ia32_roundpd256(x, 8))                                           \
-    X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                                            \
-    X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))                                            \
-    X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))                                            \
-    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
+    X(SQRT, unary, f32, __builtin_ia32_sqrtps256(x))                                               \
+    X(SQRT, unary, f64, __builtin_ia32_sqrtpd256(x)) X(FLOOR, unary, f32,                          \
+                                                       __builtin_ia32_roundps256(x, 9))            \
+        X(FLOOR, unary, f64, __builtin_ia32_roundpd256(x, 9)) X(CEIL, unary, f32,                  \
+                                                                __builtin_ia32_roundps256(x, 10))  \
+            X(CEIL, unary, f64, __builtin_ia32_roundpd256(x, 10))                                  \
+                X(TRUNC, unary, f32, __builtin_ia32_roundps256(x, 11))                             \
+                    X(TRUNC, unary, f64, __builtin_ia32_roundpd256(x, 11))                         \
+                        X(RINT, unary, f32, __builtin_ia32_roundps256(x, 8))                       \
+                            X(RINT, unary, f64, __builtin_ia32_roundpd256(x, 8))                   \
+                                X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                \
+                                    X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))            \
+                                        X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))        \
+                                            X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
 #define TCI_IP_BASE_ROWS(X)                                                                        \
     X(FMA, lanes, f32, fmaf(x, y, z)) X(FMA, lanes, f64, fma(x, y, z))                             \
     X(SQRT, lanes, f32, sqrtf(x)) X(SQRT, lanes, f64, sqrt(x))                                     \
@@ -191,10 +198,13 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)
 
 /* Reductions' maximum and minimum: the accumulator stays when it is NaN. */
-#define TCI_IP_EXTREME(T, I, cmp) ((tci_v_##T)TCI_IP_PICK(tci_v_##I, (x cmp y) | (x != x), (tci_v_##I)x, (tci_v_##I)y))
+#define TCI_IP_EXTREME(T, I, cmp)                                                                  \
+    ((tci_v_##T)TCI_IP_PICK(tci_v_##I, (x cmp y) | (x != x), (tci_v_##I)x, (tci_v_##I)y))
 #define TCI_IP_EXTREME_ROWS(X)                                                                     \
-    X(MAXIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, >)) X(MAXIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, >)) \
-    X(MINIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, <)) X(MINIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, <))
+    X(MAXIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, >))                                           \
+    X(MAXIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, >))                                           \
+        X(MINIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, <))                                       \
+            X(MINIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, <))
 
 /* Small and rare types: baseline code only. */
 #define TCI_IP_SMALL_ROWS(X, U, I, bits)                                                           \
@@ -228,8 +238,8 @@ TCI_IP_AVX2_ROWS(X)
 
 /* ---- ELEM loops ---- */
 
-/* Conversions that wrap, extend, or round to nearest: eight lanes at a time (arrays are padded). Their one
- * operand varies whenever the result does. */
+/* Conversions that wrap, extend, or round to nearest: eight lanes at a time (arrays are padded).
+ * Their one operand varies whenever the result does. */
 #define TCI_IP_convert(isa, from, to)                                                              \
     TCI_IP_LOOP(isa, CAST_##from, to)                                                              \
     {                                                                                              \
@@ -319,10 +329,12 @@ TCI_IP_toint(avx2, f64, i64)
     X(DIV, T, y == 0 ? 0 : y == -1 ? (tci_s_##T)(0 - (tci_s_##U)x) : x / y)                        \
     X(REM, T, y == 0 || y == -1 ? 0 : x % y)
 #define TCI_IP_PAIR_ROWS(X)                                                                        \
-    TCI_IP_UNSIGNED_DIV_ROWS(X, u8) TCI_IP_UNSIGNED_DIV_ROWS(X, u16) TCI_IP_UNSIGNED_DIV_ROWS(X, u32) \
-    TCI_IP_UNSIGNED_DIV_ROWS(X, u64) TCI_IP_SIGNED_DIV_ROWS(X, i8, u8)                             \
-    TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                        \
-    TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y)) X(REM, f64, fmod(x, y))
+    TCI_IP_UNSIGNED_DIV_ROWS(X, u8)                                                                \
+    TCI_IP_UNSIGNED_DIV_ROWS(X, u16) TCI_IP_UNSIGNED_DIV_ROWS(X, u32)                              \
+        TCI_IP_UNSIGNED_DIV_ROWS(X, u64) TCI_IP_SIGNED_DIV_ROWS(X, i8, u8)                         \
+            TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                \
+                TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y))                       \
+                    X(REM, f64, fmod(x, y))
 #define X(prim, T, expr) TCI_IP_pairs(prim, T, expr)
 TCI_IP_PAIR_ROWS(X)
 #undef X
@@ -357,7 +369,8 @@ TCI_IP_LOOP(base, TO_F16, f32)
 #else
 #define TCI_IP_BEST(name) tci_interp_##name##_base
 #endif
-#define TCI_IP_ROW(prim, T, to, group, base, best) {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
+#define TCI_IP_ROW(prim, T, to, group, base, best)                                                 \
+    {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
 
 static const tci_interp_loop_row tci_interp_loop_rows[] = {
 #define X(prim, shape, T, expr)                                                                    \
@@ -365,33 +378,40 @@ static const tci_interp_loop_row tci_interp_loop_rows[] = {
     TCI_IP_COMMON_ROWS(X) TCI_IP_EXTREME_ROWS(X) TCI_IP_BASE_ROWS(X)
 #undef X
 #define X(prim, shape, T, expr)                                                                    \
-    TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base, tci_interp_##prim##_##T##_base)
-    TCI_IP_RARE_ROWS(X)
+    TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base,                           \
+               tci_interp_##prim##_##T##_base)
+        TCI_IP_RARE_ROWS(X)
 #undef X
 #define X(from, to)                                                                                \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                TCI_IP_BEST(CAST_##from##_##to))
-    TCI_IP_HOT_CONVERT_ROWS(X)
+            TCI_IP_HOT_CONVERT_ROWS(X)
 #undef X
 #define X(from, to)                                                                                \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-    TCI_IP_CONVERT_ROWS(X)
+                TCI_IP_CONVERT_ROWS(X)
 #undef X
 #define X(from, to, min, past_max)                                                                 \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-    TCI_IP_SATURATE_ROWS(X)
+                    TCI_IP_SATURATE_ROWS(X)
 #undef X
 #define X(prim, T, expr)                                                                           \
-    TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base, tci_interp_##prim##_##T##_base)
-    TCI_IP_PAIR_ROWS(X)
+    TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base,                          \
+               tci_interp_##prim##_##T##_base)
+                        TCI_IP_PAIR_ROWS(X)
 #undef X
-    TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base, TCI_IP_BEST(TOINT_f32))
-    TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base, TCI_IP_BEST(TOINT_f64))
-    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false, tci_interp_FROM_F16_u16_base, tci_interp_FROM_F16_u16_base)
-    TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false, tci_interp_TO_F16_f32_base, tci_interp_TO_F16_f32_base)
-};
+                            TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base,
+                                       TCI_IP_BEST(TOINT_f32))
+                                TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base,
+                                           TCI_IP_BEST(TOINT_f64))
+                                    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false,
+                                               tci_interp_FROM_F16_u16_base,
+                                               tci_interp_FROM_F16_u16_base)
+                                        TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false,
+                                                   tci_interp_TO_F16_f32_base,
+                                                   tci_interp_TO_F16_f32_base)};
 
 #ifdef TCI_IP_HAS_AVX2
 TCI_FN bool tci_interp_has_avx2(void)
@@ -498,7 +518,8 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_
     const tci_interp_loop_row *rows = tci_interp_loop_table(&n);
     t = tci_interp_loop_dtype(prim, t);
     for (int i = 0; i < n; i++) {
-        if (rows[i].prim == prim && rows[i].dtype == t && (prim != TCI_P_CAST || rows[i].to == to)) {
+        if (rows[i].prim == prim && rows[i].dtype == t &&
+            (prim != TCI_P_CAST || rows[i].to == to)) {
             return &rows[i];
         }
     }

@@ -1,10 +1,10 @@
 /* interp/prepare.c - makes a kernel ready for interpretation.
  *
- * In: kernel IR. Out: struct tci_interp (interp/steps.h): sections of steps and the workspace layout.
- * Three walks: (1) instructions become nodes: MATH prims are replaced by their recipe, storage
- * conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from what each node
- * depends on follows the section (or sections) that evaluates it; (3) each section's nodes become steps,
- * and values get memory by liveness. */
+ * In: kernel IR. Out: struct tci_interp (interp/steps.h): sections of steps and the workspace
+ * layout. Three walks: (1) instructions become nodes: MATH prims are replaced by their recipe,
+ * storage conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from
+ * what each node depends on follows the section (or sections) that evaluates it; (3) each section's
+ * nodes become steps, and values get memory by liveness. */
 #include <math.h>
 #include <string.h>
 
@@ -14,8 +14,15 @@
 /* ---- nodes ---- */
 
 typedef enum tci_prep_kind {
-    TCI_PREP_CONST, TCI_PREP_LIT, TCI_PREP_LOAD, TCI_PREP_INDEX, TCI_PREP_GUARD, TCI_PREP_OP, TCI_PREP_LANE,
-    TCI_PREP_RED, TCI_PREP_FAULT
+    TCI_PREP_CONST,
+    TCI_PREP_LIT,
+    TCI_PREP_LOAD,
+    TCI_PREP_INDEX,
+    TCI_PREP_GUARD,
+    TCI_PREP_OP,
+    TCI_PREP_LANE,
+    TCI_PREP_RED,
+    TCI_PREP_FAULT
 } tci_prep_kind;
 
 /* Zeroed before it is filled, so that equal nodes have equal bytes. */
@@ -46,12 +53,14 @@ typedef struct tci_prep {
     int32_t *index_node;       /* instruction used by a KX_VALUE: its value as i64, else -1 */
     int32_t *red_a, *red_b;    /* nodes folded by each reduction */
     tci_prep_store *stores;
-    /* Dependence: row of n_axes + n_stages flags a node or kx: axes, then stages whose results it uses. */
+    /* Dependence: row of n_axes + n_stages flags a node or kx: axes, then stages whose results it
+     * uses. */
     int width;
     uint8_t *deps, *kx_deps, *kx_done;
     int32_t *kx_seen, stamp;   /* marks of one walk over index expressions */
     uint8_t *need_outer, *need_stage; /* by node; by stage * n_nodes + node */
-    int32_t *outer_value, *stage_value; /* value of each node: at the outer level; in the stage at hand */
+    /* value of each node: at the outer level; in the stage at hand */
+    int32_t *outer_value, *stage_value;
     tci_interp_value *values; int n_values, cap_values;
     int n_sections;
     /* the section being filled */
@@ -132,7 +141,8 @@ static uint64_t tci_prep_bits(tc_dtype t, tci_value v)
     return bits;
 }
 
-static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0, int a1, int a2)
+static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0,
+                       int a1, int a2)
 {
     tci_prep_node n = tci_prep_blank(TCI_PREP_OP, bytes);
     n.prim = (uint8_t)prim;
@@ -154,7 +164,8 @@ static int tci_prep_resize(tci_prep *b, int a, tc_dtype from, int bytes)
     }
     bool zero_extends = have < bytes && !tci_dtype_is_signed(from);
     tc_dtype t = zero_extends ? from : tci_prep_sint(have);
-    return tci_prep_op(b, TCI_P_CAST, t, zero_extends ? tci_prep_uint(bytes) : tci_prep_sint(bytes), bytes, a, -1, -1);
+    return tci_prep_op(b, TCI_P_CAST, t, zero_extends ? tci_prep_uint(bytes) : tci_prep_sint(bytes),
+                       bytes, a, -1, -1);
 }
 
 static int tci_prep_mask(tci_prep *b, int a, int bytes)
@@ -201,7 +212,8 @@ static int tci_prep_cast(tci_prep *b, int a, tc_dtype from, tc_dtype to)
     }
     if (to == TC_BOOL) {
         int zero = tci_prep_const(b, 0, tci_prep_bytes(from));
-        return tci_prep_not(b, tci_prep_op(b, TCI_P_EQ, from, TC_BOOL, tci_prep_bytes(from), a, zero, -1));
+        return tci_prep_not(b, tci_prep_op(b, TCI_P_EQ, from, TC_BOOL, tci_prep_bytes(from), a,
+                                           zero, -1));
     }
     if (from == TC_BOOL) {
         tci_value one = {.i = 1};
@@ -234,8 +246,9 @@ static int tci_prep_sign(tci_prep *b, int prim, tc_dtype t, int a)
         return tci_prep_not(b, a);
     }
     if (tci_dtype_is_float(t)) {
-        return prim == TCI_P_NEG ? tci_prep_bitwise(b, TCI_P_XOR, a, tci_prep_const(b, top, bytes))
-                                 : tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_const(b, top - 1, bytes));
+        return prim == TCI_P_NEG
+                   ? tci_prep_bitwise(b, TCI_P_XOR, a, tci_prep_const(b, top, bytes))
+                   : tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_const(b, top - 1, bytes));
     }
     if (prim == TCI_P_ABS && !tci_dtype_is_signed(t)) {
         return a;
@@ -259,7 +272,8 @@ static int tci_prep_lane(tci_prep *b, int helper, const int *a, int n)
 }
 
 /* A BASE prim over operands of dtype t with result dtype `to`. */
-static int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a, int n)
+static int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a,
+                         int n)
 {
     int bytes = tci_prep_bytes(t);
     switch (prim) {
@@ -312,7 +326,8 @@ static int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
                 args[j] = node[e->args[j]];
             }
             tc_dtype operands = (tc_dtype)r->insts[e->args[e->prim == TCI_P_SELECT ? 1 : 0]].dtype;
-            node[i] = tci_prep_base(b, e->prim, operands, (tc_dtype)e->dtype, e->imm, args, e->n_args);
+            node[i] =
+                tci_prep_base(b, e->prim, operands, (tc_dtype)e->dtype, e->imm, args, e->n_args);
         }
     }
     return node[r->n - 1];
@@ -372,7 +387,8 @@ static int tci_prep_red(tci_prep *b, int red)
     int a = tci_prep_cast(b, b->inst_node[r->a], (tc_dtype)b->k->insts[r->a].dtype, t);
     int other = r->b >= 0 ? b->inst_node[r->b] : -1;
     if (other >= 0) {
-        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype, tci_prep_is_arg(r) ? TC_I64 : t);
+        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype,
+                              tci_prep_is_arg(r) ? TC_I64 : t);
     }
     if (t == TC_BOOL) {
         a = tci_prep_mask(b, a, 1);
@@ -415,7 +431,8 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     default:
         n = tci_prep_blank(TCI_PREP_FAULT, 8);
         n.n_args = 1;
-        n.args[0] = tci_prep_cast(b, b->inst_node[i->args[0]], (tc_dtype)b->k->insts[i->args[0]].dtype, TC_I64);
+        n.args[0] = tci_prep_cast(b, b->inst_node[i->args[0]],
+                                  (tc_dtype)b->k->insts[i->args[0]].dtype, TC_I64);
         n.c = i->imm;
         return tci_prep_cast(b, tci_prep_add(b, n), TC_I64, t);
     }
@@ -426,7 +443,8 @@ static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
 {
     tc_dtype t = (tc_dtype)b->k->operands[st->operand].dtype;
     const tci_kinst *i = &b->k->insts[st->value];
-    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype, (tc_dtype)tci_dtype_get(t)->compute);
+    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype,
+                          (tc_dtype)tci_dtype_get(t)->compute);
     if (t == TC_BOOL) {
         return tci_prep_bitwise(b, TCI_P_AND, tci_prep_mask(b, a, 1), tci_prep_const(b, 1, 1));
     }
@@ -461,7 +479,8 @@ static void tci_prep_nodes(tci_prep *b)
     for (int i = 0; i < k->n_insts; i++) {
         b->inst_node[i] = tci_prep_inst(b, &k->insts[i]);
         if (b->index_node[i] == 0) {
-            b->index_node[i] = tci_prep_cast(b, b->inst_node[i], (tc_dtype)k->insts[i].dtype, TC_I64);
+            b->index_node[i] =
+                tci_prep_cast(b, b->inst_node[i], (tc_dtype)k->insts[i].dtype, TC_I64);
         }
     }
     for (int i = 0; i < k->n_stores; i++) {
@@ -634,7 +653,15 @@ static void tci_prep_needs(tci_prep *b)
 
 static int tci_prep_value(tci_prep *b, int bytes, bool varies)
 {
-    tci_interp_value v = {(uint8_t)bytes, varies, false, false, b->section_id, b->section ? b->section->n : 0, 0, 0, 0};
+    tci_interp_value v = {(uint8_t)bytes,
+                          varies,
+                          false,
+                          false,
+                          b->section_id,
+                          b->section ? b->section->n : 0,
+                          0,
+                          0,
+                          0};
     v.last = v.first;
     TCI_PUSH(b->s, b->values, b->n_values, b->cap_values, v);
     return b->n_values - 1;
@@ -736,7 +763,8 @@ static bool tci_prep_varies(const tci_prep *b, const uint8_t *row)
 static tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 
 /* a += coef * x */
-static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t coef, int *cap_terms, int *cap_atoms)
+static void tci_prep_addr_add(tci_prep *b, tci_interp_addr *a, int x, int64_t coef, int *cap_terms,
+                              int *cap_atoms)
 {
     const tci_kx *e = &b->k->kx[x];
     if (e->op == TCI_KX_CONST) {
@@ -780,7 +808,8 @@ static int tci_prep_step_op(tci_prep *b, int prim, tc_dtype t, int in0, int in1)
     st.op = tci_prep_make_op(prim, t, t, tci_prep_bytes(t), 2);
     st.in[0] = in0;
     st.in[1] = in1;
-    return tci_prep_step_value(b, st, tci_prep_bytes(t), b->values[in0].varies || b->values[in1].varies);
+    return tci_prep_step_value(b, st, tci_prep_bytes(t),
+                               b->values[in0].varies || b->values[in1].varies);
 }
 
 /* A value that holds x for each lane (i64). */
@@ -1072,11 +1101,14 @@ static void tci_prep_make_red(tci_prep *b, int red)
     r->arg = tci_prep_is_arg(from);
     r->max = from->op == TCI_RED_ARGMAX;
     r->identity = tci_prep_identity(from->op, t);
-    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t, t == TC_BOOL ? TC_U8 : t,
-                                  r->bytes, b->red_b[red] >= 0 && !r->arg ? 3 : 2);
+    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
+                                  t == TC_BOOL ? TC_U8 : t, r->bytes,
+                                  b->red_b[red] >= 0 && !r->arg ? 3 : 2);
     r->acc = tci_prep_value(b, r->bytes, varies);
     r->at = r->arg ? tci_prep_value(b, 8, varies) : -1;
-    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false) : r->arg ? r->at : r->acc;
+    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false)
+                : r->arg ? r->at
+                         : r->acc;
     b->values[r->acc].own = true;
     b->values[r->result].own = true;
     if (r->arg) {
@@ -1124,7 +1156,8 @@ static int64_t tci_prep_size(const tci_prep *b, const tci_interp_value *v)
     return size == 0 ? TCI_INTERP_GROUP : size + TCI_INTERP_GROUP;
 }
 
-static int64_t tci_prep_take(tci_prep *b, const tci_interp_value *v, tci_prep_pool *pool, int64_t *end)
+static int64_t tci_prep_take(tci_prep *b, const tci_interp_value *v, tci_prep_pool *pool,
+                             int64_t *end)
 {
     if (pool && pool->n > 0) {
         return pool->items[--pool->n];
@@ -1135,7 +1168,8 @@ static int64_t tci_prep_take(tci_prep *b, const tci_interp_value *v, tci_prep_po
 }
 
 /* Gives memory to the varying values that live inside one section; the pools are shared by all. */
-static void tci_prep_place(tci_prep *b, const tci_interp_section *section, int id, tci_prep_pool pools[9], int64_t *end)
+static void tci_prep_place(tci_prep *b, const tci_interp_section *section, int id,
+                           tci_prep_pool pools[9], int64_t *end)
 {
     int32_t *by_last = TCI_NEW_ARRAY(b->s, int32_t, section->n + 2);
     int32_t *next = TCI_NEW_ARRAY(b->s, int32_t, b->n_values + 1);
@@ -1207,7 +1241,8 @@ static void tci_prep_memory(tci_prep *b)
     if (p->inner) {
         for (int s = 0; s < p->n_stages; s++) {
             const tci_interp_stage *st = &p->stages[s];
-            longest = st->n_axes > 0 ? TCI_MAX(longest, p->sizes[st->axes[st->n_axes - 1]]) : longest;
+            longest = st->n_axes > 0 ? TCI_MAX(longest, p->sizes[st->axes[st->n_axes - 1]])
+                                     : longest;
         }
     } else if (p->n_outer > 0) {
         longest = p->sizes[p->n_outer - 1];
@@ -1222,7 +1257,8 @@ static void tci_prep_memory(tci_prep *b)
     }
 }
 
-/* A load may use the operand's memory instead of a copy when nothing is written before all is read. */
+/* A load may use the operand's memory instead of a copy when nothing is written before all is
+ * read. */
 static void tci_prep_mark_direct(tci_prep *b, tci_interp_section *section)
 {
     bool last_only = true;
@@ -1297,7 +1333,9 @@ static void tci_prep_grain(tci_interp *p)
     int64_t grain = TCI_MAX(4096 / work, 1);
     if (!p->inner && p->n_outer > 0) {
         int64_t whole = TCI_MIN(p->sizes[p->n_outer - 1], (int64_t)p->block);
-        int64_t least = p->points / TCI_MAX(whole, 1) >= 16 ? whole : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
+        int64_t least = p->points / TCI_MAX(whole, 1) >= 16
+                            ? whole
+                            : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
         grain = TCI_MAX(grain, least);
     }
     p->grain = TCI_MAX(grain, 1);

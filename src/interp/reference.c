@@ -1,12 +1,13 @@
 /* interp/reference.c - the judge: evaluates a graph node by node.
  *
- * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense array
- * of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the output and
- * says which input element it comes from. No fusion, no index algebra, no sharing with the kernel path but
- * the scalar prims and the dtype conversions.
+ * In: nodes, memory of the INPUT nodes. Out: dense values of the roots. Every node becomes a dense
+ * array of tci_value, in row-major order, by the most direct loop there is; a multi-index walks the
+ * output and says which input element it comes from. No fusion, no index algebra, no sharing with
+ * the kernel path but the scalar prims and the dtype conversions.
  *
- * wide: values of float nodes stay doubles between nodes, and the math functions are libm's. Composites
- * are direct formulas in double in both modes, as their promise is an error bound and not an order. */
+ * wide: values of float nodes stay doubles between nodes, and the math functions are libm's.
+ * Composites are direct formulas in double in both modes, as their promise is an error bound and
+ * not an order. */
 #include <math.h>
 #include <string.h>
 
@@ -317,7 +318,8 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
     for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
         bool inside = tci_ref_source(n, at.at, to);
-        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)] : tci_ref_of(n->in[1])[0];
+        out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
+                        : tci_ref_of(n->in[1])[0];
     }
 }
 
@@ -354,9 +356,11 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
     for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
-        int64_t index = tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
+        int64_t index =
+            tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
         at.at[axis] = tci_ref_check(r, index, x->shape[axis]);
-        out[i] = at.at[axis] < 0 ? tci_ref_int(0) : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
+        out[i] = at.at[axis] < 0 ? tci_ref_int(0)
+                                 : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
         at.at[axis] = whole;
     }
 }
@@ -410,14 +414,16 @@ static int64_t tci_ref_kept(const tci_node *n, const tci_node *in, const int64_t
 static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tci_node *in = n->in[0];
-    const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype), t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype),
+                   t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
     for (int64_t i = 0; i < tci_node_count(n); i++) {
         out[i] = tci_ref_identity(n->op, t);
     }
     for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
-        tci_ref_scalar acc = {*o, t, r->wide}, v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
+        tci_ref_scalar acc = {*o, t, r->wide},
+                       v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
         *o = tci_ref_combine(n->op, acc, v).v;
     }
     for (int64_t i = 0; i < tci_node_count(n); i++) {
@@ -452,7 +458,8 @@ static void tci_ref_arg(const tci_ref *r, const tci_node *n, tci_value *out)
         int64_t best = 0;
         for (int64_t j = 1; j < a.size; j++) {
             tci_ref_scalar have = {x[best * a.inner], t, r->wide}, v = {x[j * a.inner], t, r->wide};
-            bool beats = n->op == TCI_OP_ARGMAX ? tci_ref_2(TCI_P_LT, have, v).v.i : tci_ref_2(TCI_P_LT, v, have).v.i;
+            bool beats = n->op == TCI_OP_ARGMAX ? tci_ref_2(TCI_P_LT, have, v).v.i
+                                                : tci_ref_2(TCI_P_LT, v, have).v.i;
             bool first_nan = !tci_ref_2(TCI_P_EQ, v, v).v.i && tci_ref_2(TCI_P_EQ, have, have).v.i;
             best = beats || first_nan ? j : best;
         }
@@ -478,7 +485,8 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
 /* ---- contraction ---- */
 
 typedef struct tci_ref_contract {
-    int n_labels, n_kept;     /* distinct labels: the output's first, then the summed ones as they appear */
+    /* distinct labels: the output's first, then the summed ones as they appear */
+    int n_labels, n_kept;
     int64_t *label;
     tci_dim *size;
     int rank[2];
@@ -520,8 +528,8 @@ static tci_ref_contract tci_ref_contract_of(tci_ref *r, const tci_node *n)
     return c;
 }
 
-static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, const tci_node *n, int k,
-                                const int64_t *at)
+static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, const tci_node *n,
+                                int k, const int64_t *at)
 {
     const tci_node *in = n->in[k];
     int64_t flat = 0;
@@ -542,7 +550,8 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
     for (int64_t i = 0; i < tci_node_count(n); i++) {
         tci_value acc = tci_ref_identity(TCI_OP_SUM, t);
         for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
-            tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at), tci_ref_factor(r, &c, n, 1, at.at), acc};
+            tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at),
+                                 tci_ref_factor(r, &c, n, 1, at.at), acc};
             acc = tci_prim_eval(TCI_P_FMA, t, t, 0, args);
         }
         out[i] = tci_ref_round(r, acc, t, (tc_dtype)n->dtype);
@@ -554,7 +563,8 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
 static double tci_ref_double(const tci_node *n, int64_t i)
 {
     tci_value v = tci_ref_of(n)[i];
-    return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
+    return tci_dtype_is_float((tc_dtype)n->dtype) ? v.f
+                                                  : tci_value_cast(v, (tc_dtype)n->dtype, TC_F64).f;
 }
 
 static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int64_t i, double x)
@@ -563,7 +573,8 @@ static void tci_ref_put(const tci_ref *r, const tci_node *n, tci_value *out, int
 }
 
 /* The largest and log(sum(exp(x - largest))) of a line of x. */
-static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most, double *log_sum)
+static void tci_ref_log_sum(const tci_node *x, const tci_ref_axis *a, int64_t start, double *most,
+                            double *log_sum)
 {
     double sum = 0;
     *most = -(double)INFINITY;
@@ -612,7 +623,8 @@ static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
 }
 
 /* Flat position of `at` among only the given axes, or among all others. */
-static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes, const int64_t *at, bool given)
+static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes, const int64_t *at,
+                             bool given)
 {
     int64_t flat = 0;
     int next = 0;
@@ -637,7 +649,8 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
     for (int i = 0; i < n_axes; i++) {
         per *= (double)x->shape[axes[i]];
     }
-    double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1), *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
+    double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1),
+           *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
     tci_ref_index at = tci_ref_walk(r, x->rank, x->shape);
     for (int64_t i = 0; i < count; i++, tci_ref_next(&at)) {
         mean[tci_ref_among(x, axes, n_axes, at.at, false)] += tci_ref_double(x, i) / per;
@@ -744,8 +757,9 @@ static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
     }
 }
 
-TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs, int n_inputs,
-                                    tci_node *const *roots, void *const *outputs, int n_roots, bool wide)
+TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *const *inputs,
+                                    int n_inputs, tci_node *const *roots, void *const *outputs,
+                                    int n_roots, bool wide)
 {
     tci_ref *r = tci_heap_get(sizeof *r);
     if (!r) {

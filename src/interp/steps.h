@@ -1,17 +1,17 @@
 /* interp/steps.h - the prepared form of a kernel, between interp/prepare.c (makes it) and
  * interp/kernels.c (runs it); and the block loops (interp/loops.c). Private to this room.
  *
- * A kernel becomes sections of steps. A section runs once per call (constants), once per outer block
- * (before a stage), or once per iteration of a stage's axis nest at some depth. A step computes one value
- * for the lanes of the current block from values computed before it.
+ * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
+ * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
+ * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes lie along the section's vector axis: the last outer axis (TCI_VEC_OUTER), or in the innermost
- * sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary along it is
- * uniform: one 64-byte group of equal elements. A varying value is an array of one block.
- * bool values are lane masks, 0 or all ones, as wide as what they were compared from.
+ * Lanes lie along the section's vector axis: the last outer axis (TCI_VEC_OUTER), or in the
+ * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
+ * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
+ * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
  *
- * Invariants: a step reads only values of its own or enclosing sections; values used outside their own
- * section have memory of their own, others share it by liveness. */
+ * Invariants: a step reads only values of its own or enclosing sections; values used outside their
+ * own section have memory of their own, others share it by liveness. */
 #ifndef TCI_INTERP_STEPS_H
 #define TCI_INTERP_STEPS_H
 
@@ -25,13 +25,15 @@ enum {
 
 /* ---- block loops ---- */
 
-/* vary[i]: 1 when operand i has an element per lane, 0 when one group stands for all. count: groups or
- * elements, as the row says. out may be the same array as an operand of equal element size. */
-typedef void (*tci_interp_loop)(void *out, const void *const *in, const uint8_t *vary, int64_t count);
+/* vary[i]: 1 when operand i has an element per lane, 0 when one group stands for all. count: groups
+ * or elements, as the row says. out may be the same array as an operand of equal element size. */
+typedef void (*tci_interp_loop)(void *out, const void *const *in, const uint8_t *vary,
+                                int64_t count);
 
 /* Prims of the interpreter alone, numbered after the BASE and MATH ones. */
 enum {
-    TCI_IP_MAXIMUM = TCI_P_COUNT, /* select(a > b or a is NaN, a, b): MAX reductions, a the accumulator */
+    /* select(a > b or a is NaN, a, b): MAX reductions, a the accumulator */
+    TCI_IP_MAXIMUM = TCI_P_COUNT,
     TCI_IP_MINIMUM,
     TCI_IP_MULADD,                /* integers: a * b + c, wrapping */
     TCI_IP_FROM_F16,              /* u16 bits -> f32 */
@@ -44,11 +46,13 @@ typedef struct tci_interp_loop_row {
     tci_interp_loop base, best; /* best: AVX2 + FMA, or base again */
 } tci_interp_loop_row;
 
-/* The row of prim over operands of dtype t (CAST: to `to`), or NULL: evaluate element by element. */
+/* The row of prim over operands of dtype t (CAST: to `to`), or NULL: evaluate element by
+ * element. */
 TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_dtype to);
 TCI_FN bool tci_interp_has_avx2(void);
 
-/* One elementwise operation: its loop, or what to evaluate element by element where there is none. */
+/* One elementwise operation: its loop, or what to evaluate element by element where there is
+ * none. */
 typedef struct tci_interp_op {
     tci_interp_loop loop;      /* NULL: tci_prim_eval */
     uint8_t prim, dtype, to;   /* dtype of the operands, dtype of the result */
@@ -92,7 +96,8 @@ typedef enum tci_interp_kind {
     TCI_STEP_DIVIDE,  /* floor(x / c), or with flag x mod c, for each lane; x is linear */
     TCI_STEP_FLOOR,   /* the same over in[0] */
     TCI_STEP_GUARD,   /* mask: the guards hold */
-    TCI_STEP_LOAD,    /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
+    /* elements of operand ref at x, or at in[0] when x is not linear; bits where guards fail */
+    TCI_STEP_LOAD,
     TCI_STEP_FAULT,   /* in[0] checked against size c */
     TCI_STEP_FOLD,    /* one block into reduction ref */
     TCI_STEP_STORE    /* in[0] to operand ref at x, or at in[1] when x is not linear */
@@ -123,15 +128,16 @@ typedef struct tci_interp_section {
 typedef struct tci_interp_value {
     uint8_t bytes;
     bool varies;
-    bool own;               /* memory of its own: used outside its section, or written more than once */
+    /* memory of its own: used outside its section, or written more than once */
+    bool own;
     bool stored;            /* read by a STORE */
     int32_t section, first, last; /* where it lives, while preparing */
     int32_t lanes;          /* at least so many elements, whatever the block */
     int64_t offset;         /* in the workspace */
 } tci_interp_value;
 
-/* One reduction. Accumulators start at identity in each outer block; result holds the value after the
- * stage (for one lane per outer point the accumulator itself). */
+/* One reduction. Accumulators start at identity in each outer block; result holds the value after
+ * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
     uint8_t op, dtype, bytes;
     bool inner;             /* TCI_VLANES lanes, joined at the end of the stage */

@@ -1,10 +1,11 @@
-/* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way, so
- * equal values and equal index expressions have equal numbers.
+/* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way,
+ * so equal values and equal index expressions have equal numbers.
  *
  * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE)
- * ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart, tci_kx_join
- * puts it together again; div and mod pull out what divides and drop what the ranges prove away, so
- * that the maps of reshapes become affine wherever the sizes allow. */
+ * ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
+ * tci_kx_join puts it together again; div and mod pull out what divides and drop what the ranges
+ * prove away, so that the maps of reshapes become affine wherever the sizes allow. */
+#include "../base/hash.h"
 #include "ir.h"
 
 typedef struct tci_kx_term { int32_t atom; int64_t coef; } tci_kx_term;
@@ -58,8 +59,9 @@ static uint64_t tci_kernel_inst_hash_of(const tci_kinst *i)
 static bool tci_kernel_inst_same(const tci_kinst *a, const tci_kinst *b)
 {
     return a->op == b->op && a->prim == b->prim && a->dtype == b->dtype && a->n_args == b->n_args &&
-           a->args[0] == b->args[0] && a->args[1] == b->args[1] && a->args[2] == b->args[2] && a->x == b->x &&
-           a->guard == b->guard && a->n_guards == b->n_guards && a->imm == b->imm && a->value.i == b->value.i;
+           a->args[0] == b->args[0] && a->args[1] == b->args[1] && a->args[2] == b->args[2] &&
+           a->x == b->x && a->guard == b->guard && a->n_guards == b->n_guards && a->imm == b->imm &&
+           a->value.i == b->value.i;
 }
 
 static void tci_kernel_table_put(int32_t *table, int n_table, uint64_t hash, int index)
@@ -120,7 +122,8 @@ TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
     return tci_kx_intern(k, x);
 }
 
-/* An axis of size 1 is the constant 0, so that index maps compare equal whatever axis stands there. */
+/* An axis of size 1 is the constant 0, so that index maps compare equal whatever axis stands
+ * there. */
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
 {
     int64_t size = k->axes[axis].size;
@@ -250,7 +253,8 @@ static void tci_kx_sum_scale_down(tci_kx_sum *sum, int64_t g)
     sum->base = tci_kx_floor_div(sum->base, g);
 }
 
-/* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor goes. */
+/* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
+ * goes. */
 TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
 {
     if (c == 1) {
@@ -393,12 +397,14 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
         i->axes |= tci_kx_axes(k, k->guards[i->guard + g].x);
         i->stage = TCI_MAX(i->stage, tci_kx_stage(k, k->guards[i->guard + g].x));
     }
-    if (i->op == TCI_K_RED) { /* a function of the outer point; a SCAN's value of the step as well */
+    /* a function of the outer point; a SCAN's value of the step as well */
+    if (i->op == TCI_K_RED) {
         int32_t stage = k->reds[i->imm].stage;
         for (int a = 0; a < k->n_outer; a++) {
             i->axes |= tci_kernel_axis_bit(a);
         }
-        for (int a = 0; k->stages[stage].kind == TCI_STAGE_SCAN && a < k->stages[stage].n_axes; a++) {
+        for (int a = 0; k->stages[stage].kind == TCI_STAGE_SCAN && a < k->stages[stage].n_axes;
+             a++) {
             i->axes |= tci_kernel_axis_bit(k->stages[stage].axes[a]);
         }
         i->stage = stage;
@@ -411,7 +417,8 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst)
         k->n_inst_hash = k->n_inst_hash ? k->n_inst_hash * 2 : 64;
         k->inst_hash = TCI_NEW_ARRAY(k->s, int32_t, k->n_inst_hash);
         for (int i = 0; i < k->n_insts; i++) {
-            tci_kernel_table_put(k->inst_hash, k->n_inst_hash, tci_kernel_inst_hash_of(&k->insts[i]), i);
+            tci_kernel_table_put(k->inst_hash, k->n_inst_hash,
+                                 tci_kernel_inst_hash_of(&k->insts[i]), i);
         }
     }
     for (int i = inst.n_args; i < 3; i++) {
@@ -430,8 +437,8 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst)
     return k->n_insts - 1;
 }
 
-/* dtype: of the operands, or of the result for the rows whose result is given separately (CAST, BITS,
- * TOINT); compares give bool. */
+/* dtype: of the operands, or of the result for the rows whose result is given separately (CAST,
+ * BITS, TOINT); compares give bool. */
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c)
 {
     tci_kinst i = {0};

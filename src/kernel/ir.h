@@ -1,35 +1,39 @@
 /* kernel/ir.h - the kernel IR: what is computed, free of any target.
  *
- * A kernel runs over `outer` axes (independent, any order, any thread) and, for each outer point, through
- * its stages in order. A stage iterates its own inner axes and does one of
+ * A kernel runs over `outer` axes (independent, any order, any thread) and, for each outer point,
+ * through its stages in order. A stage iterates its own inner axes and does one of
  *   MAP     evaluates values and stores them
- *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later stages
+ *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
+ *           stages
  *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
- * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one MAP
- * stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
+ * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
+ * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
- * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what it
- * depends on: an instruction that depends on no inner axis is evaluated once per outer point, at its
- * first use; others in each stage that uses them. Guards make loads total.
+ * Values form one hash-consed scalar DAG (tci_kinst). Where a value is evaluated follows from what
+ * it depends on: an instruction that depends on no inner axis is evaluated once per outer point, at
+ * its first use; others in each stage that uses them. Guards make loads total.
  *
- * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each knows its
- * range [lo, hi] over the domain.
+ * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each
+ * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: 64 virtual lanes on the LAST inner axis of each REDUCE stage: element j of that
- *       axis goes to lane j % 64, lanes go on over the other inner axes (in order); at the end lane
- *       i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] = combine(acc[i], acc[i + h]).
- *       Lanes start at the identity; an element that does not exist changes nothing.
+ *   vector == TCI_VEC_INNER: 64 virtual lanes on the LAST inner axis of each REDUCE stage: element
+ *       j of that axis goes to lane j % 64, lanes go on over the other inner axes (in order); at
+ *       the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] =
+ *       combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not exist
+ *       changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
- * (INNER kernels never hold a DOT or a SCAN.)  combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum
- * and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index):
- * take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the lower index.
+ * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
+ * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
+ * (value, index): take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the
+ * lower index.
  *
- * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a load
- * without guard stays inside its operand for the whole domain; stage axes are inner axes; a RED value is used
- * only in stages after its own (SCAN: also in its own) or by outer-level values. */
+ * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a
+ * load without guard stays inside its operand for the whole domain; stage axes are inner axes; a
+ * RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
+ * values. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -57,15 +61,16 @@ typedef struct tci_kx {
 
 /* ---- instructions ---- */
 typedef enum tci_kop {
-    TCI_K_CONST,  /* value, in the compute dtype */
-    TCI_K_LIT,    /* literal slot imm: read from the call's literal words, converted to dtype */
-    TCI_K_LOAD,   /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
-    TCI_K_INDEX,  /* the value of index expression x, as i64 */
-    TCI_K_GUARD,  /* bool: guard set holds */
-    TCI_K_PRIM,   /* prim over args */
-    TCI_K_RED,    /* result of reduction imm (SCAN: the running value) */
-    TCI_K_FAULT   /* args[0] an index, lo..hi allowed (x = size): passes it on clamped, counts from the
-                   * end when negative, and sets the call's fault word to imm + 1 when outside */
+    TCI_K_CONST, /* value, in the compute dtype */
+    TCI_K_LIT,   /* literal slot imm: read from the call's literal words, converted to dtype */
+    TCI_K_LOAD,  /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
+    TCI_K_INDEX, /* the value of index expression x, as i64 */
+    TCI_K_GUARD, /* bool: guard set holds */
+    TCI_K_PRIM,  /* prim over args */
+    TCI_K_RED,   /* result of reduction imm (SCAN: the running value) */
+    /* args[0] an index, lo..hi allowed (x = size): passes it on clamped, counts from the end when
+     * negative, and sets the call's fault word to imm + 1 when outside */
+    TCI_K_FAULT
 } tci_kop;
 typedef struct tci_kinst {
     uint8_t op;       /* tci_kop */
@@ -125,7 +130,8 @@ typedef struct tci_kernel {
     tci_scratch *s;
     tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
     int n_outer;
-    uint8_t vector;                          /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
+    /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
+    uint8_t vector;
     tci_kx *kx; int n_kx, cap_kx;
     tci_kinst *insts; int n_insts, cap_insts;
     tci_kguard *guards; int n_guards, cap_guards;
@@ -133,7 +139,8 @@ typedef struct tci_kernel {
     tci_kstore *stores; int n_stores, cap_stores;
     tci_kstage *stages; int n_stages, cap_stages;
     tci_koperand *operands; int n_operands, cap_operands;
-    int n_literals;                          /* literal slots are 0 .. n_literals-1 of THIS kernel */
+    /* literal slots are 0 .. n_literals-1 of THIS kernel */
+    int n_literals;
     bool faults;                             /* holds a FAULT instruction */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
@@ -150,10 +157,13 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
 TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
-/* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says true. */
+/* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
+ * true. */
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
-TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);   /* axes it depends on, as tci_kinst.axes */
-TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst); /* finds or adds; derives axes and stage */
+/* axes it depends on, as tci_kinst.axes */
+TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
+/* finds or adds; derives axes and stage */
+TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
@@ -165,9 +175,10 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
  * [t * grain, (t + 1) * grain) of the flattened outer domain as the schedule says; every task is
- * independent. bufs[i] is operand i. lits[i] is literal slot i as tci_value in the literal's dtype class
- * (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when !faults. */
-typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault, int64_t task_begin,
-                              int64_t task_end);
+ * independent. bufs[i] is operand i. lits[i] is literal slot i as tci_value in the literal's dtype
+ * class (float kinds: double bits; integers: int64). fault: where FAULT writes imm + 1; NULL when
+ * !faults. */
+typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *fault,
+                              int64_t task_begin, int64_t task_end);
 
 #endif

@@ -1,8 +1,8 @@
 /* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
  *
- * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as chains
- * may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a node read at
- * two different indices is two values. */
+ * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
+ * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
+ * node read at two different indices is two values. */
 #include "lower.h"
 #include "../ops/math.h"
 
@@ -153,7 +153,8 @@ static int tci_lower_guard_value(tci_lower *l, int guard)
 
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to)
 {
-    return k->insts[value].dtype == to ? value : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
+    return k->insts[value].dtype == to ? value
+                                       : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
 }
 
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
@@ -361,19 +362,23 @@ static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 /* The cost of a row is counted on a kernel of its own, with two loads for the operands. */
 TCI_FN int tci_lower_cost(int op)
 {
-    static const uint8_t heavy[] = {TCI_OP_EXP, TCI_OP_LOG, TCI_OP_SIN, TCI_OP_COS, TCI_OP_TANH, TCI_OP_SIGMOID,
-                                    TCI_OP_SILU, TCI_OP_ERF, TCI_OP_GELU, TCI_OP_POW, TCI_OP_REMAINDER};
+    static const uint8_t heavy[] = {TCI_OP_EXP,  TCI_OP_LOG,     TCI_OP_SIN,      TCI_OP_COS,
+                                    TCI_OP_TANH, TCI_OP_SIGMOID, TCI_OP_SILU,     TCI_OP_ERF,
+                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER};
     for (int i = 0; i < TCI_COUNT(heavy); i++) {
         if (heavy[i] == op) {
             return 20;
         }
     }
-    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL ? 4 : 1;
+    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL
+               ? 4
+               : 1;
 }
 
 /* ---- index maps of the movement ops ---- */
 
-TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides, const int *idx)
+TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
+                            const int *idx)
 {
     int64_t dense = 1, lowest = 0;
     int x = tci_kx_const(l->k, 0);
@@ -418,7 +423,8 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
     }
     for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
         const int64_t *a = n->attr + 4 * w; /* axis, kernel, stride, dilation */
-        to[a[0]] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[a[0]], a[2]), tci_kx_mul(l->k, idx[in->rank + w], a[3]));
+        to[a[0]] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[a[0]], a[2]),
+                              tci_kx_mul(l->k, idx[in->rank + w], a[3]));
     }
     return to;
 }
@@ -440,7 +446,8 @@ static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner
 }
 
 /* Guard of the part of CAT's axis that input i covers. */
-static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard, int64_t *start)
+static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
+                               int64_t *start)
 {
     int axis = (int)n->attr[0];
     *start = 0;
@@ -450,7 +457,8 @@ static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int
     return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
 }
 
-/* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one frame. */
+/* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
+ * frame. */
 static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
 {
     const tci_node *n = f->node;
@@ -521,7 +529,8 @@ static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int
     }
     int value = in[0], fill = in[1];
     const tci_kinst *v = &l->k->insts[value];
-    bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first && v->n_guards == l->sets[guard].n;
+    bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first &&
+                 v->n_guards == l->sets[guard].n;
     if (plain && f->guard == 0 && l->k->insts[fill].op == TCI_K_CONST) {
         tci_kinst load = *v;
         load.value = l->k->insts[fill].value;
@@ -544,11 +553,14 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
         }
     }
     tci_value zero = {.i = 0};
-    return value >= 0 ? value
-                      : tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)f->node->dtype)->compute, zero);
+    return value >= 0
+               ? value
+               : tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)f->node->dtype)->compute,
+                                  zero);
 }
 
-/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back. */
+/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come
+ * back. */
 static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
 {
     const tci_node *x = f->node->in[0];
@@ -589,7 +601,8 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     switch (n->op) {
     case TCI_OP_LITERAL: return tci_lower_literal(l, n);
     case TCI_OP_CONST:
-        return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, n->value);
+        return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
+                                n->value);
     case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0]);
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
@@ -626,7 +639,8 @@ static bool tci_lower_step(tci_lower *l, tci_lower_frame f, int *inst)
 
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
-    tci_lower_frame root = {n, tci_scratch_copy(l->s, idx, sizeof(int) * (size_t)(n->rank + 1)), guard};
+    tci_lower_frame root = {n, tci_scratch_copy(l->s, idx, sizeof(int) * (size_t)(n->rank + 1)),
+                            guard};
     int base = l->n_frames;
     int inst = tci_lower_find(l, &root);
     if (inst >= 0) {

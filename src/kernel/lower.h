@@ -1,8 +1,9 @@
 /* kernel/lower.h - from graph nodes to kernel IR.
  *
  * Evaluation: the value of a node at an index (one index expression per axis) under a guard is an
- * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to this
- * kernel (a buffer to load, a reduction of this kernel, or a value to inline) is the caller's decision. */
+ * instruction. Movement ops only change the index; elementwise ops become prims; what a node is to
+ * this kernel (a buffer to load, a reduction of this kernel, or a value to inline) is the caller's
+ * decision. */
 #ifndef TCI_KERNEL_LOWER_H
 #define TCI_KERNEL_LOWER_H
 
@@ -14,8 +15,8 @@ struct tci_lower {
     tci_scratch *s;
     tci_kernel *k;
     void *user;
-    /* The instruction for node at idx when it is an access of this kernel; -1: inline it. guard: a guard set
-     * of this lowering, to be put on loads (tci_lower_load does). */
+    /* The instruction for node at idx when it is an access of this kernel; -1: inline it. guard: a
+     * guard set of this lowering, to be put on loads (tci_lower_load does). */
     int (*access)(tci_lower *l, tci_node *n, const int *idx, int guard);
     int (*literal)(tci_lower *l, tci_node *n); /* the kernel's slot of a LITERAL node */
     /* private: memo of evaluated values, and guard sets */
@@ -30,13 +31,15 @@ struct tci_lower {
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
 /* The value of n at idx[n->rank], under guard set `guard` (0 = none). */
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard);
-/* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the count. */
+/* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
+ * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);
 /* A load of operand p (compute dtype t) at element offset x under a guard set. */
 TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard);
-/* Offset of idx in a tensor with these sizes, dense row-major, or with element strides (base: the lowest
- * address is element 0, so that offsets are never negative). */
-TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides, const int *idx);
+/* Offset of idx in a tensor with these sizes, dense row-major, or with element strides (base: the
+ * lowest address is element 0, so that offsets are never negative). */
+TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
+                            const int *idx);
 /* Rounds a compute value to a node's dtype (f16 and bf16 travel as f32). */
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 /* Converts between compute dtypes. */

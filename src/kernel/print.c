@@ -1,10 +1,10 @@
-/* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so it
- * serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only numbers that
- * tci_kernel constructors assign in order of first use. */
+/* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so
+ * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
+ * numbers that tci_kernel constructors assign in order of first use. */
 #include "ir.h"
 
-static const char *const tci_kernel_red_names[] = {"sum", "prod", "max", "min", "any", "all", "argmax", "argmin",
-                                                   "dot"};
+static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
+                                                   "all", "argmax", "argmin", "dot"};
 
 static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
 {
@@ -22,7 +22,8 @@ static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
         tci_str_printf(out, "*%lld", (long long)e->c);
         break;
     case TCI_KX_VALUE:
-        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo, (long long)e->hi);
+        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo,
+                       (long long)e->hi);
         break;
     default:
         tci_str_add(out, "(");
@@ -81,7 +82,9 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
         tci_kernel_print_guards(out, k, i);
         break;
     case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
-    case TCI_K_FAULT: tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm); break;
+    case TCI_K_FAULT:
+        tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm);
+        break;
     default:
         tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
         for (int a = 0; a < i->n_args; a++) {
@@ -107,8 +110,9 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         if (red->stage == index) {
-            tci_str_printf(out, "    red %d: %s = %s v%d", r, tci_dtype_get((tc_dtype)red->dtype)->name,
-                           tci_kernel_red_names[red->op], red->a);
+            tci_str_printf(out, "    red %d: %s = %s v%d", r,
+                           tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
+                           red->a);
             tci_str_printf(out, red->b >= 0 ? ", v%d\n" : "\n", red->b);
         }
     }
@@ -126,12 +130,15 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
-        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a, (long long)k->axes[a].size);
+        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
+                       (long long)k->axes[a].size);
     }
-    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer", k->n_literals);
+    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer",
+                   k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
-                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name, (long long)k->operands[p].n);
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,
+                       (long long)k->operands[p].n);
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);

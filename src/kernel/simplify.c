@@ -1,8 +1,8 @@
 /* kernel/simplify.c - gives a freshly lowered kernel its final form.
  *
  * tci_kernel_split_find  names an axis whose split makes a floor-division or remainder affine.
- * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage, operands
- *                        first), merging neighbouring axes that every index walks as one.
+ * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
+ *                        operands first), merging neighbouring axes that every index walks as one.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
 #include "simplify.h"
 
@@ -154,7 +154,8 @@ static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
 {
     tci_kx e = c->from->kx[x];
     switch (e.op) {
-    case TCI_KX_AXIS: return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+    case TCI_KX_AXIS:
+        return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
     case TCI_KX_ADD: {
         int a = tci_kernel_copy_kx(c, e.a);
         return tci_kx_add(c->to, a, tci_kernel_copy_kx(c, e.b));
@@ -259,7 +260,8 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
 {
     const tci_kernel *from = c->from;
     tci_kernel *to = c->to;
-    tci_kstage stage = {from->stages[t].kind, 0, TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
+    tci_kstage stage = {from->stages[t].kind, 0,
+                        TCI_NEW_ARRAY(to->s, int32_t, from->stages[t].n_axes + 1)};
     for (int a = 0; a < from->stages[t].n_axes; a++) {
         int axis = c->axis_to[from->stages[t].axes[a]];
         if (axis >= 0) {
@@ -299,7 +301,8 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
             axis_to[a] = tci_kernel_axis(to, sizes[a], k->axes[a].inner);
         }
     }
-    for (int a = 0; a < to->n_axes; a++) { /* axes first: the order of terms follows their numbers */
+    /* axes first: the order of terms follows their numbers */
+    for (int a = 0; a < to->n_axes; a++) {
         tci_kx_axis(to, a);
     }
     to->vector = k->vector;
@@ -330,7 +333,8 @@ static bool *tci_kernel_live(const tci_kernel *k)
     for (int w = 0; w < k->n_stores; w++) {
         live[k->stores[w].value] = true;
     }
-    for (int i = k->n_insts - 1; i >= 0; i--) { /* indices inside kx are loads' FAULTs: kept as well */
+    /* indices inside kx are loads' FAULTs: kept as well */
+    for (int i = k->n_insts - 1; i >= 0; i--) {
         for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
             live[k->insts[i].args[a]] = true;
         }
@@ -348,7 +352,8 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
         axis_to[a] = a;
     }
     for (int a = 0; a + 1 < k->n_axes; a++) {
-        if (tci_kernel_can_merge(k, live, a, a + 1)) { /* pairwise along a run: a into a+1, that into a+2 ... */
+        /* pairwise along a run: a into a+1, that into a+2 ... */
+        if (tci_kernel_can_merge(k, live, a, a + 1)) {
             sizes[a + 1] *= sizes[a];
             axis_to[a] = -1;
         }

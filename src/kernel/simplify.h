@@ -4,10 +4,11 @@
 
 #include "ir.h"
 
-/* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size) makes
- * some floor-division or remainder affine; false when there is none. */
+/* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
+ * makes some floor-division or remainder affine; false when there is none. */
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor);
-/* A copy in canonical order without dead values, neighbouring axes merged where every access allows. */
+/* A copy in canonical order without dead values, neighbouring axes merged where every access
+ * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 
 #endif

@@ -1,10 +1,10 @@
 /* loop/access.c - how a kernel's loads, stores, indices and guards become memory accesses.
  *
  * In: an instruction and the bindings of its axes. Out: statements with the cheapest access that is
- * right: contiguous, masked, strided, one element, or (where the offset is no linear function of the
- * vector axis) a loop over the lanes through a local array.
- * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted. Otherwise it
- * is a scalar condition, or, along the vector axis, an interval of lanes. */
+ * right: contiguous, masked, strided, one element, or (where the offset is no linear function of
+ * the vector axis) a loop over the lanes through a local array.
+ * A guard first meets the ranges of the bindings: where they decide it, nothing is emitted.
+ * Otherwise it is a scalar condition, or, along the vector axis, an interval of lanes. */
 #include "build.h"
 
 typedef struct tci_access_guard {
@@ -83,8 +83,10 @@ static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
     tci_lin x0 = tci_build_kx(b, g->x);
     tci_build_range(b, g->x, &lo, &hi);
     /* distance from lane 0 to the first and past the last lane inside, in units of x */
-    tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo) : tci_lin_plus(x0, -g->hi);
-    tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi) : tci_lin_plus(x0, -g->lo);
+    tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo)
+                             : tci_lin_plus(x0, -g->hi);
+    tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi)
+                             : tci_lin_plus(x0, -g->lo);
     int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
     int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
     tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
@@ -92,7 +94,8 @@ static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
     if (coef > 0 ? lo < g->lo : hi > g->hi) {
-        int before = tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
+        int before =
+            tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
         mask = tci_access_and(b, mask, outside);
     }
@@ -121,7 +124,8 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
         if (vector && coef != 0) {
             r.mask = tci_access_and(b, r.mask, tci_access_interval(b, g, coef));
         } else {
-            r.condition = tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
+            r.condition =
+                tci_access_and(b, r.condition, tci_access_in_range(b, g->x, g->lo, g->hi));
         }
     }
     return r;
@@ -179,7 +183,8 @@ static int tci_access_fill(tci_build *b, const tci_kinst *inst)
 }
 
 /* The load statement without its guard's condition. */
-static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask, bool vector)
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask,
+                                      bool vector)
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -203,13 +208,16 @@ static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64
     return st;
 }
 
-/* value = fill; if (condition) value = load: the whole in the block where the condition is known. */
-static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition, int lanes)
+/* value = fill; if (condition) value = load: the whole in the block where the condition is
+ * known. */
+static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st, int condition,
+                              int lanes)
 {
     tci_loop *l = b->l;
     int at = tci_lx_block(l, st.x), saved = b->cur;
     int also[4] = {l->values[condition].block, st.n >= 0 ? tci_lx_block(l, st.n) : 0,
-                   st.args[0] >= 0 ? l->values[st.args[0]].block : 0, tci_build_floor(b, inst->axes)};
+                   st.args[0] >= 0 ? l->values[st.args[0]].block : 0,
+                   tci_build_floor(b, inst->axes)};
     for (int i = 0; i < 4; i++) {
         at = l->blocks[also[i]].depth > l->blocks[at].depth ? also[i] : at;
     }
@@ -231,7 +239,8 @@ static int tci_access_load(tci_build *b, int i)
     int64_t coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
     if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
-        return tci_access_fill(b, inst); /* an index into an empty operand was recorded as a fault */
+        /* an index into an empty operand was recorded as a fault */
+        return tci_access_fill(b, inst);
     }
     bool linear = !vector || tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     if (!linear || g.by_lane || (g.mask >= 0 && coef != 1)) {
@@ -240,9 +249,9 @@ static int tci_access_load(tci_build *b, int i)
     vector = vector && coef != 0;
     int lanes = vector ? b->l->lanes : 1;
     tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
-    int value = g.condition >= 0
-                    ? tci_access_load_if(b, inst, st, g.condition, lanes)
-                    : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
+    int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)
+                                 : tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes,
+                                                 tci_build_floor(b, inst->axes));
     if (g.mask >= 0 && inst->value.u != 0) {
         int args[3] = {g.mask, value, tci_access_fill(b, inst)};
         value = tci_build_prim(b, TCI_P_SELECT, (tc_dtype)inst->dtype, 3, args, 0);

@@ -2,8 +2,9 @@
  * kernel's scalar DAG into loop statements.
  *
  * In: a kernel, a loop function with an open chain of blocks, bindings of the axes. Out: numbers of
- * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps its
- * own stack (todo). A memo entry is usable only where its value's block encloses the current one. */
+ * loop values. Chains of a kernel may be tens of thousands of instructions long, so the walk keeps
+ * its own stack (todo). A memo entry is usable only where its value's block encloses the current
+ * one. */
 #include <string.h>
 
 #include "build.h"
@@ -195,7 +196,8 @@ static int tci_build_index_of_value(tci_build *b, int value)
     return known;
 }
 
-/* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple of c. */
+/* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple
+ * of c. */
 static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 {
     int64_t lo, hi;
@@ -293,7 +295,8 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
 
 /* ---- bindings ---- */
 
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n)
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+                                      bool is_vector, int n)
 {
     tci_bind *bind = TCI_NEW(b->s, tci_bind);
     bind->id = ++b->n_bind_ids;
@@ -365,8 +368,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, tci_lx_block(b->l, st.n));
     }
     if (st.args[0] >= 0) {
-        at = b->l->values[st.args[0]].is_mutable ? b->cur
-                                                 : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
+        at = b->l->values[st.args[0]].is_mutable
+                 ? b->cur
+                 : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
@@ -395,7 +399,8 @@ TCI_FN int tci_build_widen(tci_build *b, int value, int lanes)
     return b->l->values[value].lanes < lanes ? tci_build_splat(b, value) : value;
 }
 
-TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm)
+TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args,
+                          int imm)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_PRIM);
     int lanes = 1, block = 0;
@@ -418,7 +423,8 @@ TCI_FN int tci_build_mutable(tci_build *b, int first)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_VAR);
     st.args[0] = first;
-    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[first].dtype, b->l->values[first].lanes, b->cur);
+    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[first].dtype, b->l->values[first].lanes,
+                            b->cur);
     b->l->values[st.dst].is_mutable = true;
     tci_loop_append(b->l, b->cur, st);
     return st.dst;
@@ -444,14 +450,16 @@ TCI_FN int tci_build_copy(tci_build *b, int value)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_COPY);
     st.args[0] = value;
-    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[value].dtype, b->l->values[value].lanes, b->cur);
+    st.dst = tci_loop_value(b->l, (tc_dtype)b->l->values[value].dtype, b->l->values[value].lanes,
+                            b->cur);
     tci_loop_append(b->l, b->cur, st);
     return st.dst;
 }
 
 /* ---- the memo ---- */
 
-/* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer point. */
+/* Ids of the bindings that instruction i depends on. A reduction's result belongs to the outer
+ * point. */
 static int tci_build_signature(const tci_build *b, int i, int32_t *sig)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -562,7 +570,8 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
     if (write) {
         st.args[0] = tci_build_widen(b, value, tci_build_vector_lanes(b));
     }
-    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b), b->cur);
+    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b),
+                         b->cur);
 }
 
 /* Emits instruction i, whose arguments are known. */
@@ -581,7 +590,8 @@ static int tci_build_emit(tci_build *b, int i)
         for (int a = 0; a < inst->n_args; a++) {
             args[a] = tci_build_recall(b, inst->args[a]);
         }
-        return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args, (int)inst->imm);
+        return tci_build_prim(b, (tci_prim)inst->prim, (tc_dtype)inst->dtype, inst->n_args, args,
+                              (int)inst->imm);
     default: return tci_build_access(b, i);
     }
 }

@@ -1,10 +1,10 @@
 /* loop/build.h - evaluates the values of a kernel inside a loop nest that is being built.
  *
  * A binding says what an axis is at this point of the nest: a linear form over index variables, its
- * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value is
- * memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register tiles
- * share whatever does not differ between them. A value is emitted in the deepest block that one of its
- * parts needs: what is invariant moves out of a loop by itself. */
+ * range, and whether it stands for a vector of neighbouring values. Bindings are numbered; a value
+ * is memoized by (instruction, bindings of the axes it depends on), so unrolled copies and register
+ * tiles share whatever does not differ between them. A value is emitted in the deepest block that
+ * one of its parts needs: what is invariant moves out of a loop by itself. */
 #ifndef TCI_LOOP_BUILD_H
 #define TCI_LOOP_BUILD_H
 
@@ -53,12 +53,14 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep *keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
-    /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block before */
+    /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block
+     * before */
     const tci_bind *lane_bind;
     int lane_axis, lane_index, lane_parent;
 } tci_build;
 
-/* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its parent. */
+/* Blocks. tci_build_for opens a loop and returns its index; tci_build_close appends it to its
+ * parent. */
 typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
@@ -72,8 +74,10 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
 TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
 TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
-TCI_FN tci_lin tci_build_let(tci_build *b, int lx);          /* an index holding lx, in its own block */
-TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);           /* under the current bindings, lane 0 */
+/* an index holding lx, in its own block */
+TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
+/* under the current bindings, lane 0 */
+TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
 TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
 /* kx = *coef * axis + something that does not depend on it */
 TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
@@ -81,17 +85,20 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis);
 TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
 
 /* Bindings. */
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi, bool is_vector, int n);
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+                                      bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 
-/* Statements that give values, in the deepest block that a part of them needs, at least `block`; what
- * reads a mutable value stays in the current block. */
+/* Statements that give values, in the deepest block that a part of them needs, at least `block`;
+ * what reads a mutable value stays in the current block. */
 TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v);
-TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args, int imm);
+TCI_FN int tci_build_prim(tci_build *b, tci_prim p, tc_dtype result, int n, const int *args,
+                          int imm);
 TCI_FN int tci_build_splat(tci_build *b, int value);
 TCI_FN int tci_build_widen(tci_build *b, int value, int lanes);
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block);
-TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes); /* deepest branch among their bindings */
+/* deepest branch among their bindings */
+TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes);
 TCI_FN int tci_build_mutable(tci_build *b, int first);
 TCI_FN void tci_build_assign(tci_build *b, int mutable_value, int value);
 TCI_FN int tci_build_local(tci_build *b, tc_dtype t, int64_t n, int block); /* declares an array */
@@ -106,7 +113,8 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool 
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
-TCI_FN int tci_build_vector_lanes(const tci_build *b);  /* lanes of the vector axis' binding, else 1 */
+/* lanes of the vector axis' binding, else 1 */
+TCI_FN int tci_build_vector_lanes(const tci_build *b);
 TCI_FN bool tci_build_is_vector(const tci_build *b, uint64_t axes);
 
 #endif

@@ -1,10 +1,11 @@
 /* loop/ir.c - constructors of the loop IR.
  *
- * In: nothing but the kernel's operands. Out: an empty function body (block 0) and functions that add
- * blocks, names and statements. Index expressions are hash-consed and folded here, so equal address
- * arithmetic is one node and can be kept in one index let (lx_index remembers the latest).
- * Invariant: a block's parent has a smaller number; a statement that owns a block is appended to the
- * parent after the block is filled, so that what is hoisted out of an open loop lands before it. */
+ * In: nothing but the kernel's operands. Out: an empty function body (block 0) and functions that
+ * add blocks, names and statements. Index expressions are hash-consed and folded here, so equal
+ * address arithmetic is one node and can be kept in one index let (lx_index remembers the latest).
+ * Invariant: a block's parent has a smaller number; a statement that owns a block is appended to
+ * the parent after the block is filled, so that what is hoisted out of an open loop lands before
+ * it. */
 #include "ir.h"
 
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k)
@@ -237,7 +238,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_STORE_STRIDED:
         return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE;
     case TCI_MEM_STORE_STRIDED_N:
-        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_STRIDE |
+               TCI_LMEM_COUNT;
     case TCI_MEM_SPLAT: return TCI_LMEM_DST | TCI_LMEM_VALUE;
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;

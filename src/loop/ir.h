@@ -1,20 +1,23 @@
 /* loop/ir.h - the loop IR: how one kernel runs, as a small tree of statements.
  *
- * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of names:
- *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for accumulators)
+ * A function body is a block (block 0) of statements; FOR and IF own further blocks. Three kinds of
+ * names:
+ *   values   v12: typed (compute dtype, lanes), written once, or mutable (VAR and SET, for
+ *            accumulators)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Memory is a base (operand or local) plus an offset in elements; the access kinds are the dialect's
- * (tci_mem), so a printer only asks for names.
+ * Memory is a base (operand or local) plus an offset in elements; the access kinds are the
+ * dialect's (tci_mem), so a printer only asks for names.
  *
- * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block; lanes
- * of a PRIM's arguments agree with its result; DIV and MOD only see values that are not negative; an
- * output operand is never loaded; SET names a mutable value of the same type. */
+ * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
+ * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
+ * negative; an output operand is never loaded; SET names a mutable value of the same type. */
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
 
 #include "loop.h"
+#include "mem.h"
 
 typedef enum tci_lx_op {
     TCI_LX_CONST,      /* c */
@@ -27,7 +30,8 @@ typedef enum tci_lx_op {
     TCI_LX_MAX,        /* larger of a and b */
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
-    TCI_LX_HEAD        /* elements from offset a of operand b up to an address that is a multiple of c bytes */
+    /* elements from offset a of operand b up to an address that is a multiple of c bytes */
+    TCI_LX_HEAD
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -98,7 +102,8 @@ struct tci_loop {
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
     int32_t *lx_hash; int n_lx_hash;
-    int32_t *lx_index; int cap_lx_index;      /* derived: latest index let of an expression, -1 none */
+    /* derived: latest index let of an expression, -1 none */
+    int32_t *lx_index; int cap_lx_index;
     tci_lvalue *values; int n_values, cap_values;
     tci_lindex *indices; int n_indices, cap_indices;
     tci_llocal *locals; int n_locals, cap_locals;

@@ -1,9 +1,8 @@
-/* loop/loop.h - the way from a kernel to source text: schedule (loop/schedule.c) makes the loop IR of one
- * kernel, emit/c_like.c prints it in a dialect. The loop IR itself is loop/ir.h. */
+/* loop/loop.h - the way from a kernel to source text: schedule (loop/schedule.c) makes the loop IR
+ * of one kernel, emit/c_like.c prints it in a dialect. The loop IR itself is loop/ir.h. */
 #ifndef TCI_LOOP_LOOP_H
 #define TCI_LOOP_LOOP_H
 
-#include "../emit/dialect.h"
 #include "../kernel/ir.h"
 
 typedef struct tci_loop tci_loop; /* loop/ir.h */
@@ -17,12 +16,9 @@ typedef struct tci_launch {
 } tci_launch;
 
 /* vector_bytes 0: scalar code. Never fails but by escape. */
-TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, int vector_bytes, tci_launch *launch);
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, int vector_bytes,
+                                   tci_launch *launch);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
-
-/* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
-TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l, const char *symbol);
-TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* cpu/dialect.c */
 
 #endif

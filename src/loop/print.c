@@ -14,7 +14,9 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
     case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
-    case TCI_LX_VAR: tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a); return;
+    case TCI_LX_VAR:
+        tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
+        return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
     case TCI_LX_MIN:
@@ -62,16 +64,18 @@ static void tci_lprint_define(tci_str *out, const tci_loop *l, int v)
 static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
 {
     static const char *const names[TCI_MEM_COUNT] = {
-        "load", "load_mask", "load_n", "load_strided", "load_strided_n", "load_one", "store", "store_n",
-        "store_stream", "store_strided", "store_strided_n", "store_one", "splat", "iota", "first_n", "lane",
-        "set_lane", "high_half", "prefetch", "fence"};
+        "load",     "load_mask", "load_n",       "load_strided",  "load_strided_n",  "load_one",
+        "store",    "store_n",   "store_stream", "store_strided", "store_strided_n", "store_one",
+        "splat",    "iota",      "first_n",      "lane",          "set_lane",        "high_half",
+        "prefetch", "fence"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
     }
     tci_str_add(out, names[st->mem]);
     if (uses & TCI_LMEM_ADDRESS) {
-        tci_str_printf(out, " %c%d[", st->base < 0 ? 'm' : 'p', st->base < 0 ? ~st->base : st->base);
+        tci_str_printf(out, " %c%d[", st->base < 0 ? 'm' : 'p',
+                       st->base < 0 ? ~st->base : st->base);
         tci_lprint_lx(out, l, st->x, false);
         tci_str_add(out, "]");
     }
@@ -158,7 +162,8 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
         break;
     case TCI_L_LOCAL:
         tci_str_printf(out, "local m%d %s[%lld]", st->dst,
-                       tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name, (long long)l->locals[st->dst].n);
+                       tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
+                       (long long)l->locals[st->dst].n);
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:
@@ -188,8 +193,8 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name, (long long)o->n,
-                       o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
+                       (long long)o->n, o->is_output ? " output" : "");
     }
     tci_lprint_block(out, l, 0, 1);
 }

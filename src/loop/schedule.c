@@ -3,8 +3,8 @@
  * In: a kernel and the width of the machine's vectors. Out: its loop IR and what the run must know
  * (tci_launch). The outer domain is cut into units: one point of the outer axes that are neither
  * vectorized nor tiled, times one chunk of the vector axis, times one group of row tiles; a task is
- * `grain` neighbouring units. Inside a unit the vector axis is walked in tiles of `unroll` vectors, and
- * for each of them the rows. Which elements fall into a tile never changes a result.
+ * `grain` neighbouring units. Inside a unit the vector axis is walked in tiles of `unroll` vectors,
+ * and for each of them the rows. Which elements fall into a tile never changes a result.
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
@@ -30,7 +30,8 @@ typedef struct tci_sched {
     tci_loop *l;
     tci_build *b;
     int vector_bytes;
-    bool *live;             /* instructions reached from a stage's roots; scratch for the decisions */
+    /* instructions reached from a stage's roots; scratch for the decisions */
+    bool *live;
     int vec_axis, row_axis; /* -1 none */
     int64_t n_vec;          /* size of the vector axis */
     int unroll;             /* vectors of a tile */
@@ -122,7 +123,8 @@ TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
     for (int i = 0; i < k->n_insts; i++) {
         const tci_kinst *in = &k->insts[i];
         if (live[i] && (all || (in->axes & axes))) {
-            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost : in->op == TCI_K_LOAD;
+            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost
+                                         : in->op == TCI_K_LOAD;
         }
     }
     for (int i = 0; i < k->n_reds; i++) {
@@ -219,7 +221,8 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
             dot = dot || k->reds[r].op == TCI_RED_DOT;
-            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1) : 0;
+            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1)
+                                       : 0;
         }
         n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
@@ -243,13 +246,14 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
-/* An access that strides along the vector axis but is contiguous along another outer axis: the last such
- * axis, else -1. */
+/* An access that strides along the vector axis but is contiguous along another outer axis: the last
+ * such axis, else -1. */
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 {
     const tci_kernel *k = s->k;
     int64_t c;
-    if (!tci_build_coef(k, kx, s->vec_axis, &c) || (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+    if (!tci_build_coef(k, kx, s->vec_axis, &c) ||
+        (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
@@ -266,11 +270,13 @@ static void tci_sched_map_tile(tci_sched *s)
     int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
         if (k->insts[i].op == TCI_K_LOAD) {
-            s->row_axis = tci_sched_other_axis(s, k->insts[i].x, (tc_dtype)k->operands[k->insts[i].imm].dtype);
+            s->row_axis = tci_sched_other_axis(s, k->insts[i].x,
+                                               (tc_dtype)k->operands[k->insts[i].imm].dtype);
         }
     }
     for (int i = 0; i < k->n_stores && s->row_axis < 0; i++) {
-        s->row_axis = tci_sched_other_axis(s, k->stores[i].x, (tc_dtype)k->operands[k->stores[i].operand].dtype);
+        s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
+                                           (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
@@ -284,7 +290,8 @@ static void tci_sched_map_tile(tci_sched *s)
 
 /* ---- streaming ---- */
 
-/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is aligned. */
+/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is
+ * aligned. */
 static bool tci_sched_can_stream(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -374,13 +381,15 @@ static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
     tci_sched_reach(k, inst, false, live);
     for (int i = 0; i <= inst; i++) {
         const tci_kinst *in = &k->insts[i];
-        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes) ? tci_prim_get((tci_prim)in->prim)->cost : 0;
+        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes)
+                    ? tci_prim_get((tci_prim)in->prim)->cost
+                    : 0;
     }
     return cost;
 }
 
-/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of them that
- * cost more than a pass through the cache are kept in a local array. */
+/* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
+ * them that cost more than a pass through the cache are kept in a local array. */
 static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
 {
     const tci_kernel *k = s->k;
@@ -449,7 +458,8 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
 }
 
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
-static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows, int64_t skip)
+static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
+                               int64_t skip)
 {
     tci_build *b = s->b;
     int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
@@ -457,11 +467,13 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
                   fixed_end - fixed == 1;
     tci_lopen open;
-    tci_lin at = single ? tci_lin_const(fixed) : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = single ? tci_lin_const(fixed)
+                        : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
     for (int r = 0; r < rows; r++) {
-        binds[r] = single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
-                          : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        binds[r] =
+            single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
+                   : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
     }
     tile->n_rows = rows;
     tile->rows = binds;
@@ -510,8 +522,10 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
     tci_sched_rows(s, &tile, place->group);
 }
 
-/* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin, int64_t end)
+/* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
+ * first. */
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin,
+                              int64_t end)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
@@ -530,14 +544,16 @@ static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chun
         int bytes = tci_dtype_get((tc_dtype)s->k->operands[st->operand].dtype)->bytes;
         head = tci_lx_make(l, TCI_LX_HEAD, x, st->operand, (int64_t)l->lanes * bytes);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
-        int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0), tci_lx_const(l, 0), 0);
+        int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
+                               tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
     tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
 }
 
-/* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of the axis. */
+/* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
+ * the axis. */
 static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 {
     tci_loop *l = s->l;
@@ -619,8 +635,10 @@ static void tci_sched_nest(tci_sched *s)
     tci_lin u = tci_lin_const(0);
     bool loops = s->units > 1;
     if (loops) {
-        int begin = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end = tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
+        int begin =
+            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
+        int end =
+            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
         end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
@@ -673,7 +691,8 @@ static void tci_sched_decide(tci_sched *s)
     if (k->vector == TCI_VEC_INNER) {
         tci_sched_keep_rows(s);
     } else if (k->n_outer > 0) {
-        bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP && k->stages[0].n_axes == 0;
+        bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP &&
+                     k->stages[0].n_axes == 0;
         int64_t cost = 0;
         for (int t = 0; t < k->n_stages; t++) {
             cost += tci_stage_cost(k, t);
@@ -692,7 +711,8 @@ static void tci_sched_decide(tci_sched *s)
     tci_sched_units(s);
 }
 
-TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, int vector_bytes, tci_launch *launch)
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, int vector_bytes,
+                                   tci_launch *launch)
 {
     tci_sched s = {0};
     s.k = k;

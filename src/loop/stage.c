@@ -1,10 +1,11 @@
 /* loop/stage.c - the stages of a kernel, for a tile of outer points whose bindings are given.
  *
- * In: a tci_tile. Out: statements in the current block. Reductions keep to the order that kernel/ir.h
- * prescribes: VEC_OUTER has one accumulator for each outer point, so tiles and vectors are free;
- * VEC_INNER has 64 virtual lanes on the stage's last axis, held in 64 / lanes registers, or in a local
- * array when that would be too many. A lane that no element of the row reaches stays at the identity,
- * and taking in the identity changes nothing, so registers beyond the row's length are left out. */
+ * In: a tci_tile. Out: statements in the current block. Reductions keep to the order that
+ * kernel/ir.h prescribes: VEC_OUTER has one accumulator for each outer point, so tiles and vectors
+ * are free; VEC_INNER has 64 virtual lanes on the stage's last axis, held in 64 / lanes registers,
+ * or in a local array when that would be too many. A lane that no element of the row reaches stays
+ * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
+ * are left out. */
 #include <math.h>
 
 #include "stage.h"
@@ -53,7 +54,8 @@ static int tci_stage_extreme(tci_build *b, const tci_kred *red, int acc, int v)
 }
 
 /* v replaces acc if it beats it strictly, or is the first NaN, or ties with a lower index. */
-static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage_pair acc, tci_stage_pair v)
+static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+                                    tci_stage_pair v)
 {
     bool less = tci_stage_is_min(red);
     int take = less ? tci_stage_op(b, TCI_P_LT, TC_BOOL, v.value, acc.value)
@@ -64,12 +66,16 @@ static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage
         int nan_v = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_v, 0);
         int ordered_acc = tci_stage_op(b, TCI_P_EQ, TC_BOOL, acc.value, acc.value);
         int nan_acc = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_acc, 0);
-        take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, ordered_acc));
-        tie = tci_stage_op(b, TCI_P_OR, TC_BOOL, tie, tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, nan_acc));
+        take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take,
+                            tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, ordered_acc));
+        tie = tci_stage_op(b, TCI_P_OR, TC_BOOL, tie,
+                           tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, nan_acc));
     }
     int lower = tci_stage_op(b, TCI_P_LT, TC_BOOL, v.index, acc.index);
-    take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, tie, lower));
-    tci_stage_pair r = {tci_stage_select(b, take, v.value, acc.value), tci_stage_select(b, take, v.index, acc.index)};
+    take =
+        tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, tie, lower));
+    tci_stage_pair r = {tci_stage_select(b, take, v.value, acc.value),
+                        tci_stage_select(b, take, v.index, acc.index)};
     return r;
 }
 
@@ -81,10 +87,12 @@ static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, in
         return tci_build_prim(b, TCI_P_FMA, t, 3, args, 0);
     }
     tci_prim mul = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL;
-    return tci_stage_op(b, t == TC_BOOL ? TCI_P_OR : TCI_P_ADD, t, acc, tci_stage_op(b, mul, t, v.value, v.index));
+    return tci_stage_op(b, t == TC_BOOL ? TCI_P_OR : TCI_P_ADD, t, acc,
+                        tci_stage_op(b, mul, t, v.value, v.index));
 }
 
-static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc, tci_stage_pair v)
+static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+                                        tci_stage_pair v)
 {
     static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
                                     [TCI_RED_ANY] = TCI_P_OR, [TCI_RED_ALL] = TCI_P_AND};
@@ -135,7 +143,8 @@ static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
     } else {
         v.i = one;
     }
-    tci_stage_pair r = {tci_build_const(b, t, v), tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
+    tci_stage_pair r = {tci_build_const(b, t, v),
+                        tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
     return r;
 }
 
@@ -250,7 +259,8 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, 
             coef = -coef;
         }
         int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
-                         tci_build_floor_div(ghi - hi, coef) + 1, tci_build_floor_div(ghi - lo, coef) + 1};
+                         tci_build_floor_div(ghi - hi, coef) + 1,
+                         tci_build_floor_div(ghi - lo, coef) + 1};
         for (int i = 0; i < 8; i++) {
             int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
             int j = 0;
@@ -281,7 +291,8 @@ static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, in
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
 
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+                              tci_vec_body body, void *arg)
 {
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
@@ -291,7 +302,8 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
         tci_lopen open;
         if (n_groups > 1) {
             int64_t stop = begin + n_groups * group;
-            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, stop), group, &open));
+            at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, begin),
+                                              tci_lx_const(b->l, stop), group, &open));
         }
         for (int u = 0; u < unroll; u++) {
             vecs[u] = tci_stage_vector(b, tci_lin_plus(at, u * lanes), begin + u * lanes,
@@ -314,7 +326,8 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
 }
 
 /* One partial vector [at, at + count) where count is an index expression that may be 0. */
-static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi, tci_vec_body body, void *arg)
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi,
+                              tci_vec_body body, void *arg)
 {
     tci_lopen open;
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
@@ -337,7 +350,8 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     tci_loop *l = b->l;
     int64_t lanes = l->lanes, group = lanes * unroll;
     int start = tci_build_lx(b, *at);
-    tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end, tci_lx_make(l, TCI_LX_MUL, start, -1, -1), 0));
+    tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end,
+                                                tci_lx_make(l, TCI_LX_MUL, start, -1, -1), 0));
     int count = tci_lx_make(l, TCI_LX_DIV, tci_build_lx(b, left), -1, group);
     count = tci_lx_make(l, TCI_LX_MUL, count, -1, group);
     tci_lin stop = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, start, count, 0));
@@ -352,12 +366,13 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     *at = stop;
 }
 
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo, int64_t hi,
-                                      int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
+                                      int64_t hi, int unroll, tci_vec_body body, void *arg)
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
-    end = tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
+    end =
+        tci_build_lx(b, tci_build_let(b, tci_lx_make(l, TCI_LX_MAX, end, tci_build_lx(b, at), 0)));
     if (head >= 0) {
         tci_lin count = tci_build_let(b, head);
         tci_stage_partial(b, at, tci_build_lx(b, count), lo, hi, body, arg);
@@ -383,7 +398,8 @@ static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
 }
 
 /* The running values of a SCAN at this step, then its stores. */
-static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile, const tci_stage_pair *acc)
+static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
+                                const tci_stage_pair *acc)
 {
     int n = tile->n_rows * tile->n_vecs;
     for (int i = 0; i < n; i++) {
@@ -416,7 +432,8 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == stage) {
                 tci_stage_pair v = tci_stage_operands(b, &k->reds[r]);
-                tci_stage_assign(b, acc[r * n + i], tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
+                tci_stage_assign(b, acc[r * n + i],
+                                 tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
             }
         }
     }
@@ -452,7 +469,8 @@ typedef struct tci_stage_lanes {
     bool in_array;
 } tci_stage_lanes;
 
-static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array, int x)
+static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+                                          int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;
@@ -489,13 +507,15 @@ static tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
     }
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_lopen open;
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, TCI_VLANES), b->l->lanes, &open);
+    int i =
+        tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, TCI_VLANES), b->l->lanes, &open);
     tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
     tci_build_close(b, &open);
     return array;
 }
 
-/* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every reduction. */
+/* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every
+ * reduction. */
 static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int x)
 {
     const tci_kernel *k = b->k;
@@ -513,7 +533,8 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
             st.mem = TCI_MEM_FIRST_N;
             st.n = vec->n;
             int mask = tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
-            v.value = tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
+            v.value =
+                tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
             v.index = v.index < 0 ? -1 : tci_stage_select(b, mask, v.index, acc.index);
         }
         if (m->in_array) {
@@ -524,8 +545,10 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
     }
 }
 
-/* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0 on. */
-static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo, int64_t hi, int64_t count)
+/* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
+ * on. */
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
+                            int64_t hi, int64_t count)
 {
     int64_t lanes = b->l->lanes;
     for (int64_t u = 0; u < count; u += lanes) {
@@ -536,8 +559,8 @@ static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, 
     }
 }
 
-static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo, int64_t hi,
-                                     int64_t count)
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
+                                     int64_t hi, int64_t count)
 {
     int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
     tci_lopen open;
@@ -563,7 +586,8 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t be
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
     if (whole > begin) {
         tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), TCI_VLANES, &open);
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), TCI_VLANES,
+                              &open);
         block(b, m, tci_lin_var(b, j), begin, whole - 1, TCI_VLANES);
         tci_build_close(b, &open);
     }
@@ -578,7 +602,8 @@ static tci_stage_pair tci_stage_high_half(tci_build *b, tci_stage_pair v, int h)
     st.mem = TCI_MEM_HIGH_HALF;
     st.args[0] = v.value;
     st.imm = h;
-    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
+    tci_stage_pair r = {
+        tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
     if (v.index >= 0) {
         st.args[0] = v.index;
         r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);

@@ -18,20 +18,23 @@ typedef struct tci_tile {
 enum { TCI_MAX_UNROLL = 64 };
 typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **vecs);
 
-/* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call whose
- * last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll, tci_vec_body body, void *arg);
-/* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo, int64_t hi,
-                                      int unroll, tci_vec_body body, void *arg);
-/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most max,
- * else none. */
+/* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
+ * whose last vector may be partial. The axis itself is bound by the body. */
+TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+                              tci_vec_body body, void *arg);
+/* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
+ * first. */
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
+                                      int64_t hi, int unroll, tci_vec_body body, void *arg);
+/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
+ * max, else none. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
-TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes); /* of a MAP stage's vector loop */
+/* of a MAP stage's vector loop */
+TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
 #endif

@@ -1,5 +1,5 @@
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls, checks,
- * lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
+ * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
  *
  * Elementwise row: X(ID, name, arity, rule, flags, value, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
@@ -8,12 +8,13 @@
  *          NUMERIC  like SAME but bool is refused
  *   flags  C commutes, Z maps zero to zero, M monotone, - none
  *   value  nested neutral calls over A, B, C: op(...) names a prim; K(x) is the constant x in the
- *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is computed
- *          in the compute dtype and rounded once to the result dtype.
+ *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is
+ *          computed in the compute dtype and rounded once to the result dtype.
  * Reduce row: X(ID, name, result rule, identity, doc)
- *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64); BOOL
- * Special rows: X(ID, name, doc): movement and the ops with their own functions; tci_shape_ID etc. are
- *   pasted from the id, so a missing one does not compile.
+ *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
+ *          BOOL
+ * Special rows: X(ID, name, doc): movement and the ops with their own functions; tci_shape_ID etc.
+ *   are pasted from the id, so a missing one does not compile.
  * Composite rows: X(ID, name, doc): expanded into rows above by tci_expand_ID (ops/composite). */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H

@@ -1,11 +1,11 @@
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
  *
- *   large reductions   few results from many elements: cut along one reduced axis into chunks whose partial
- *                      results a second reduction combines, so that there is parallel work and the order is fixed
- *                      by the shape alone
+ *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
+ *                      partial results a second reduction combines, so that there is parallel work
+ *                      and the order is fixed by the shape alone
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
- *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory first (it is
- *                      read many times)
+ *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
+ *                      first (it is read many times)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "group.h"
 #include "why.h"
@@ -53,13 +53,15 @@ static int64_t tci_algo_divisor(int64_t n, int64_t want)
     return 0;
 }
 
-static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis, int64_t size, tci_node *fill)
+static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis,
+                                   int64_t size, tci_node *fill)
 {
     tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank);
     int64_t *before = TCI_NEW_ARRAY(s, int64_t, x->rank);
     shape[axis] = size;
     tci_node *in[2] = {x, fill};
-    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank, before);
+    return tci_graph_node(g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, shape, 2, in, x->rank,
+                          before);
 }
 
 /* Cuts reduction n; NULL when it is better left alone. */
@@ -67,11 +69,12 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
 {
     tci_node *x = n->in[0];
     int64_t results = tci_node_count(n), all = tci_node_count(x);
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || results > TCI_ALGO_FEW ||
-        all / results < TCI_ALGO_MANY) {
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 ||
+        results > TCI_ALGO_FEW || all / results < TCI_ALGO_MANY) {
         return NULL;
     }
-    int at = 0; /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
         bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
         at = larger ? i : at;
@@ -122,9 +125,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
     tci_node *part = tci_graph_node(g, n->op, t, n_kept, kept, 1, &x, n->n_attr, axes);
     int64_t last = chunk_axis;
     tci_node *whole = tci_graph_node(g, n->op, t, n->rank, n->shape, 1, &part, 1, &last);
-    return t == (tc_dtype)n->dtype
-               ? whole
-               : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &whole, 0, NULL);
+    return t == (tc_dtype)n->dtype ? whole
+                                   : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
+                                                    n->shape, 1, &whole, 0, NULL);
 }
 
 /* ---- concatenations ---- */
@@ -144,22 +147,24 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
             }
             tci_node *part = list[i];
             if (take > 1) {
-                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take, list + i, 1, n->attr);
+                part = tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, shape, take,
+                                      list + i, 1, n->attr);
                 part->mark = 1;
             }
             list[made++] = part;
         }
         parts = made;
     }
-    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1, n->attr);
+    return tci_graph_node(g, TCI_OP_CAT, (tc_dtype)n->dtype, n->rank, n->shape, parts, list, 1,
+                          n->attr);
 }
 
 /* ---- contractions ---- */
 
 static bool tci_algo_is_view(const tci_node *n)
 {
-    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND || n->op == TCI_OP_SLICE ||
-           n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
+    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
+           n->op == TCI_OP_SLICE || n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
 }
 
 /* Forces what an operand computes into memory: the first value below its views. */
@@ -168,13 +173,15 @@ static void tci_algo_store_operand(tci_node *n)
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL || n->op == TCI_OP_CONST;
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
+                n->op == TCI_OP_CONST;
     if (!leaf) {
         n->mark = 1;
     }
 }
 
-/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of n. */
+/* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
+ * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
 {
     int axis = n->rank - 1;
@@ -197,9 +204,10 @@ static int tci_algo_fastest_axis(const tci_node *n)
     return axis;
 }
 
-/* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a stored
- * permutation; the labels follow. Unchanged when it already is, or is read too few times. */
-static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which, int64_t *labels)
+/* Operand `which` with its vector axis (the contraction's last output axis) made the fastest, as a
+ * stored permutation; the labels follow. Unchanged when it already is, or is read too few times. */
+static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_node *n, int which,
+                                        int64_t *labels)
 {
     tci_node *x = n->in[which];
     int64_t last = n->attr[n->n_attr - 1];
@@ -207,8 +215,8 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     for (int i = 0; i < x->rank; i++) {
         at = labels[i] == last ? i : at;
     }
-    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW || x->op == TCI_OP_EXPAND ||
-        n->shape[n->rank - 1] == 1 ||
+    if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
+        x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
         tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
         return x;
     }
@@ -244,7 +252,8 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
     if (in[0] == n->in[0] && in[1] == n->in[1]) {
         return n;
     }
-    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in, n->n_attr, attr);
+    return tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2, in,
+                          n->n_attr, attr);
 }
 
 /* ---- the pass ---- */
@@ -277,7 +286,8 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
             changed |= in[j] != n->in[j];
         }
         if (changed) {
-            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr, n->attr);
+            fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
+                                   n->n_attr, n->attr);
             fresh->mark = n->mark;
             fresh->site = n->site;
         }

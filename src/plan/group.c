@@ -1,9 +1,9 @@
 /* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
  *
- * The walk: mark roots; probe each; put each, in topological order, into the first group that takes it (groups
- * it reads from, newest first, then recent siblings) or a new one; then look for values that were
- * inlined into several kernels or many times into one at a cost above memory's, force those into
- * memory and start over (at most four rounds). Every refusal leaves a line in `why`. */
+ * The walk: mark roots; probe each; put each, in topological order, into the first group that takes
+ * it (groups it reads from, newest first, then recent siblings) or a new one; then look for values
+ * that were inlined into several kernels or many times into one at a cost above memory's, force
+ * those into memory and start over (at most four rounds). Every refusal leaves a line in `why`. */
 #include "group.h"
 #include "why.h"
 
@@ -13,9 +13,11 @@ enum {
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
     TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
-    TCI_GROUP_SHARED_COST = 12,   /* flops above which a shared value is stored instead of repeated */
+    /* flops above which a shared value is stored instead of repeated */
+    TCI_GROUP_SHARED_COST = 12,
     TCI_GROUP_AGAIN_COST = 64,    /* flops x repetitions in one kernel above which it is stored */
-    TCI_GROUP_DEPTH = 6,          /* reductions, or moves, inlined on one path before a shared value is stored */
+    /* reductions, or moves, inlined on one path before a shared value is stored */
+    TCI_GROUP_DEPTH = 6,
     TCI_GROUP_ROUNDS = 4
 };
 
@@ -25,10 +27,11 @@ static const char *const tci_why_texts[] = {
 #undef X
 };
 
-static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source, tci_why why)
+static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                             tci_why why)
 {
-    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op), tci_op_name(source->op),
-                   tci_why_texts[why]);
+    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op),
+                   tci_op_name(source->op), tci_why_texts[why]);
 }
 
 /* ---- roots ---- */
@@ -72,8 +75,10 @@ static void tci_group_contract_domain(tci_scratch *s, tci_root *r)
         r->domain[i] = n->shape[i];
     }
     for (int i = 0; i < rank_a + rank_b; i++) {
-        if (!tci_group_has(out, rank_out, labels[i]) && !tci_group_has(summed, n_summed, labels[i])) {
-            r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i] : n->in[1]->shape[i - rank_a];
+        if (!tci_group_has(out, rank_out, labels[i]) &&
+            !tci_group_has(summed, n_summed, labels[i])) {
+            r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i]
+                                                        : n->in[1]->shape[i - rank_a];
             summed[n_summed++] = labels[i];
         }
     }
@@ -203,7 +208,8 @@ static int tci_group_probe_literal(tci_lower *l, tci_node *n)
 }
 
 /* The inputs of a root that its stage evaluates, with their indices over the root's domain. */
-TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input, const int *domain)
+TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
+                                       const int *domain)
 {
     const tci_node *n = r->node, *in = n->in[input];
     int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
@@ -314,8 +320,8 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     }
 }
 
-/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots come before
- * the target's first cannot, as roots are in topological order. */
+/* Does `from` depend on `target`? Assumes so when the walk gets long. A group all of whose roots
+ * come before the target's first cannot, as roots are in topological order. */
 static bool tci_group_depends(tci_fusion *f, int from, int target)
 {
     int32_t *stack = NULL;
@@ -329,7 +335,8 @@ static bool tci_group_depends(tci_fusion *f, int from, int target)
         }
         for (int i = 0; i < g->n_deps; i++) {
             const tci_group *dep = &f->groups[g->deps[i]];
-            if (dep->stamp != f->stamp && dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
+            if (dep->stamp != f->stamp &&
+                dep->roots[dep->n_roots - 1] >= f->groups[target].roots[0]) {
                 f->groups[g->deps[i]].stamp = f->stamp;
                 TCI_PUSH(f->s, stack, n, cap, g->deps[i]);
             }
@@ -351,7 +358,8 @@ static bool tci_group_makes_cycle(tci_fusion *f, const tci_root *r, int group)
 }
 
 /* Fills `outer_of` for r over g's outer space from its reads of members of g. */
-static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int group, int32_t *outer_of, tci_why *why)
+static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int group,
+                                int32_t *outer_of, tci_why *why)
 {
     const tci_group *g = &f->groups[group];
     for (int i = 0; i < r->n_domain; i++) {
@@ -383,7 +391,8 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
             outer_of[read->axes[a]] = outer;
         }
     }
-    for (int o = 0; o < g->n_outer; o++) { /* each outer axis is walked by one axis of r, in order */
+    /* each outer axis is walked by one axis of r, in order */
+    for (int o = 0; o < g->n_outer; o++) {
         int found = 0;
         for (int i = 0; i < r->n_domain; i++) {
             found += outer_of[i] == o && r->domain[i] == g->outer[o];
@@ -406,7 +415,8 @@ static bool tci_group_map_reads(const tci_fusion *f, const tci_root *r, int grou
     return true;
 }
 
-/* A group of plain values becomes a row group of reduction r that reads it: the axes r reduces turn inner. */
+/* A group of plain values becomes a row group of reduction r that reads it: the axes r reduces turn
+ * inner. */
 static bool tci_group_turn_rows(tci_fusion *f, const tci_root *r, int group)
 {
     tci_group *g = &f->groups[group];
@@ -544,7 +554,8 @@ static bool tci_group_shares_source(const tci_fusion *f, const tci_root *a, cons
     return false;
 }
 
-/* Siblings: the same kind of loops over the same sizes, and a source in common (or small anyway). */
+/* Siblings: the same kind of loops over the same sizes, and a source in common (or small
+ * anyway). */
 static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
 {
     tci_root *r = &f->roots[root];
@@ -572,7 +583,8 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
         const tci_root *q = &f->roots[g->roots[i]];
         streams += q->n_leaves + q->n_reads + 1;
     }
-    if (streams > TCI_GROUP_MAX_STREAMS || (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first))) {
+    if (streams > TCI_GROUP_MAX_STREAMS ||
+        (count > TCI_GROUP_SMALL && !tci_group_shares_source(f, r, first))) {
         return false;
     }
     tci_why why;
@@ -619,7 +631,9 @@ static void tci_group_costs(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        int64_t cost = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : n->op == TCI_OP_CAT ? 2 * n->n_in : 0;
+        int64_t cost = tci_op_is_ew(n->op)   ? tci_lower_cost(n->op)
+                       : n->op == TCI_OP_CAT ? 2 * n->n_in
+                                             : 0;
         for (int j = 0; j < n->n_in; j++) {
             tci_pnode *p = tci_pnode_of(n->in[j]);
             cost += p->root >= 0 ? 0 : p->cost;
@@ -630,8 +644,8 @@ static void tci_group_costs(tci_fusion *f)
 
 static bool tci_group_may_store(const tci_node *n)
 {
-    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST || n->op == TCI_OP_CAT ||
-           n->op == TCI_OP_GATHER;
+    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
+           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
 }
 
 /* Counts in how many groups, and how often in one root, each inlined node was evaluated. */
@@ -691,11 +705,12 @@ static bool tci_group_force_repeats(tci_fusion *f)
 
 static bool tci_group_moves(const tci_node *n)
 {
-    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW || n->op == TCI_OP_GATHER;
+    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
+           n->op == TCI_OP_GATHER;
 }
 
-/* Bounds what a probe can inline: along one path at most TCI_GROUP_DEPTH reductions or index changes under a
- * value with several users, else evaluation would repeat without end. */
+/* Bounds what a probe can inline: along one path at most TCI_GROUP_DEPTH reductions or index
+ * changes under a value with several users, else evaluation would repeat without end. */
 static void tci_group_cut_depth(tci_fusion *f)
 {
     for (int i = 0; i < f->nodes.n; i++) {
@@ -752,7 +767,8 @@ static void tci_group_sort(tci_fusion *f)
     }
 }
 
-TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs, tci_str *why)
+TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                 tci_str *why)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;

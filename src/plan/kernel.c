@@ -1,10 +1,11 @@
 /* plan/kernel.c - writes one group of roots as a kernel.
  *
- * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes. A slot
- * starts as one kernel axis and is split into factors when that makes the map of a reshape affine
- * (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in root order:
- * a reduction joins the earliest stage after everything it depends on that walks the same family,
- * stores of values come last. Then the vector axis is chosen and the kernel brought into final form. */
+ * Slots: the group's outer axes, and for each distinct list of inner sizes a family of inner axes.
+ * A slot starts as one kernel axis and is split into factors when that makes the map of a reshape
+ * affine (kernel/simplify.c finds the split; the lowering then starts over). Stages are made in
+ * root order: a reduction joins the earliest stage after everything it depends on that walks the
+ * same family, stores of values come last. Then the vector axis is chosen and the kernel brought
+ * into final form. */
 #include "../kernel/simplify.h"
 #include "group.h"
 
@@ -99,7 +100,8 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
         }
         for (int a = 0; a < slot->n_factors; a++) {
             int axis = tci_kernel_axis(p->k, slot->factors[a], inner);
-            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]), tci_kx_axis(p->k, axis));
+            slot->kx = tci_kx_add(p->k, tci_kx_mul(p->k, slot->kx, slot->factors[a]),
+                                  tci_kx_axis(p->k, axis));
             f->axes[f->n_axes++] = axis;
         }
     }
@@ -156,8 +158,8 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
     int buffer = leaf ? tci_plan_leaf_buffer(p->plan, n) : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
-    return tci_lower_load(l, tci_pk_operand(p, buffer, false), (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
-                          x, guard);
+    return tci_lower_load(l, tci_pk_operand(p, buffer, false),
+                          (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
 }
 
 static int tci_pk_literal(tci_lower *l, tci_node *n)
@@ -241,7 +243,8 @@ static uint8_t tci_pk_red_op(int op)
     }
 }
 
-/* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's dtype. */
+/* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
+ * dtype. */
 static void tci_pk_reduce(tci_pk *p, int member)
 {
     int root = p->g->roots[member];
@@ -269,7 +272,8 @@ static void tci_pk_reduce(tci_pk *p, int member)
         inst.x = -1;
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
-    red.stage = tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
+    red.stage =
+        tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
     inst.op = TCI_K_RED;
     inst.dtype = (uint8_t)(arg ? TC_I64 : t);
@@ -291,7 +295,8 @@ static void tci_pk_store_member(tci_pk *p, int member)
         return;
     }
     int *domain = tci_pk_domain(p, member);
-    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0) : p->red_of[root];
+    int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
+                                          : p->red_of[root];
     int64_t none = 0;
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
@@ -347,7 +352,8 @@ static uint8_t tci_pk_vector(const tci_kernel *k)
     if (short_row && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
+    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER
+                                                                         : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -373,7 +379,8 @@ static void tci_pk_measure(tci_kernel *k)
     double flops = 0, bytes = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->insts[i].op == TCI_K_PRIM) {
-            flops += tci_prim_get((tci_prim)k->insts[i].prim)->cost * tci_pk_points(k, k->insts[i].axes);
+            flops += tci_prim_get((tci_prim)k->insts[i].prim)->cost *
+                     tci_pk_points(k, k->insts[i].axes);
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
@@ -388,7 +395,8 @@ static void tci_pk_measure(tci_kernel *k)
                 points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
             }
         }
-        points = k->operands[p].is_output ? (double)k->operands[p].n : TCI_MIN(points, (double)k->operands[p].n);
+        points = k->operands[p].is_output ? (double)k->operands[p].n
+                                          : TCI_MIN(points, (double)k->operands[p].n);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
     k->flops = tci_pk_clamp(flops);
@@ -408,8 +416,8 @@ static void tci_pk_name(const tci_pk *p, tci_kernel *k)
         const tci_root *r = &p->f->roots[p->g->roots[m]];
         for (int v = r->n_inlined; v >= 0 && n_seen < TCI_COUNT(seen); v--) {
             int op = v == r->n_inlined ? r->node->op : r->inlined[v]->op;
-            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST || op == TCI_OP_LITERAL ||
-                         op == TCI_OP_INPUT || op == TCI_OP_DATA;
+            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST ||
+                         op == TCI_OP_LITERAL || op == TCI_OP_INPUT || op == TCI_OP_DATA;
             const char *name = plain ? NULL : tci_op_name(op);
             for (int s = 0; name && s < n_seen; s++) {
                 name = seen[s] == name ? NULL : name;
@@ -470,7 +478,8 @@ static bool tci_pk_split_any(tci_pk *p)
     return done;
 }
 
-TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g, tci_plan *plan)
+TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
+                                  tci_plan *plan)
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);

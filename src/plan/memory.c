@@ -1,14 +1,16 @@
-/* plan/memory.c - lifetimes of buffers, their place in the arena, and which outputs may lie on an input.
+/* plan/memory.c - lifetimes of buffers, their place in the arena, and which outputs may lie on an
+ * input.
  *
- * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at the step
- * that first writes it and its room is free again after the step that last reads it. Offsets are
- * multiples of 64. */
+ * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at
+ * the step that first writes it and its room is free again after the step that last reads it.
+ * Offsets are multiples of 64. */
 #include "group.h"
 
 typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
 typedef struct tci_memory {
     tci_scratch *s;
-    tci_memory_gap *gaps; int n, cap; /* ascending, disjoint, not touching; the last one is endless */
+    /* ascending, disjoint, not touching; the last one is endless */
+    tci_memory_gap *gaps; int n, cap;
     int64_t top;
 } tci_memory;
 
@@ -29,7 +31,8 @@ static int64_t tci_memory_take(tci_memory *m, int64_t bytes)
             return at;
         }
     }
-    tci_scratch_fail(m->s, TC_ERR_LIMIT, "temporaries need more than %lld bytes", (long long)INT64_MAX);
+    tci_scratch_fail(m->s, TC_ERR_LIMIT, "temporaries need more than %lld bytes",
+                     (long long)INT64_MAX);
     return 0;
 }
 
@@ -149,7 +152,8 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
                       last[i] > k->stores[store].stage || k->faults)) {
             return false;
         }
-        /* a rolled row or tile: every point must be read before it is written, by its own store alone */
+        /* a rolled row or tile: every point must be read before it is written, by its own store
+         * alone */
         if (reads && k->n_stages > 1) {
             uint64_t all = k->n_axes >= 63 ? ~(uint64_t)0 : ((uint64_t)1 << k->n_axes) - 1;
             if ((load->axes & all) != all) {
@@ -171,7 +175,8 @@ static bool tci_memory_may_alias(tci_scratch *s, const tci_plan *p, int out, int
             writes = b == out && k->operands[o].is_output ? o : writes;
             reads = b == in ? o : reads;
         }
-        if (reads >= 0 && (written || (writes >= 0 && !tci_memory_elementwise(s, k, writes, reads)))) {
+        if (reads >= 0 &&
+            (written || (writes >= 0 && !tci_memory_elementwise(s, k, writes, reads)))) {
             return false;
         }
         written |= writes >= 0;

@@ -1,12 +1,13 @@
 /* plan/plan.c - the planning pass: algorithm, fusion, one kernel a group, buffers, memory.
  *
- * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels with
- * equal text are one kernel launched several times. */
+ * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
+ * with equal text are one kernel launched several times. */
 #include "group.h"
 
 /* ---- buffers ---- */
 
-static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n, int index, int64_t elems)
+static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
+                               int index, int64_t elems)
 {
     tci_buffer b = {0};
     b.kind = kind;
@@ -43,12 +44,15 @@ TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
     return -1;
 }
 
-/* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads them. */
-static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *outputs, int n_outputs)
+/* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
+ * them. */
+static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f,
+                                  tci_node *const *outputs, int n_outputs)
 {
     for (int i = 0; i < n_outputs; i++) {
         tci_root *r = &f->roots[tci_pnode_of(outputs[i])->root];
-        int b = tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
+        int b =
+            tci_plan_add_buffer(s, p, TCI_BUF_OUTPUT, outputs[i], i, tci_node_count(outputs[i]));
         if (r->buffer < 0) {
             r->buffer = b;
         } else { /* the same value twice: stored twice */
@@ -60,7 +64,8 @@ static void tci_plan_root_buffers(tci_scratch *s, tci_plan *p, tci_fusion *f, tc
             tci_root *q = &f->roots[f->roots[i].reads[j].root];
             bool stored = q->group != f->roots[i].group || q->kind == TCI_ROOT_SCAN;
             if (stored && q->buffer < 0) {
-                q->buffer = tci_plan_add_buffer(s, p, TCI_BUF_TEMP, q->node, -1, tci_node_count(q->node));
+                q->buffer =
+                    tci_plan_add_buffer(s, p, TCI_BUF_TEMP, q->node, -1, tci_node_count(q->node));
             }
         }
     }
@@ -97,7 +102,8 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
     return p->n_kernels - 1;
 }
 
-static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals, int n_literals)
+static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
+                           int n_literals)
 {
     tci_plan_texts texts = {0};
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
@@ -123,7 +129,8 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
 }
 
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
-                               tci_node *const *literals, int n_literals, tci_node *const *roots, int n_roots)
+                               tci_node *const *literals, int n_literals, tci_node *const *roots,
+                               int n_roots)
 {
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
@@ -150,20 +157,23 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         tci_str_printf(out, "step %d: kernel %d %s (", t, step->kernel, k->name);
         for (int o = 0; o < k->n_operands; o++) {
             const tci_buffer *b = &p->buffers[step->operands[o]];
-            tci_str_printf(out, "%s%s %s%d", o ? ", " : "", k->operands[o].is_output ? "write" : "read",
-                           kinds[b->kind], b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
+            tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
+                           k->operands[o].is_output ? "write" : "read", kinds[b->kind],
+                           b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
         }
         tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
     }
     for (int b = 0; b < p->n_buffers; b++) {
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->kind == TCI_BUF_TEMP) {
-            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b, (long long)buffer->bytes,
-                           (long long)buffer->offset, buffer->first, buffer->last);
+            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
+                           (long long)buffer->bytes, (long long)buffer->offset, buffer->first,
+                           buffer->last);
         }
     }
     for (int a = 0; a < p->n_aliases; a++) {
-        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output, p->aliases[a].input);
+        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
+                       p->aliases[a].input);
     }
     tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
 }
@@ -177,7 +187,8 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int o = 0; o < k->n_operands; o++) {
             int b = p->steps[t].operands[o];
             TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
-            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT || written[b]);
+            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
+                              written[b]);
             TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
         }
         for (int o = 0; o < k->n_operands; o++) {
@@ -188,8 +199,8 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset || y->offset + y->bytes <= x->offset ||
-                              x->bytes == 0 || y->bytes == 0);
+            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
         }
     }
 }

@@ -1,9 +1,9 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
- * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written (by
- * one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes overlap do
- * not overlap in the arena; offsets are multiples of 64. */
+ * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written
+ * (by one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes
+ * overlap do not overlap in the arena; offsets are multiples of 64. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -30,8 +30,9 @@ typedef struct tci_step {
     int32_t *literals;      /* program literal slot of each literal of the kernel */
 } tci_step;
 
-/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel that
- * writes the output reads the input only at the element it writes, and nothing reads it later. */
+/* Which inputs an output may share memory with exactly (same address, same bytes): every kernel
+ * that writes the output reads the input only at the element it writes, and nothing reads it
+ * later. */
 typedef struct tci_alias { int32_t output, input; } tci_alias;
 
 typedef struct tci_plan {
@@ -47,7 +48,8 @@ typedef struct tci_plan {
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
-                               tci_node *const *literals, int n_literals, tci_node *const *roots, int n_roots);
+                               tci_node *const *literals, int n_literals, tci_node *const *roots,
+                               int n_roots);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 

@@ -1,12 +1,13 @@
 /* run/buffer.c - counted tensor memory.
  *
  * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
- * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program that
- * captured a leaf may be freed on another thread than its context's. Everything else in a storage is
- * changed by the context's thread alone (version by tc_touch).
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
+ * that captured a leaf may be freed on another thread than its context's. Everything else in a
+ * storage is changed by the context's thread alone (version by tc_touch).
  *
- * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so data
- * is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed at. */
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
+ * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
+ * at. */
 #include "../base/alloc.h"
 #include "context.h"
 
@@ -29,7 +30,8 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes)
 {
     tci_storage *s = tci_heap_get(sizeof(*s));
     if (s) {
-        *s = (tci_storage){.refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes};
+        *s = (tci_storage){
+            .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)data, .bytes = bytes};
     }
     return s;
 }

@@ -1,11 +1,11 @@
 /* run/call.c - one run: buffers are checked, operand pointers patched, kernels launched.
  *
- * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says why
- * (TC_ERR_INDEX alone is found after the fact).
+ * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
+ * why (TC_ERR_INDEX alone is found after the fact).
  *
  * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
- * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call changes
- * hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
+ * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
+ * changes hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
  *
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
@@ -46,7 +46,8 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
     size_t faults_at = slots_at + (size_t)f->n_slots * sizeof(void *);
     size_t spans_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
-    size_t bytes = spans_at + (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
+    size_t bytes = spans_at +
+                   (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
     tc_call *c = tci_heap_get(bytes);
     if (!c) {
         return NULL;
@@ -123,7 +124,8 @@ static const char *tci_call_dtype_name(int dtype)
     return tci_dtype_get((tc_dtype)dtype)->name;
 }
 
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
 {
     va_list args;
@@ -142,18 +144,21 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
     char shape[256];
     tci_graph_print_shape(shape, sizeof(shape), port->rank, port->shape);
     if (is_output && b->is_const) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given a pointer to const, expected writable memory of"
-                               " %lld %s", side, i, (long long)port->n, dtype);
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given a pointer to const, expected writable memory of"
+                               " %lld %s",
+                               side, i, (long long)port->n, dtype);
     }
     if (!b->data && port->n) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s", side, i,
-                               (long long)port->n, dtype, shape);
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given NULL, expected %lld %s, shape %s",
+                               side, i, (long long)port->n, dtype, shape);
     }
     if (b->dtype != port->dtype && b->dtype != -1) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
     }
-    return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
+    return tci_call_refuse(c, TC_ERR_BUFFER,
+                           "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
                            (long long)b->n, (long long)port->n, dtype, shape);
 }
 
@@ -172,7 +177,8 @@ static void tci_call_name_buffer(const tc_program *f, int index, char *text, siz
 
 /* ---- overlaps ---- */
 
-static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, int index)
+static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                  int index)
 {
     const tc_program *f = c->program;
     const tci_code *code = f->code;
@@ -183,7 +189,8 @@ static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const
         data = outputs->items[index].data;
         bytes = code->outputs[index].bytes;
     } else {
-        data = input < f->n_inputs ? inputs->items[input].data : f->captured_data[input - f->n_inputs];
+        data = input < f->n_inputs ? inputs->items[input].data
+                                   : f->captured_data[input - f->n_inputs];
         bytes = code->inputs[input].bytes;
     }
     tci_run_span span = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, 0, 0, index};
@@ -224,10 +231,12 @@ static tc_status tci_call_judge(tc_call *c, const tci_run_span *a, const tci_run
     char other_name[64];
     tci_call_name_buffer(f, out->index, name, sizeof(name));
     tci_call_name_buffer(f, other->index, other_name, sizeof(other_name));
-    const char *expected = input < 0 ? "separate memory"
-                           : exact   ? "separate memory (this program reads it after or beside what it writes)"
-                                     : "separate memory, or exactly the same where the program works in place";
-    return tci_call_refuse(c, TC_ERR_BUFFER, "%s: given memory [%p, %p) that overlaps %s [%p, %p), expected %s", name,
+    const char *expected =
+        input < 0 ? "separate memory"
+        : exact   ? "separate memory (this program reads it after or beside what it writes)"
+                  : "separate memory, or exactly the same where the program works in place";
+    return tci_call_refuse(c, TC_ERR_BUFFER,
+                           "%s: given memory [%p, %p) that overlaps %s [%p, %p), expected %s", name,
                            (void *)out->begin, (void *)out->end, other_name, (void *)other->begin,
                            (void *)other->end, expected);
 }
@@ -328,7 +337,8 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
     const tc_program *f = c->program;
     const tci_code *code = f->code;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != code->n_outputs)) {
-        return tci_call_refuse(c, TC_ERR_BUFFER, "given %d inputs and %d outputs, expected %d and %d", inputs->n,
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "given %d inputs and %d outputs, expected %d and %d", inputs->n,
                                outputs->n, f->n_inputs, code->n_outputs);
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || !outputs->items)) {
@@ -345,7 +355,8 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
             return tci_call_refuse_buffer(c, true, i, b, &code->outputs[i]);
         }
     }
-    return c->spans ? tci_call_check_sorted(c, inputs, outputs) : tci_call_check_pairs(c, inputs, outputs);
+    return c->spans ? tci_call_check_sorted(c, inputs, outputs)
+                    : tci_call_check_pairs(c, inputs, outputs);
 }
 
 /* ---- running ---- */
@@ -385,8 +396,8 @@ static void tci_call_launch(tc_call *c)
     for (int i = 0; i < n_steps; i++) {
         const tci_run_step *step = &f->steps[i];
         if (TCI_LIKELY(step->threads == 1 && step->fn)) {
-            step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL, 0,
-                     step->n_tasks);
+            step->fn(c->slots + step->first_slot, step->literals, step->faults ? c->faults : NULL,
+                     0, step->n_tasks);
         } else {
             tci_call_launch_step(c, step);
         }
@@ -413,7 +424,8 @@ static tc_status tci_call_launch_device(tc_call *c, const tc_bufs *inputs, const
     tc_status status = tci_device_run(c, inputs, outputs);
     if (status) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
-        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name, why ? why : "no reason given");
+        return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
+                               why ? why : "no reason given");
     }
     return TC_OK;
 }
@@ -423,8 +435,10 @@ static tc_status tci_call_find_fault(tc_call *c)
     for (int i = 0; i < c->program->max_threads; i++) {
         if (c->faults[i]) {
             long long n = (long long)(c->faults[i] - 1);
-            return tci_call_refuse(c, TC_ERR_INDEX, "an index tensor holds an element outside its axis: the axis"
-                                   " has size %lld, expected indices in [%lld, %lld)", n, -n, n);
+            return tci_call_refuse(c, TC_ERR_INDEX,
+                                   "an index tensor holds an element outside its axis: the axis"
+                                   " has size %lld, expected indices in [%lld, %lld)",
+                                   n, -n, n);
         }
     }
     return TC_OK;
@@ -435,7 +449,8 @@ static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *out
     const tc_program *f = c->program;
     for (int i = 0; i < f->n_binds; i++) {
         tci_run_bind bind = f->binds[i];
-        const tc_buf *b = bind.arg < f->n_inputs ? &inputs->items[bind.arg] : &outputs->items[bind.arg - f->n_inputs];
+        const tc_buf *b = bind.arg < f->n_inputs ? &inputs->items[bind.arg]
+                                                 : &outputs->items[bind.arg - f->n_inputs];
         c->slots[bind.slot] = b->data;
     }
 }

@@ -14,17 +14,20 @@ typedef struct tci_error {
 } tci_error;
 
 struct tc_ctx {
-    uint64_t magic;            /* tells a live context from a dangling or foreign pointer (best effort) */
+    /* tells a live context from a dangling or foreign pointer (best effort) */
+    uint64_t magic;
     tc_options options;        /* with environment applied; strings owned */
     tci_graph graph;
     tci_error last;            /* of the last failing call on this context */
     tc_tensor last_on;         /* the handle it concerns */
-    /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are NULL. */
+    /* Poisoned handles: id - TCI_POISON_FIRST indexes this array; entries of ended scopes are
+     * NULL. */
     struct tci_poison_entry **poisons; int n_poisons, cap_poisons;
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial;
-    struct tc_ctx *next_retired; /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
+    /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
+    struct tc_ctx *next_retired;
 };
 #define TCI_CTX_MAGIC 0x74635f6374783031u
 #define TCI_POISON_FIRST 0xC0000000u
@@ -81,7 +84,8 @@ typedef struct tci_run_span {
 struct tc_call {
     tc_program *program;
     tc_call *next;             /* in the program's idle list */
-    void **slots;              /* operand pointers of all steps; user memory is patched in at each run */
+    /* operand pointers of all steps; user memory is patched in at each run */
+    void **slots;
     int64_t *faults;           /* max_threads words */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
@@ -93,30 +97,35 @@ struct tc_call {
 /* ---- api/handle.c ---- */
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
 TCI_FN tci_node *tci_handle_node(tc_tensor t);
-TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here); /* n NULL: poison from graph.error */
+/* n NULL: poison from graph.error */
+TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here);
 /* Poison with this status and text; op and site are put in front. */
-TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why, const char *format, ...)
-    TCI_PRINTF(5, 6);
+TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+                            const char *format, ...) TCI_PRINTF(5, 6);
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
-/* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the context's error
- * tell it until the next one. On a handle without a node the handle's own error stays the answer. Returns why. */
+/* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the
+ * context's error tell it until the next one. On a handle without a node the handle's own error
+ * stays the answer. Returns why. */
 TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
 TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx);
 
 /* ---- api/scope.c ---- */
-TCI_FN void tci_scope_free_all(tc_ctx *ctx); /* values, poisons and keeps of every scope, at the context's end */
+/* values, poisons and keeps of every scope, at the context's end */
+TCI_FN void tci_scope_free_all(tc_ctx *ctx);
 
 /* ---- run/buffer.c: storage ---- */
-TCI_FN tci_storage *tci_storage_make(int64_t bytes);                 /* heap, aligned; NULL: no memory */
+/* heap, aligned; NULL: no memory */
+TCI_FN tci_storage *tci_storage_make(int64_t bytes);
 TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
 /* ---- run/program.c ---- */
-/* A program from code and the request that led to it: captures literal values and leaf memory. Keeps its own
- * count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o, tc_program **f);
+/* A program from code and the request that led to it: captures literal values and leaf memory.
+ * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f);
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */

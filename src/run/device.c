@@ -1,10 +1,11 @@
 /* run/device.c - runs whose kernels a registered backend launches (tci_code.device).
  *
- * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get the
- * call's operand pointers as they are. For the others the call owns a device copy of every input,
- * captured leaf and output, and of the arena; inputs go up before, outputs come down after.
+ * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
+ * the call's operand pointers as they are. For the others the call owns a device copy of every
+ * input, captured leaf and output, and of the arena; inputs go up before, outputs come down after.
  *
- * tc_call.device: [0] the arena, then inputs (captured leaves too), then outputs; NULL without device memory. */
+ * tc_call.device: [0] the arena, then inputs (captured leaves too), then outputs; NULL without
+ * device memory. */
 #include "../base/alloc.h"
 #include "context.h"
 
@@ -13,7 +14,8 @@ static int64_t tci_device_bytes(const tci_code *code, int i)
     if (i == 0) {
         return code->arena_bytes;
     }
-    return i <= code->n_inputs ? code->inputs[i - 1].bytes : code->outputs[i - 1 - code->n_inputs].bytes;
+    return i <= code->n_inputs ? code->inputs[i - 1].bytes
+                               : code->outputs[i - 1 - code->n_inputs].bytes;
 }
 
 TCI_FN void tci_device_free(tc_call *c)
@@ -53,7 +55,8 @@ TCI_FN bool tci_device_make(tc_call *c)
             if (b->kind == TCI_BUF_TEMP) {
                 c->slots[slot] = c->device[0] ? (char *)c->device[0] + b->offset : NULL;
             } else {
-                c->slots[slot] = c->device[1 + (b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0) + b->index];
+                c->slots[slot] =
+                    c->device[1 + (b->kind == TCI_BUF_OUTPUT ? code->n_inputs : 0) + b->index];
             }
         }
     }
@@ -66,7 +69,8 @@ static tc_status tci_device_upload(tc_call *c, const tc_bufs *inputs)
     const tc_backend *device = f->code->device;
     tc_status status = TC_OK;
     for (int i = 0; i < f->code->n_inputs && !status; i++) {
-        const void *from = i < f->n_inputs ? inputs->items[i].data : f->captured_data[i - f->n_inputs];
+        const void *from = i < f->n_inputs ? inputs->items[i].data
+                                           : f->captured_data[i - f->n_inputs];
         int64_t bytes = f->code->inputs[i].bytes;
         if (bytes) {
             status = device->upload(device->user, c->device[1 + i], from, bytes);
@@ -83,7 +87,8 @@ static tc_status tci_device_download(tc_call *c, const tc_bufs *outputs)
     for (int i = 0; i < code->n_outputs && !status; i++) {
         int64_t bytes = code->outputs[i].bytes;
         if (bytes) {
-            status = device->download(device->user, outputs->items[i].data, c->device[1 + code->n_inputs + i], bytes);
+            status = device->download(device->user, outputs->items[i].data,
+                                      c->device[1 + code->n_inputs + i], bytes);
         }
     }
     return status;

@@ -1,17 +1,19 @@
-/* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point environment.
+/* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point
+ * environment.
  *
- * In: a body and a range of tasks. Out: every task done, once. The range is cut into `threads` equal
- * parts by arithmetic alone; the caller does part 0 and worker i part i.
+ * In: a body and a range of tasks. Out: every task done, once. The range is cut into `threads`
+ * equal parts by arithmetic alone; the caller does part 0 and worker i part i.
  *
- * The one idea: a run is announced by one 64-bit ticket (generation, number of parts). A worker whose
- * index is not below that number reads nothing else, and the caller waits for all others, so the job's
- * plain fields never change under a reader. `busy` makes one caller the owner at a time; whoever finds
- * the pool busy (another caller, or a body that calls back) does all its parts alone: same results.
+ * The one idea: a run is announced by one 64-bit ticket (generation, number of parts). A worker
+ * whose index is not below that number reads nothing else, and the caller waits for all others, so
+ * the job's plain fields never change under a reader. `busy` makes one caller the owner at a time;
+ * whoever finds the pool busy (another caller, or a body that calls back) does all its parts alone:
+ * same results.
  *
- * Sleeping: a worker sets `asleep` under the lock, then looks at the ticket again; the owner writes the
- * ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The owner's own
- * wait for the last worker works the same way round. Workers block all signals. In a child made by
- * fork no worker exists (of OpenMP neither): the child works alone. */
+ * Sleeping: a worker sets `asleep` under the lock, then looks at the ticket again; the owner writes
+ * the ticket, then looks at `asleep` (both sequentially consistent), so no wake-up is lost. The
+ * owner's own wait for the last worker works the same way round. Workers block all signals. In a
+ * child made by fork no worker exists (of OpenMP neither): the child works alone. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -26,7 +28,8 @@
 /* ---- floating-point environment ---- */
 
 #if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
-/* MXCSR: all exceptions masked, to nearest, no FTZ and DAZ. The low six bits are sticky flags, not modes. */
+/* MXCSR: all exceptions masked, to nearest, no FTZ and DAZ. The low six bits are sticky flags, not
+ * modes. */
 #define TCI_POOL_MXCSR_DEFAULT 0x1f80u
 #define TCI_POOL_MXCSR_FLAGS 0x3fu
 
@@ -316,7 +319,8 @@ static bool tci_pool_add_worker(void)
     return true;
 }
 
-/* The caller owns the pool. Returns how many workers of the `wanted` there are; makes missing ones. */
+/* The caller owns the pool. Returns how many workers of the `wanted` there are; makes missing
+ * ones. */
 static int tci_pool_staff(int wanted)
 {
     while (tci_pool.n_workers < wanted && tci_pool_add_worker()) {

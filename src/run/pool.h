@@ -1,23 +1,24 @@
 /* run/pool.h - the process-wide worker pool: fork-join over independent tasks.
  *
  * Created at the first parallel run, joined when the last context and program are gone (or at
- * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run that
- * finds the workers busy does its tasks alone. With OpenMP enabled by the user's compiler flags, its
- * threads are used instead. The host's own parallel_for (tc_options) replaces both. */
+ * tc_shutdown). Workers spin for a bounded time after work, then sleep on a futex-like wait. A run
+ * that finds the workers busy does its tasks alone. With OpenMP enabled by the user's compiler
+ * flags, its threads are used instead. The host's own parallel_for (tc_options) replaces both. */
 #ifndef TCI_RUN_POOL_H
 #define TCI_RUN_POOL_H
 
 #include "../api/types.h"
 #include "../base/platform.h"
 
-/* body(arg, worker, begin, end): tasks [begin, end); worker in [0, threads) numbers the caller's slots
- * (0 is the calling thread), for per-thread workspace. */
+/* body(arg, worker, begin, end): tasks [begin, end); worker in [0, threads) numbers the caller's
+ * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
 
-/* Splits [0, n) into at most `threads` static ranges and returns when all are done. threads <= 1: calls
- * body directly, without a lock or system call. Sets the default floating-point environment around
- * body on every thread and restores it. */
-TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_body body, void *arg);
+/* Splits [0, n) into at most `threads` static ranges and returns when all are done. threads <= 1:
+ * calls body directly, without a lock or system call. Sets the default floating-point environment
+ * around body on every thread and restores it. */
+TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_body body,
+                         void *arg);
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */

@@ -1,13 +1,13 @@
 /* run/program.c - programs: code plus what one compile captured.
  *
- * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any thread and
- * independent of the context it came from.
+ * In: code (shared, immutable) and the request that led to it. Out: a tc_program, used from any
+ * thread and independent of the context it came from.
  *
- * The one idea: everything a run needs is worked out here, once. The literal words of every kernel are
- * laid out as the kernel reads them, each launch knows whether it is worth threads, and the operand
- * pointers of a call fall into those that never change (temporaries, captured leaves) and those listed
- * in `binds`, which each run patches. A program is one heap block, so the lazy form makes and drops one
- * for the price of a malloc.
+ * The one idea: everything a run needs is worked out here, once. The literal words of every kernel
+ * are laid out as the kernel reads them, each launch knows whether it is worth threads, and the
+ * operand pointers of a call fall into those that never change (temporaries, captured leaves) and
+ * those listed in `binds`, which each run patches. A program is one heap block, so the lazy form
+ * makes and drops one for the price of a malloc.
  *
  * Lifetime: counted. tc_program_free drops the user's count, a tc_call holds another. */
 #include <pthread.h>
@@ -16,8 +16,8 @@
 #include "../base/alloc.h"
 #include "context.h"
 
-/* A part below this is not worth a thread of its own; an interpreted task takes about so many times the
- * estimate, which is made for native code. */
+/* A part below this is not worth a thread of its own; an interpreted task takes about so many times
+ * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
 #define TCI_PROGRAM_INTERP_FACTOR 8.0
 
@@ -130,7 +130,8 @@ static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
         tci_run_step *step = &f->steps[i];
         step->fn = kernel->fn;
         step->interp = kernel->interp;
-        step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp) : kernel->n_tasks;
+        step->n_tasks = kernel->interp && !kernel->fn ? tci_interp_tasks(kernel->interp)
+                                                      : kernel->n_tasks;
         step->threads = tci_program_choose_threads(kernel, step->n_tasks, available);
         step->faults = kernel->faults;
         step->literals = literal_words;
@@ -176,7 +177,8 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o, tc_program **f)
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f)
 {
     *f = NULL;
     if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {

@@ -1,6 +1,6 @@
-/* Judges the way from kernel IR to C: hand-built kernels are scheduled, printed and compiled for several
- * vector widths, and every result is compared bit for bit with the interpreter's (any NaN equals any
- * NaN). Operands end at a guard page, so a read or write past the end stops the test. */
+/* Judges the way from kernel IR to C: hand-built kernels are scheduled, printed and compiled for
+ * several vector widths, and every result is compared bit for bit with the interpreter's (any NaN
+ * equals any NaN). Operands end at a guard page, so a read or write past the end stops the test. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -73,7 +73,8 @@ static int load_at(tci_kernel *k, int operand, int x)
     return tci_kernel_inst(k, i);
 }
 
-static int guarded_load(tci_kernel *k, int operand, int x, int gx, int64_t lo, int64_t hi, double fill)
+static int guarded_load(tci_kernel *k, int operand, int x, int gx, int64_t lo, int64_t hi,
+                        double fill)
 {
     tci_kinst i = {0};
     tci_kguard g = {gx, lo, hi};
@@ -215,7 +216,8 @@ static void fill_operand(tc_dtype t, char *data, int64_t n)
             v.f = (double)((int64_t)(r >> 20 & 0xffff) - 0x8000) / 4096.0;
             v.f = (r & 127) == 1 ? NAN : (r & 127) == 2 ? -0.0 : (r & 127) == 3 ? 0.0 : v.f;
         } else {
-            v.i = t == TC_BOOL ? (int64_t)(r & 1) : (int64_t)(r >> 32 & 63) - (tci_dtype_is_signed(t) ? 32 : 0);
+            v.i = t == TC_BOOL ? (int64_t)(r & 1)
+                               : (int64_t)(r >> 32 & 63) - (tci_dtype_is_signed(t) ? 32 : 0);
         }
         tci_value_store(t, data + i * bytes, v);
     }
@@ -241,8 +243,9 @@ static void compare_outputs(int i, const char *how, const operand_memory *got, c
             const char *a = got[o].data + e * bytes, *b = expected[o] + e * bytes;
             if (!same_value(t, a, b)) {
                 tci_value x = tci_value_load(t, a), y = tci_value_load(t, b);
-                CHECK_MSG(false, "%s (%s): output %d element %lld is %g (%llx), interpreted %g (%llx)", names[i],
-                          how, o, (long long)e, tci_dtype_is_float(t) ? x.f : (double)x.i,
+                CHECK_MSG(false,
+                          "%s (%s): output %d element %lld is %g (%llx), interpreted %g (%llx)",
+                          names[i], how, o, (long long)e, tci_dtype_is_float(t) ? x.f : (double)x.i,
                           (unsigned long long)x.u, tci_dtype_is_float(t) ? y.f : (double)y.i,
                           (unsigned long long)y.u);
                 break;
@@ -260,7 +263,8 @@ static void run_kernel(int i, const char *how, tci_kernel_fn fn, int64_t n_tasks
     int64_t lits[4], fault_got = 0, fault_expected = 0;
     seed = 1000003u * (uint64_t)(i + 1) + 7;
     for (int o = 0; o < k->n_operands; o++) {
-        size_t bytes = (size_t)k->operands[o].n * tci_dtype_get((tc_dtype)k->operands[o].dtype)->bytes;
+        size_t bytes = (size_t)k->operands[o].n *
+                       tci_dtype_get((tc_dtype)k->operands[o].dtype)->bytes;
         memory[o] = make_memory(bytes);
         expected[o] = calloc(bytes + 64, 1);
         memset(memory[o].data, 0x5a, bytes);
@@ -274,7 +278,8 @@ static void run_kernel(int i, const char *how, tci_kernel_fn fn, int64_t n_tasks
     for (int j = 0; j < k->n_literals; j++) {
         tci_value v = {.f = 1.25 + j};
         for (int n = 0; n < k->n_insts; n++) {
-            if (k->insts[n].op == TCI_K_LIT && k->insts[n].imm == j && !tci_dtype_is_float((tc_dtype)k->insts[n].dtype)) {
+            if (k->insts[n].op == TCI_K_LIT && k->insts[n].imm == j &&
+                !tci_dtype_is_float((tc_dtype)k->insts[n].dtype)) {
                 v.i = 3 + j;
             }
         }
@@ -327,11 +332,13 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
     }
     fputs(tci_str_text(&text), f);
     fclose(f);
-    const char *machine = vector_bytes == 64   ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c"
+    const char *machine = vector_bytes == 64
+                              ? "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c"
                           : vector_bytes == 32 ? "-mavx2 -mfma -mf16c"
                                                : "-mfma";
     snprintf(command, sizeof(command),
-             "%s -O1 -ffp-contract=off -fwrapv -fno-strict-aliasing -fPIC -shared -nostdlib -w %s -o %s.so %s.c 2>%s.log",
+             "%s -O1 -ffp-contract=off -fwrapv -fno-strict-aliasing -fPIC -shared -nostdlib -w %s "
+             "-o %s.so %s.c 2>%s.log",
              compiler, machine, base, base, base);
     return system(command) == 0;
 }
@@ -420,7 +427,8 @@ static void pointwise_tail(int64_t n, tc_dtype t)
     int a = tci_kernel_operand(k, t, false, n), b = tci_kernel_operand(k, t, false, n);
     int o = tci_kernel_operand(k, t, true, n);
     int x = tci_kx_axis(k, i);
-    int v = op2(k, TCI_P_ADD, op2(k, TCI_P_MUL, load_at(k, a, x), load_at(k, b, x)), load_at(k, a, x));
+    int v =
+        op2(k, TCI_P_ADD, op2(k, TCI_P_MUL, load_at(k, a, x), load_at(k, b, x)), load_at(k, a, x));
     if (tci_dtype_is_half(t)) {
         v = op1(k, t == TC_F16 ? TCI_P_ROUND16 : TCI_P_ROUNDB16, v);
     }
@@ -434,7 +442,8 @@ TEST(pointwise_tails)
     for (int64_t n = 0; n <= 130; n += n < 40 ? 1 : 5) {
         pointwise_tail(n, TC_F32);
     }
-    static const tc_dtype dtypes[] = {TC_U8, TC_I16, TC_I32, TC_I64, TC_F16, TC_BF16, TC_F64, TC_U64};
+    static const tc_dtype dtypes[] = {TC_U8,  TC_I16,  TC_I32, TC_I64,
+                                      TC_F16, TC_BF16, TC_F64, TC_U64};
     for (int t = 0; t < TCI_COUNT(dtypes); t++) {
         static const int sizes[] = {1, 2, 7, 16, 33, 64, 127, 5000};
         for (int s = 0; s < TCI_COUNT(sizes); s++) {
@@ -446,14 +455,15 @@ TEST(pointwise_tails)
 }
 
 /* out[i, j] = a[strided] * literal + b[j] + row[i] with any strides of a */
-static void strided_kernel(const char *name, int64_t m, int64_t n, int64_t stride_i, int64_t stride_j, int64_t base,
-                           int64_t size, bool transposed_store)
+static void strided_kernel(const char *name, int64_t m, int64_t n, int64_t stride_i,
+                           int64_t stride_j, int64_t base, int64_t size, bool transposed_store)
 {
     tci_kernel *k = begin_kernel(name);
     int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, false);
     int a = tci_kernel_operand(k, TC_F32, false, size), b = tci_kernel_operand(k, TC_F32, false, n);
     int r = tci_kernel_operand(k, TC_F32, false, m), o = tci_kernel_operand(k, TC_F32, true, m * n);
-    int xa = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, stride_i), axis_x(k, j, stride_j)), tci_kx_const(k, base));
+    int xa = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, stride_i), axis_x(k, j, stride_j)),
+                        tci_kx_const(k, base));
     int xo = transposed_store ? tci_kx_add(k, axis_x(k, i, 1), axis_x(k, j, m))
                               : tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
     int v = op2(k, TCI_P_MUL, load_at(k, a, xa), literal(k, 0, TC_F32));
@@ -483,9 +493,12 @@ TEST(pointwise_mixed_dtypes)
     for (int64_t n = 3; n < 100; n += 31) {
         tci_kernel *k = begin_kernel("mixed");
         int i = tci_kernel_axis(k, n, false), x = tci_kx_axis(k, i);
-        int a = tci_kernel_operand(k, TC_U8, false, n), b = tci_kernel_operand(k, TC_BF16, false, n);
-        int c = tci_kernel_operand(k, TC_F64, false, n), m = tci_kernel_operand(k, TC_BOOL, false, n);
-        int o = tci_kernel_operand(k, TC_F64, true, n), o2 = tci_kernel_operand(k, TC_BOOL, true, n);
+        int a = tci_kernel_operand(k, TC_U8, false, n),
+            b = tci_kernel_operand(k, TC_BF16, false, n);
+        int c = tci_kernel_operand(k, TC_F64, false, n),
+            m = tci_kernel_operand(k, TC_BOOL, false, n);
+        int o = tci_kernel_operand(k, TC_F64, true, n),
+            o2 = tci_kernel_operand(k, TC_BOOL, true, n);
         int o3 = tci_kernel_operand(k, TC_I32, true, n);
         int f = op2(k, TCI_P_ADD, cast(k, load_at(k, a, x), TC_F32), load_at(k, b, x));
         int d = op2(k, TCI_P_MUL, cast(k, f, TC_F64), load_at(k, c, x));
@@ -526,10 +539,12 @@ static void pad_kernel(int64_t n, int64_t before, int64_t after, double fill, in
     tci_kernel *k = begin_kernel("pad");
     int64_t m = (n + before + after + step - 1) / step;
     int r = tci_kernel_axis(k, 3, false), i = tci_kernel_axis(k, m, false);
-    int a = tci_kernel_operand(k, TC_F32, false, 3 * n), o = tci_kernel_operand(k, TC_F32, true, 3 * m);
+    int a = tci_kernel_operand(k, TC_F32, false, 3 * n),
+        o = tci_kernel_operand(k, TC_F32, true, 3 * m);
     int at = tci_kx_add(k, axis_x(k, i, step), tci_kx_const(k, -before));
     int v = guarded_load(k, a, tci_kx_add(k, axis_x(k, r, n), at), at, 0, n - 1, fill);
-    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, r, m), axis_x(k, i, 1)), v);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o,
+              tci_kx_add(k, axis_x(k, r, m), axis_x(k, i, 1)), v);
     end_kernel(k);
 }
 
@@ -537,10 +552,12 @@ static void pad_rows_kernel(int64_t n)
 {
     tci_kernel *k = begin_kernel("pad_rows");
     int r = tci_kernel_axis(k, 7, false), i = tci_kernel_axis(k, n, false);
-    int a = tci_kernel_operand(k, TC_F32, false, 4 * n), o = tci_kernel_operand(k, TC_F32, true, 7 * n);
+    int a = tci_kernel_operand(k, TC_F32, false, 4 * n),
+        o = tci_kernel_operand(k, TC_F32, true, 7 * n);
     int at = tci_kx_add(k, axis_x(k, r, 1), tci_kx_const(k, -1));
     int v = guarded_load(k, a, tci_kx_add(k, tci_kx_mul(k, at, n), axis_x(k, i, 1)), at, 0, 3, 2.5);
-    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, r, n), axis_x(k, i, 1)), v);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o,
+              tci_kx_add(k, axis_x(k, r, n), axis_x(k, i, 1)), v);
     end_kernel(k);
 }
 
@@ -553,7 +570,8 @@ static void cat_kernel(int64_t n)
     int a = tci_kernel_operand(k, TC_F32, false, n), b = tci_kernel_operand(k, TC_F32, false, n);
     int c = tci_kernel_operand(k, TC_F32, false, n + 5), o = tci_kernel_operand(k, TC_F32, true, m);
     int va = guarded_load(k, a, x, x, 0, n - 1, 0);
-    int vb = guarded_load(k, b, tci_kx_add(k, tci_kx_mul(k, x, -1), tci_kx_const(k, 2 * n - 1)), x, n, 2 * n - 1, 0);
+    int vb = guarded_load(k, b, tci_kx_add(k, tci_kx_mul(k, x, -1), tci_kx_const(k, 2 * n - 1)), x,
+                          n, 2 * n - 1, 0);
     int vc = guarded_load(k, c, tci_kx_add(k, x, tci_kx_const(k, -2 * n)), x, 2 * n, m - 1, 0);
     tci_kinst g = {0};
     g.op = TCI_K_GUARD;
@@ -565,7 +583,8 @@ static void cat_kernel(int64_t n)
     g.guard = k->insts[va].guard;
     int in_a = tci_kernel_inst(k, g);
     int v = select3(k, in_a, va, select3(k, in_b, vb, vc));
-    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x, op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, v)));
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, x,
+              op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, v)));
     end_kernel(k);
 }
 
@@ -575,11 +594,13 @@ static void gather_kernel(int64_t n, bool by_row)
     tci_kernel *k = begin_kernel(by_row ? "gather_rows" : "gather_lanes");
     int i = tci_kernel_axis(k, 6, false), j = tci_kernel_axis(k, n, false);
     int table = tci_kernel_operand(k, TC_F32, false, 20 * n);
-    int index = tci_kernel_operand(k, TC_I32, false, 6 * n), o = tci_kernel_operand(k, TC_F32, true, 6 * n);
+    int index = tci_kernel_operand(k, TC_I32, false, 6 * n),
+        o = tci_kernel_operand(k, TC_F32, true, 6 * n);
     int at = by_row ? axis_x(k, i, 1) : tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
     int row = fault(k, cast(k, load_at(k, index, at), TC_I64), 20);
     int x = tci_kx_add(k, tci_kx_mul(k, tci_kx_value(k, row, 0, 19), n), axis_x(k, j, 1));
-    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1)),
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o,
+              tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1)),
               op1(k, TCI_P_NEG, load_at(k, table, x)));
     end_kernel(k);
 }
@@ -608,7 +629,8 @@ TEST(quotients_and_remainders)
     for (int64_t n = 11; n < 80; n += 20) {
         tci_kernel *k = begin_kernel("div_mod");
         int i = tci_kernel_axis(k, n, false), x = tci_kx_axis(k, i);
-        int a = tci_kernel_operand(k, TC_F32, false, 5 * n), o = tci_kernel_operand(k, TC_F32, true, n);
+        int a = tci_kernel_operand(k, TC_F32, false, 5 * n),
+            o = tci_kernel_operand(k, TC_F32, true, n);
         int shifted = tci_kx_add(k, x, tci_kx_const(k, -7));
         int row = tci_kx_add(k, tci_kx_div(k, shifted, 12), tci_kx_const(k, 1));
         int at = tci_kx_add(k, tci_kx_mul(k, row, 5), tci_kx_mod(k, shifted, 5));
@@ -624,12 +646,13 @@ TEST(quotients_and_remainders)
 static void reduce_kernel(tci_kred_op op, tc_dtype t, int64_t m, int64_t b, int64_t n, bool inner)
 {
     char name[64];
-    snprintf(name, sizeof(name), "red%d_%s_%lldx%lldx%lld_%s", op, tci_dtype_get(t)->name, (long long)m, (long long)b,
-             (long long)n, inner ? "inner" : "outer");
+    snprintf(name, sizeof(name), "red%d_%s_%lldx%lldx%lld_%s", op, tci_dtype_get(t)->name,
+             (long long)m, (long long)b, (long long)n, inner ? "inner" : "outer");
     tci_kernel *k = begin_kernel(name);
     bool arg = op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
     tc_dtype to = arg ? TC_I64 : t;
-    int im = tci_kernel_axis(k, m, false), ib = tci_kernel_axis(k, b, true), in = tci_kernel_axis(k, n, true);
+    int im = tci_kernel_axis(k, m, false), ib = tci_kernel_axis(k, b, true),
+        in = tci_kernel_axis(k, n, true);
     k->vector = inner ? TCI_VEC_INNER : TCI_VEC_OUTER;
     int a = tci_kernel_operand(k, t, false, m * b * n), o = tci_kernel_operand(k, to, true, m);
     int64_t sm = inner ? b * n : 1, sb = inner ? n : n * m, sn = inner ? 1 : m;
@@ -645,7 +668,8 @@ static void reduce_kernel(tci_kred_op op, tc_dtype t, int64_t m, int64_t b, int6
 TEST(reductions)
 {
     BEGIN();
-    static const tci_kred_op ops[] = {TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ARGMAX, TCI_RED_ARGMIN};
+    static const tci_kred_op ops[] = {TCI_RED_SUM, TCI_RED_PROD,   TCI_RED_MAX,
+                                      TCI_RED_MIN, TCI_RED_ARGMAX, TCI_RED_ARGMIN};
     static const int64_t sizes[] = {0, 1, 5, 15, 16, 17, 63, 64, 65, 100, 128, 131, 1000};
     for (int s = 0; s < TCI_COUNT(sizes); s++) {
         for (int o = 0; o < TCI_COUNT(ops); o++) {
@@ -693,7 +717,8 @@ static void moments_kernel(int64_t m, int64_t n)
     tci_kernel *k = begin_kernel("moments");
     int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, true);
     k->vector = TCI_VEC_INNER;
-    int a = tci_kernel_operand(k, TC_F32, false, m * n), o = tci_kernel_operand(k, TC_F32, true, m * n);
+    int a = tci_kernel_operand(k, TC_F32, false, m * n),
+        o = tci_kernel_operand(k, TC_F32, true, m * n);
     int om = tci_kernel_operand(k, TC_F32, true, m);
     int x = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
     int v = load_at(k, a, x), st = add_stage(k, TCI_STAGE_REDUCE, 1, &j);
@@ -701,8 +726,10 @@ static void moments_kernel(int64_t m, int64_t n)
     int squares = add_red(k, TCI_RED_SUM, st, op2(k, TCI_P_MUL, v, v), -1);
     int count = constant(k, TC_F32, (double)n);
     int mean = op2(k, TCI_P_DIV, sum, count);
-    int variance = op2(k, TCI_P_SUB, op2(k, TCI_P_DIV, squares, count), op2(k, TCI_P_MUL, mean, mean));
-    int scale = op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, op2(k, TCI_P_ADD, variance, literal(k, 0, TC_F32))));
+    int variance =
+        op2(k, TCI_P_SUB, op2(k, TCI_P_DIV, squares, count), op2(k, TCI_P_MUL, mean, mean));
+    int scale =
+        op1(k, TCI_P_SQRT, op1(k, TCI_P_ABS, op2(k, TCI_P_ADD, variance, literal(k, 0, TC_F32))));
     int y = op2(k, TCI_P_DIV, op2(k, TCI_P_SUB, v, mean), scale);
     add_store(k, add_stage(k, TCI_STAGE_MAP, 1, &j), o, x, y);
     add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), om, tci_kx_axis(k, i), mean);
@@ -733,7 +760,8 @@ TEST(guarded_reductions)
         int i = tci_kernel_axis(k, 5, false), j = tci_kernel_axis(k, size, true);
         k->vector = TCI_VEC_INNER;
         int a = tci_kernel_operand(k, TC_F32, false, n), o = tci_kernel_operand(k, TC_F32, true, 5);
-        int at = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 3), axis_x(k, j, 1)), tci_kx_const(k, -15));
+        int at =
+            tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 3), axis_x(k, j, 1)), tci_kx_const(k, -15));
         int r = add_red(k, TCI_RED_MAX, add_stage(k, TCI_STAGE_REDUCE, 1, &j),
                         guarded_load(k, a, at, at, 0, n - 1, -INFINITY), -1);
         add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
@@ -744,7 +772,8 @@ TEST(guarded_reductions)
         a = tci_kernel_operand(k, TC_F32, false, n);
         o = tci_kernel_operand(k, TC_F32, true, n);
         at = tci_kx_add(k, tci_kx_add(k, axis_x(k, i, 1), axis_x(k, j, 1)), tci_kx_const(k, -2));
-        r = add_red(k, TCI_RED_SUM, add_stage(k, TCI_STAGE_REDUCE, 1, &j), guarded_load(k, a, at, at, 0, n - 1, 0.25), -1);
+        r = add_red(k, TCI_RED_SUM, add_stage(k, TCI_STAGE_REDUCE, 1, &j),
+                    guarded_load(k, a, at, at, 0, n - 1, 0.25), -1);
         add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, i), r);
         end_kernel(k);
     }
@@ -753,25 +782,31 @@ TEST(guarded_reductions)
 
 /* ---- contractions ---- */
 
-static void matmul_kernel(int64_t m, int64_t n, int64_t p, tc_dtype t, bool b_transposed, bool epilogue)
+static void matmul_kernel(int64_t m, int64_t n, int64_t p, tc_dtype t, bool b_transposed,
+                          bool epilogue)
 {
     char name[64];
-    snprintf(name, sizeof(name), "matmul_%s_%lldx%lldx%lld%s", tci_dtype_get(t)->name, (long long)m, (long long)n,
-             (long long)p, b_transposed ? "_t" : "");
+    snprintf(name, sizeof(name), "matmul_%s_%lldx%lldx%lld%s", tci_dtype_get(t)->name, (long long)m,
+             (long long)n, (long long)p, b_transposed ? "_t" : "");
     tci_kernel *k = begin_kernel(name);
-    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, false), q = tci_kernel_axis(k, p, true);
+    int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, false),
+        q = tci_kernel_axis(k, p, true);
     int a = tci_kernel_operand(k, t, false, m * p), b = tci_kernel_operand(k, t, false, p * n);
     int bias = tci_kernel_operand(k, t, false, n), o = tci_kernel_operand(k, t, true, m * n);
     int va = load_at(k, a, tci_kx_add(k, axis_x(k, i, p), axis_x(k, q, 1)));
-    int vb = load_at(k, b, tci_kx_add(k, axis_x(k, q, b_transposed ? 1 : n), axis_x(k, j, b_transposed ? p : 1)));
+    int vb = load_at(k, b,
+                     tci_kx_add(k, axis_x(k, q, b_transposed ? 1 : n),
+                                axis_x(k, j, b_transposed ? p : 1)));
     int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, 1, &q), va, vb);
     if (epilogue) {
-        r = op2(k, TCI_P_PMAX, op2(k, TCI_P_ADD, r, load_at(k, bias, tci_kx_axis(k, j))), constant(k, compute_of(t), 0));
+        r = op2(k, TCI_P_PMAX, op2(k, TCI_P_ADD, r, load_at(k, bias, tci_kx_axis(k, j))),
+                constant(k, compute_of(t), 0));
     }
     if (t == TC_BF16) {
         r = op1(k, TCI_P_ROUNDB16, r);
     }
-    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1)), r);
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o,
+              tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1)), r);
     end_kernel(k);
 }
 
@@ -791,30 +826,40 @@ TEST(contractions)
     judge_all();
 }
 
-/* convolution: out[y, x, c] = sum over ky, kx, d of in[y + ky - 1, x + kx - 1, d] * w[ky, kx, d, c] */
+/* convolution: out[y, x, c] = sum over ky, kx, d of in[y + ky - 1, x + kx - 1, d] * w[ky, kx, d,
+ * c] */
 TEST(convolution)
 {
     BEGIN();
     for (int64_t c = 3; c < 40; c += 15) {
         tci_kernel *k = begin_kernel("conv");
         int64_t h = 5, w = 9, d = 4;
-        int y = tci_kernel_axis(k, h, false), x = tci_kernel_axis(k, w, false), oc = tci_kernel_axis(k, c, false);
-        int axes[3] = {tci_kernel_axis(k, 3, true), tci_kernel_axis(k, 3, true), tci_kernel_axis(k, d, true)};
+        int y = tci_kernel_axis(k, h, false), x = tci_kernel_axis(k, w, false),
+            oc = tci_kernel_axis(k, c, false);
+        int axes[3] = {tci_kernel_axis(k, 3, true), tci_kernel_axis(k, 3, true),
+                       tci_kernel_axis(k, d, true)};
         int in = tci_kernel_operand(k, TC_F32, false, h * w * d);
-        int weight = tci_kernel_operand(k, TC_F32, false, 9 * d * c), o = tci_kernel_operand(k, TC_F32, true, h * w * c);
-        int iy = tci_kx_add(k, tci_kx_add(k, axis_x(k, y, 1), axis_x(k, axes[0], 1)), tci_kx_const(k, -1));
-        int ix = tci_kx_add(k, tci_kx_add(k, axis_x(k, x, 1), axis_x(k, axes[1], 1)), tci_kx_const(k, -1));
-        int at = tci_kx_add(k, tci_kx_add(k, tci_kx_mul(k, iy, w * d), tci_kx_mul(k, ix, d)), axis_x(k, axes[2], 1));
+        int weight = tci_kernel_operand(k, TC_F32, false, 9 * d * c),
+            o = tci_kernel_operand(k, TC_F32, true, h * w * c);
+        int iy = tci_kx_add(k, tci_kx_add(k, axis_x(k, y, 1), axis_x(k, axes[0], 1)),
+                            tci_kx_const(k, -1));
+        int ix = tci_kx_add(k, tci_kx_add(k, axis_x(k, x, 1), axis_x(k, axes[1], 1)),
+                            tci_kx_const(k, -1));
+        int at = tci_kx_add(k, tci_kx_add(k, tci_kx_mul(k, iy, w * d), tci_kx_mul(k, ix, d)),
+                            axis_x(k, axes[2], 1));
         tci_kguard gx = {ix, 0, w - 1};
         int va = guarded_load(k, in, at, iy, 0, h - 1, 0);
         TCI_PUSH(&scratch, k->guards, k->n_guards, k->cap_guards, gx);
         tci_kinst both = k->insts[va];
         both.n_guards = 2;
         va = tci_kernel_inst(k, both);
-        int xw = tci_kx_add(k, tci_kx_add(k, axis_x(k, axes[0], 3 * d * c), axis_x(k, axes[1], d * c)),
+        int xw = tci_kx_add(k,
+                            tci_kx_add(k, axis_x(k, axes[0], 3 * d * c), axis_x(k, axes[1], d * c)),
                             tci_kx_add(k, axis_x(k, axes[2], c), axis_x(k, oc, 1)));
-        int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, 3, axes), va, load_at(k, weight, xw));
-        int xo = tci_kx_add(k, tci_kx_add(k, axis_x(k, y, w * c), axis_x(k, x, c)), axis_x(k, oc, 1));
+        int r = add_red(k, TCI_RED_DOT, add_stage(k, TCI_STAGE_REDUCE, 3, axes), va,
+                        load_at(k, weight, xw));
+        int xo =
+            tci_kx_add(k, tci_kx_add(k, axis_x(k, y, w * c), axis_x(k, x, c)), axis_x(k, oc, 1));
         add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, xo, r);
         end_kernel(k);
     }
@@ -830,7 +875,8 @@ TEST(scans)
         tci_kernel *k = begin_kernel("cumsum");
         int64_t n = 21;
         int i = tci_kernel_axis(k, m, false), j = tci_kernel_axis(k, n, true);
-        int a = tci_kernel_operand(k, TC_F32, false, m * n), o = tci_kernel_operand(k, TC_F32, true, m * n);
+        int a = tci_kernel_operand(k, TC_F32, false, m * n),
+            o = tci_kernel_operand(k, TC_F32, true, m * n);
         int last = tci_kernel_operand(k, TC_F32, true, m);
         int x = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
         int st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
@@ -852,7 +898,8 @@ TEST(scans)
     int j = tci_kernel_axis(k, 50, true);
     int a = tci_kernel_operand(k, TC_F32, false, 50), o = tci_kernel_operand(k, TC_F32, true, 50);
     int st = add_stage(k, TCI_STAGE_SCAN, 1, &j);
-    add_store(k, st, o, tci_kx_axis(k, j), add_red(k, TCI_RED_SUM, st, load_at(k, a, tci_kx_axis(k, j)), -1));
+    add_store(k, st, o, tci_kx_axis(k, j),
+              add_red(k, TCI_RED_SUM, st, load_at(k, a, tci_kx_axis(k, j)), -1));
     end_kernel(k);
     judge_all();
 }

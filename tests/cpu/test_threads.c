@@ -1,5 +1,6 @@
-/* tests/cpu/test_threads.c - 32 threads that compile and run, the same graphs and different ones, with contexts
- * of their own; and 32 threads that run one program. Written to be run under a race detector too. */
+/* tests/cpu/test_threads.c - 32 threads that compile and run, the same graphs and different ones,
+ * with contexts of their own; and 32 threads that run one program. Written to be run under a race
+ * detector too. */
 #include "tc.h"
 #include "tc_test.h"
 
@@ -72,7 +73,8 @@ static void threads_compile_and_run(threads_job *job, tc_ctx *ctx, int kind)
         x[i] = (float)(i % 17 - 8);
     }
     if (f && x && out) {
-        THREADS_EXPECT(job, tc_run(f, TC_BUFS(TC_BUF(x, THREADS_SIZE)), TC_BUFS(TC_BUF(out, THREADS_SIZE))) == TC_OK);
+        THREADS_EXPECT(job, tc_run(f, TC_BUFS(TC_BUF(x, THREADS_SIZE)),
+                                   TC_BUFS(TC_BUF(out, THREADS_SIZE))) == TC_OK);
         for (int i = 0; i < THREADS_SIZE; i++) {
             THREADS_EXPECT(job, out[i] == threads_value(x[i], kind, job->index));
         }
@@ -134,12 +136,14 @@ static void *threads_one_program(void *arg)
         for (int i = 0; i < 8; i++) {
             x[i] = (float)(job->index * 100 + i + round);
         }
-        THREADS_EXPECT(job, tc_run(job->shared, TC_BUFS(TC_BUF(x, 8)), TC_BUFS(TC_BUF(out, 8))) == TC_OK);
+        THREADS_EXPECT(job, tc_run(job->shared, TC_BUFS(TC_BUF(x, 8)), TC_BUFS(TC_BUF(out, 8))) ==
+                                TC_OK);
         for (int i = 0; i < 8; i++) {
             THREADS_EXPECT(job, out[i] == x[i] * 2 + 1);
         }
         if (job->index % 2) { /* errors are per thread */
-            tc_status status = tc_run(job->shared, TC_BUFS(TC_BUF(x, 8)), TC_BUFS(TC_BUF(wrong, 7)));
+            tc_status status =
+                tc_run(job->shared, TC_BUFS(TC_BUF(x, 8)), TC_BUFS(TC_BUF(wrong, 7)));
             THREADS_EXPECT(job, status == TC_ERR_BUFFER);
             THREADS_EXPECT(job, strstr(tc_error(job->shared), "given 7 elements") != NULL);
         } else {
@@ -176,7 +180,8 @@ TEST(one_program)
     tc_program_free(f);
 }
 
-/* Large enough for workers: concurrent callers find the pool busy and work alone, with the same result. */
+/* Large enough for workers: concurrent callers find the pool busy and work alone, with the same
+ * result. */
 static void *threads_large(void *arg)
 {
     threads_job *job = arg;
@@ -187,7 +192,8 @@ static void *threads_large(void *arg)
         x[i] = (float)i;
     }
     for (int round = 0; x && out && round < 3; round++) {
-        THREADS_EXPECT(job, tc_run(job->shared, TC_BUFS(TC_BUF(x, N)), TC_BUFS(TC_BUF(out, N))) == TC_OK);
+        THREADS_EXPECT(job, tc_run(job->shared, TC_BUFS(TC_BUF(x, N)), TC_BUFS(TC_BUF(out, N))) ==
+                                TC_OK);
         for (int i = 0; i < N; i++) {
             THREADS_EXPECT(job, out[i] == x[i] * 2 + 1);
         }

@@ -1,12 +1,13 @@
-/* tests/errors/test_run_errors.c - misuse of compile, run and the lazy form: the status, and a text that says what
- * was given and what was expected. Afterwards everything made before still works. */
+/* tests/errors/test_run_errors.c - misuse of compile, run and the lazy form: the status, and a text
+ * that says what was given and what was expected. Afterwards everything made before still works. */
 #include "tc.h"
 #include "tc_test.h"
 
 typedef struct errors_world {
     tc_ctx *ctx;
     tc_tensor a, b, y;
-    tc_program *f;      /* y = a + b of 8 f32; not in place where it would be wrong: it reads a twice */
+    /* y = a + b of 8 f32; not in place where it would be wrong: it reads a twice */
+    tc_program *f;
     float x[32];
 } errors_world;
 
@@ -28,7 +29,9 @@ static void errors_end(errors_world *w)
 {
     float out[8];
     w->x[0] = 1;
-    CHECK_EQ_INT(tc_run(w->f, TC_BUFS(TC_BUF(w->x, 8), TC_BUF(w->x + 8, 8)), TC_BUFS(TC_BUF(out, 8))), TC_OK);
+    CHECK_EQ_INT(tc_run(w->f, TC_BUFS(TC_BUF(w->x, 8), TC_BUF(w->x + 8, 8)),
+                        TC_BUFS(TC_BUF(out, 8))),
+                 TC_OK);
     CHECK(out[7] == 1 + w->x[15]);
     tc_program_free(w->f);
     tc_ctx_free(w->ctx);
@@ -59,9 +62,11 @@ TEST(wrong_dtype_count_or_null)
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(w.x, 7)), out), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "input 1: given 7 elements, expected 8 of f32");
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(w.x, -8)), out), TC_ERR_BUFFER);
-    CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF((float *)NULL, 8), TC_BUF(w.x, 8)), out), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF((float *)NULL, 8), TC_BUF(w.x, 8)), out),
+                 TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "input 0: given NULL");
-    CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(w.x + 16, 9))), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(w.x + 16, 9))),
+                 TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "output 0: given 9 elements, expected 8");
     tc_buf odd = TC_BUF(w.x, 8);
     odd.dtype = 99;
@@ -74,7 +79,8 @@ TEST(output_to_const_memory)
     errors_world w;
     REQUIRE(errors_begin(&w));
     const float *readable = w.x + 16;
-    CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(readable, 8)), TC_BUFS(TC_BUF(readable, 8))),
+    CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(readable, 8)),
+                        TC_BUFS(TC_BUF(readable, 8))),
                  TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "output 0: given a pointer to const");
     errors_end(&w);
@@ -88,7 +94,8 @@ TEST(overlaps)
     CHECK_EQ_INT(tc_run(w.f, in, TC_BUFS(TC_BUF(w.x + 4, 8))), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "output 0: given memory");
     CHECK_HAS(tc_error(w.f), "input 0");
-    CHECK_EQ_INT(tc_run(w.f, in, TC_BUFS(TC_BUF(w.x, 8))), TC_ERR_BUFFER); /* flipped: not in place */
+    /* flipped: not in place */
+    CHECK_EQ_INT(tc_run(w.f, in, TC_BUFS(TC_BUF(w.x, 8))), TC_ERR_BUFFER);
     CHECK_EQ_INT(tc_run(w.f, in, TC_BUFS(TC_BUF(w.x + 15, 8))), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "input 1");
     CHECK_EQ_INT(tc_run(w.f, in, TC_BUFS(TC_BUF(w.x + 16, 8))), TC_OK); /* neighbours do not meet */
@@ -104,11 +111,15 @@ TEST(outputs_that_overlap_and_captured_memory)
     static float held[8];
     tc_tensor d = tc_borrow(w.ctx, held, TC_F32, 8);
     tc_program *f = NULL;
-    REQUIRE(!tc_compile_fn(TC_TENSORS(w.a), TC_TENSORS(tc_add(w.a, tc_flip(d, 0)), tc_neg(w.a)), NULL, &f));
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(w.x + 16, 8), TC_BUF(w.x + 20, 8))), TC_ERR_BUFFER);
+    REQUIRE(!tc_compile_fn(TC_TENSORS(w.a), TC_TENSORS(tc_add(w.a, tc_flip(d, 0)), tc_neg(w.a)),
+                           NULL, &f));
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8)),
+                        TC_BUFS(TC_BUF(w.x + 16, 8), TC_BUF(w.x + 20, 8))),
+                 TC_ERR_BUFFER);
     CHECK_HAS(tc_error(f), "output 0");
     CHECK_HAS(tc_error(f), "output 1");
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(held, 8), TC_BUF(w.x + 20, 8))), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(held, 8), TC_BUF(w.x + 20, 8))),
+                 TC_ERR_BUFFER);
     CHECK_HAS(tc_error(f), "captured");
     tc_program_free(f);
     errors_end(&w);
@@ -157,17 +168,22 @@ TEST(indices_outside_their_axis)
     REQUIRE(errors_begin(&w));
     tc_tensor index = tc_input(w.ctx, "index", TC_I64, 3);
     tc_program *f = NULL;
-    REQUIRE(!tc_compile_fn(TC_TENSORS(w.a, index), TC_TENSORS(tc_index_select(w.a, 0, index)), NULL, &f));
+    REQUIRE(!tc_compile_fn(TC_TENSORS(w.a, index), TC_TENSORS(tc_index_select(w.a, 0, index)), NULL,
+                           &f));
     int64_t good[3] = {0, -1, 7};
     int64_t bad[3] = {0, 8, 1};
     float out[3];
     w.x[0] = 3;
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(good, 3)), TC_BUFS(TC_BUF(out, 3))), TC_OK);
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(bad, 3)), TC_BUFS(TC_BUF(out, 3))), TC_ERR_INDEX);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(good, 3)), TC_BUFS(TC_BUF(out, 3))),
+                 TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(bad, 3)), TC_BUFS(TC_BUF(out, 3))),
+                 TC_ERR_INDEX);
     CHECK_HAS(tc_error(f), "size 8");
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(good, 3)), TC_BUFS(TC_BUF(out, 3))), TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(w.x, 8), TC_BUF(good, 3)), TC_BUFS(TC_BUF(out, 3))),
+                 TC_OK);
     CHECK(out[0] == 3);
-    tc_tensor lazy = tc_index_select(tc_copy_in(w.ctx, w.x, TC_F32, 8), 0, tc_copy_in(w.ctx, bad, TC_I64, 3));
+    tc_tensor lazy =
+        tc_index_select(tc_copy_in(w.ctx, w.x, TC_F32, 8), 0, tc_copy_in(w.ctx, bad, TC_I64, 3));
     CHECK_EQ_INT(tc_eval(lazy), TC_ERR_INDEX);
     CHECK_HAS(tc_error(lazy), "size 8");
     tc_program_free(f);
@@ -205,7 +221,8 @@ TEST(compile_names_the_input_that_is_missing_or_wrong)
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a), TC_TENSORS(w.y), NULL, &f), TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(w.y), "'b'");
     CHECK_HAS(tc_error(w.ctx), "tc_compile_fn");
-    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.b, w.a), TC_TENSORS(w.y), NULL, &f), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.b, w.a), TC_TENSORS(w.y), NULL, &f),
+                 TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(w.y), "twice");
     CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.y), TC_TENSORS(w.y), NULL, &f), TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(w.y), "input 1");
@@ -219,7 +236,8 @@ TEST(compile_refuses_two_contexts)
     errors_world w, v;
     REQUIRE(errors_begin(&w) && errors_begin(&v));
     tc_program *f = NULL;
-    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.b), TC_TENSORS(w.y, v.y), NULL, &f), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.b), TC_TENSORS(w.y, v.y), NULL, &f),
+                 TC_ERR_HANDLE);
     CHECK_HAS(tc_error(w.y), "two contexts");
     CHECK_EQ_INT(tc_eval_many(TC_TENSORS(w.y, v.y)), TC_ERR_HANDLE);
     errors_end(&v);
@@ -232,14 +250,16 @@ TEST(options_are_checked)
     REQUIRE(errors_begin(&w));
     tc_program *f = NULL;
     tc_options unknown = {.backend = "abacus"};
-    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.b), TC_TENSORS(w.y), &unknown, &f), TC_ERR_BACKEND);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(w.a, w.b), TC_TENSORS(w.y), &unknown, &f),
+                 TC_ERR_BACKEND);
     CHECK_HAS(tc_error(w.y), "abacus");
     tc_options small = {.memory_limit = 16};
     tc_tensor s = tc_cumsum(tc_softmax(tc_cumsum(w.a, 0), 0), 0); /* needs room in between */
     tc_status status = tc_compile_fn(TC_TENSORS(w.a), TC_TENSORS(s), &small, &f);
     tc_program *roomy = NULL;
     tc_program_info info;
-    REQUIRE(!tc_compile_fn(TC_TENSORS(w.a), TC_TENSORS(s), NULL, &roomy) && !tc_program_get_info(roomy, &info));
+    REQUIRE(!tc_compile_fn(TC_TENSORS(w.a), TC_TENSORS(s), NULL, &roomy) &&
+            !tc_program_get_info(roomy, &info));
     CHECK_EQ_INT(status, info.arena_bytes > 16 ? TC_ERR_LIMIT : TC_OK);
     tc_program_free(roomy);
     tc_program_free(f);

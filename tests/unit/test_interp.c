@@ -242,12 +242,14 @@ TEST(strided_broadcast_and_reversed_loads)
     tk_k *t = tk_open(TCI_VEC_OUTER);
     int r = tk_axis(t, R, false), c = tk_axis(t, C, false);
     int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-    int transposed = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R * C), tk_at(t, c, R, tk_ax(t, r)));
+    int transposed =
+        tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R * C), tk_at(t, c, R, tk_ax(t, r)));
     int row = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, R), tk_ax(t, r));
     int reversed = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, C),
                             tk_at(t, c, -1, tci_kx_const(t->k, C - 1)));
     int v = tk_2(t, TCI_P_SUB, TC_F32, tk_2(t, TCI_P_MUL, TC_F32, transposed, row), reversed);
-    tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, 2 * R * C), tk_at(t, r, 2 * C, tk_at(t, c, 2, -1)), v);
+    tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, 2 * R * C),
+             tk_at(t, r, 2 * C, tk_at(t, c, 2, -1)), v);
     float *a = tk_floats(R * C), *b = tk_floats(R), *d = tk_floats(C), *out = tk_floats(2 * R * C);
     memset(out, 0x5a, sizeof(float) * 2 * R * C);
     tk_run(t, (void *[]){a, b, d, out}, NULL, 3, sizeof(float) * 2 * R * C);
@@ -272,7 +274,8 @@ TEST(guards_fill_and_do_not_read)
     int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
     int p = tci_kernel_operand(t->k, TC_F32, false, M);
     tci_value fill = {.f = -7.5};
-    /* x[i - 100] inside, fill around; and every third of it through a remainder, which is not linear. */
+    /* x[i - 100] inside, fill around; and every third of it through a remainder, which is not
+     * linear. */
     int shifted = tci_kx_add(t->k, tk_ax(t, a), tci_kx_const(t->k, -100));
     int whole = tk_load_guarded(t, p, shifted, tk_guard(t, shifted, 0, M - 1), 1, fill);
     int g = tk_guard(t, shifted, 0, M - 1);
@@ -280,7 +283,8 @@ TEST(guards_fill_and_do_not_read)
     int third = tk_load_guarded(t, p, shifted, g, 2, fill);
     tci_kinst gi = {.op = TCI_K_GUARD, .dtype = TC_BOOL, .x = -1, .guard = g, .n_guards = 2};
     int mask = tci_kernel_inst(t->k, gi);
-    int picked = tci_kernel_prim(t->k, TCI_P_SELECT, TC_F32, 3, mask, tk_const(t, TC_F32, 1000), whole);
+    int picked =
+        tci_kernel_prim(t->k, TCI_P_SELECT, TC_F32, 3, mask, tk_const(t, TC_F32, 1000), whole);
     int o = tci_kernel_operand(t->k, TC_F32, true, 3 * N);
     tk_store(t, s, o, tk_ax(t, a), whole);
     tk_store(t, s, o, tci_kx_add(t->k, tk_ax(t, a), tci_kx_const(t->k, N)), third);
@@ -316,7 +320,8 @@ TEST(quasi_affine_indices)
     int o = tci_kernel_operand(t->k, TC_I64, true, TCI_COUNT(x) * N);
     for (int j = 0; j < TCI_COUNT(x); j++) {
         tci_kinst index = {.op = TCI_K_INDEX, .dtype = TC_I64, .x = x[j], .guard = -1};
-        tk_store(t, s, o, tci_kx_add(t->k, i, tci_kx_const(t->k, j * N)), tci_kernel_inst(t->k, index));
+        tk_store(t, s, o, tci_kx_add(t->k, i, tci_kx_const(t->k, j * N)),
+                 tci_kernel_inst(t->k, index));
     }
     int64_t *out = malloc(sizeof(int64_t) * TCI_COUNT(x) * N);
     tk_run(t, (void *[]){out}, NULL, 0, sizeof(int64_t) * TCI_COUNT(x) * N);
@@ -340,7 +345,8 @@ TEST(output_may_share_memory_with_input)
     int a = tk_axis(t, N, false);
     int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
     int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, N), tk_ax(t, a));
-    int o0 = tci_kernel_operand(t->k, TC_F32, true, N), o1 = tci_kernel_operand(t->k, TC_F32, true, N);
+    int o0 = tci_kernel_operand(t->k, TC_F32, true, N),
+        o1 = tci_kernel_operand(t->k, TC_F32, true, N);
     tk_store(t, s, o0, tk_ax(t, a), tk_2(t, TCI_P_ADD, TC_F32, x, x));
     tk_store(t, s, o1, tk_ax(t, a), x);
     float *in = tk_floats(N), *out = tk_floats(N), *before = malloc(sizeof(float) * N);
@@ -369,7 +375,8 @@ static void tk_gather(int64_t n, int64_t size, const int32_t *index, bool outsid
     int a = tk_axis(t, n, false);
     int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
     int i = tk_load(t, tci_kernel_operand(t->k, TC_I32, false, n), tk_ax(t, a));
-    tci_kinst fault = {.op = TCI_K_FAULT, .dtype = TC_I64, .n_args = 1, .x = -1, .guard = -1, .imm = size};
+    tci_kinst fault = {
+        .op = TCI_K_FAULT, .dtype = TC_I64, .n_args = 1, .x = -1, .guard = -1, .imm = size};
     fault.args[0] = tk_1(t, TCI_P_CAST, TC_I64, i);
     t->k->faults = true;
     int at = tci_kx_value(t->k, tci_kernel_inst(t->k, fault), 0, size > 0 ? size - 1 : 0);
@@ -413,7 +420,8 @@ TEST(inner_sum_and_max_use_64_lanes)
         const int64_t rows = 5, mid = 3, n = sizes[i];
         tk_k *t = tk_open(TCI_VEC_INNER);
         int r = tk_axis(t, rows, false), m = tk_axis(t, mid, true), c = tk_axis(t, n, true);
-        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 2, m, c), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 2, m, c),
+            map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
         int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, rows * mid * n),
                          tk_at(t, r, mid * n, tk_at(t, m, n, tk_ax(t, c))));
         int sum = tk_red(t, TCI_RED_SUM, TC_F32, reduce, x, -1);
@@ -426,7 +434,8 @@ TEST(inner_sum_and_max_use_64_lanes)
         tk_run(t, (void *[]){in, out}, NULL, 1, sizeof out);
         for (int64_t j = 0; j < rows; j++) {
             const float *row = in + j * mid * n;
-            float want = tk_lanes(row, mid, n, n, 0, tk_add), most = tk_lanes(row, mid, n, n, -INFINITY, tk_max);
+            float want = tk_lanes(row, mid, n, n, 0, tk_add),
+                  most = tk_lanes(row, mid, n, n, -INFINITY, tk_max);
             CHECK(j == rows - 1 ? out[2 * j] != out[2 * j] : out[2 * j] == want);
             CHECK(j == rows - 1 ? out[2 * j + 1] != out[2 * j + 1] : out[2 * j + 1] == most);
         }
@@ -440,12 +449,16 @@ TEST(outer_reductions_fold_in_order)
     enum { COLS = 600, K = 37 };
     tk_k *t = tk_open(TCI_VEC_OUTER);
     int c = tk_axis(t, COLS, false), k = tk_axis(t, K, true);
-    int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-    int p = tci_kernel_operand(t->k, TC_F32, false, K * COLS), q = tci_kernel_operand(t->k, TC_F32, false, K);
+    int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1),
+        map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int p = tci_kernel_operand(t->k, TC_F32, false, K * COLS),
+        q = tci_kernel_operand(t->k, TC_F32, false, K);
     int x = tk_load(t, p, tk_at(t, k, COLS, tk_ax(t, c))), w = tk_load(t, q, tk_ax(t, k));
     int reds[] = {
-        tk_red(t, TCI_RED_SUM, TC_F32, reduce, x, -1), tk_red(t, TCI_RED_PROD, TC_F32, reduce, x, -1),
-        tk_red(t, TCI_RED_MIN, TC_F32, reduce, x, -1), tk_red(t, TCI_RED_DOT, TC_F32, reduce, x, w),
+        tk_red(t, TCI_RED_SUM, TC_F32, reduce, x, -1),
+        tk_red(t, TCI_RED_PROD, TC_F32, reduce, x, -1),
+        tk_red(t, TCI_RED_MIN, TC_F32, reduce, x, -1),
+        tk_red(t, TCI_RED_DOT, TC_F32, reduce, x, w),
         tk_red(t, TCI_RED_SUM, TC_F32, reduce, w, -1),
     };
     int o = tci_kernel_operand(t->k, TC_F32, true, 6 * COLS);
@@ -454,7 +467,8 @@ TEST(outer_reductions_fold_in_order)
     }
     int positive = tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 3.9), x);
     int any = tk_red(t, TCI_RED_ANY, TC_BOOL, reduce, positive, -1);
-    tk_store(t, map, o, tk_at(t, c, 1, tci_kx_const(t->k, 5 * COLS)), tk_1(t, TCI_P_CAST, TC_F32, any));
+    tk_store(t, map, o, tk_at(t, c, 1, tci_kx_const(t->k, 5 * COLS)),
+             tk_1(t, TCI_P_CAST, TC_F32, any));
     float *in = tk_floats(K * COLS), *v = tk_floats(K), *out = tk_floats(6 * COLS);
     tk_run(t, (void *[]){in, v, out}, NULL, 2, sizeof(float) * 6 * COLS);
     for (int j = 0; j < COLS; j++) {
@@ -488,11 +502,15 @@ TEST(matmul_of_floats_and_bytes)
         tc_dtype dtype = pass ? TC_I8 : TC_F64;
         tk_k *t = tk_open(TCI_VEC_OUTER);
         int m = tk_axis(t, M, false), n = tk_axis(t, N, false), k = tk_axis(t, K, true);
-        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-        int a = tk_load(t, tci_kernel_operand(t->k, dtype, false, M * K), tk_at(t, m, K, tk_ax(t, k)));
-        int b = tk_load(t, tci_kernel_operand(t->k, dtype, false, K * N), tk_at(t, k, N, tk_ax(t, n)));
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, k, -1),
+            map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int a =
+            tk_load(t, tci_kernel_operand(t->k, dtype, false, M * K), tk_at(t, m, K, tk_ax(t, k)));
+        int b =
+            tk_load(t, tci_kernel_operand(t->k, dtype, false, K * N), tk_at(t, k, N, tk_ax(t, n)));
         int dot = tk_red(t, TCI_RED_DOT, dtype, reduce, a, b);
-        tk_store(t, map, tci_kernel_operand(t->k, dtype, true, M * N), tk_at(t, m, N, tk_ax(t, n)), dot);
+        tk_store(t, map, tci_kernel_operand(t->k, dtype, true, M * N), tk_at(t, m, N, tk_ax(t, n)),
+                 dot);
         static double x[M * K], y[K * N], z[M * N];
         static int8_t p[M * K], q[K * N], r[M * N];
         for (int i = 0; i < K * N; i++) {
@@ -536,13 +554,16 @@ TEST(argmax_takes_first_nan_and_first_tie)
     for (int pass = 0; pass < 2; pass++) {
         tk_k *t = tk_open(pass ? TCI_VEC_INNER : TCI_VEC_OUTER);
         int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
-        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-        int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), tk_at(t, r, N, tk_ax(t, c)));
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1),
+            map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N),
+                        tk_at(t, r, N, tk_ax(t, c)));
         tci_kinst index = {.op = TCI_K_INDEX, .dtype = TC_I64, .x = tk_ax(t, c), .guard = -1};
         int i = tci_kernel_inst(t->k, index);
         int o = tci_kernel_operand(t->k, TC_I64, true, 2 * ROWS);
         tk_store(t, map, o, tk_ax(t, r), tk_red(t, TCI_RED_ARGMAX, TC_F32, reduce, x, i));
-        tk_store(t, map, o, tk_at(t, r, 1, tci_kx_const(t->k, ROWS)), tk_red(t, TCI_RED_ARGMIN, TC_F32, reduce, x, i));
+        tk_store(t, map, o, tk_at(t, r, 1, tci_kx_const(t->k, ROWS)),
+                 tk_red(t, TCI_RED_ARGMIN, TC_F32, reduce, x, i));
         tk_run(t, (void *[]){in, out}, NULL, 1, sizeof out);
         for (int row = 0; row < ROWS; row++) {
             int most = 0, least = 0;
@@ -564,10 +585,12 @@ TEST(scan_stores_every_step)
     tk_k *t = tk_open(TCI_VEC_OUTER);
     int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
     int scan = tk_stage(t, TCI_STAGE_SCAN, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
-    int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), tk_at(t, r, N, tk_ax(t, c)));
+    int x =
+        tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), tk_at(t, r, N, tk_ax(t, c)));
     int sum = tk_red(t, TCI_RED_SUM, TC_F32, scan, tk_2(t, TCI_P_MUL, TC_F32, x, x), -1);
     int doubled = tk_2(t, TCI_P_ADD, TC_F32, sum, sum);
-    tk_store(t, scan, tci_kernel_operand(t->k, TC_F32, true, ROWS * N), tk_at(t, r, N, tk_ax(t, c)), doubled);
+    tk_store(t, scan, tci_kernel_operand(t->k, TC_F32, true, ROWS * N), tk_at(t, r, N, tk_ax(t, c)),
+             doubled);
     int total = tci_kernel_operand(t->k, TC_F32, true, ROWS);
     tk_store(t, map, total, tk_ax(t, r), sum);
     float *in = tk_floats(ROWS * N), *out = tk_floats(ROWS * N), *last = tk_floats(ROWS);
@@ -600,12 +623,17 @@ TEST(softmax_is_one_kernel_of_three_stages)
         const int64_t rows = 70, n = sizes[pass / 2];
         const bool inner = pass % 2;
         tk_k *t = tk_open(inner ? TCI_VEC_INNER : TCI_VEC_OUTER);
-        int r = tk_axis(t, rows, false), c0 = tk_axis(t, n, true), c1 = tk_axis(t, n, true), c2 = tk_axis(t, n, true);
-        int s0 = tk_stage(t, TCI_STAGE_REDUCE, 1, c0, -1), s1 = tk_stage(t, TCI_STAGE_REDUCE, 1, c1, -1);
+        int r = tk_axis(t, rows, false), c0 = tk_axis(t, n, true), c1 = tk_axis(t, n, true),
+            c2 = tk_axis(t, n, true);
+        int s0 = tk_stage(t, TCI_STAGE_REDUCE, 1, c0, -1),
+            s1 = tk_stage(t, TCI_STAGE_REDUCE, 1, c1, -1);
         int s2 = tk_stage(t, TCI_STAGE_MAP, 1, c2, -1);
-        int p = tci_kernel_operand(t->k, TC_F32, false, rows * n), o = tci_kernel_operand(t->k, TC_F32, true, rows * n);
-        int max = tk_red(t, TCI_RED_MAX, TC_F32, s0, tk_load(t, p, tk_at(t, r, n, tk_ax(t, c0))), -1);
-        int x1 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c1))), x2 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c2)));
+        int p = tci_kernel_operand(t->k, TC_F32, false, rows * n),
+            o = tci_kernel_operand(t->k, TC_F32, true, rows * n);
+        int max =
+            tk_red(t, TCI_RED_MAX, TC_F32, s0, tk_load(t, p, tk_at(t, r, n, tk_ax(t, c0))), -1);
+        int x1 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c1))),
+            x2 = tk_load(t, p, tk_at(t, r, n, tk_ax(t, c2)));
         int e1 = tk_1(t, TCI_P_EXP, TC_F32, tk_2(t, TCI_P_SUB, TC_F32, x1, max));
         int sum = tk_red(t, TCI_RED_SUM, TC_F32, s1, e1, -1);
         int e2 = tk_1(t, TCI_P_EXP, TC_F32, tk_2(t, TCI_P_SUB, TC_F32, x2, max));
@@ -639,12 +667,16 @@ TEST(softmax_is_one_kernel_of_three_stages)
 /* Values that reach the corners of each dtype. */
 static tci_value tk_value(tc_dtype t)
 {
-    static const double corners[] = {0.0, -0.0, 1, -1, 0.5, 1.5, 2.5, -2.5, INFINITY, -INFINITY, NAN, 1e-40, -1e-44,
-                                     3e38, 127.5, 255, 256, -128, 2147483648.0, 65519, 65520, 6e-8, 9.3e18, 1e5};
+    static const double corners[] = {0.0,          -0.0,  1,        -1,        0.5,    1.5,
+                                     2.5,          -2.5,  INFINITY, -INFINITY, NAN,    1e-40,
+                                     -1e-44,       3e38,  127.5,    255,       256,    -128,
+                                     2147483648.0, 65519, 65520,    6e-8,      9.3e18, 1e5};
     tci_value v;
     uint64_t pick = tk_bits() % 8;
     if (tci_dtype_is_float(t)) {
-        v.f = pick < 3 ? corners[tk_bits() % TCI_COUNT(corners)] : pick < 6 ? tk_float() : tk_float() * 100;
+        v.f = pick < 3   ? corners[tk_bits() % TCI_COUNT(corners)]
+              : pick < 6 ? tk_float()
+                         : tk_float() * 100;
         return tci_value_cast(v, TC_F64, t);
     }
     v.u = tk_bits();
@@ -684,7 +716,9 @@ static void tk_prim_case(tci_prim p, tc_dtype t, tc_dtype to, unsigned uniform)
                 values[a][i].f = (double)(float)(int)(tk_float() * 1000);
             }
             if (!one || i == 0) {
-                tci_value_store(types[a], (char *)memory[a] + (size_t)i * tci_dtype_get(types[a])->bytes, values[a][i]);
+                tci_value_store(types[a],
+                                (char *)memory[a] + (size_t)i * tci_dtype_get(types[a])->bytes,
+                                values[a][i]);
             }
         }
     }
@@ -701,12 +735,15 @@ static void tk_prim_case(tci_prim p, tc_dtype t, tc_dtype to, unsigned uniform)
             x[a] = values[a][i];
         }
         tci_value want = tci_prim_eval(p, t, to, 0, x);
-        tci_value got = tci_value_load(to, (char *)memory[3] + (size_t)i * tci_dtype_get(to)->bytes);
+        tci_value got =
+            tci_value_load(to, (char *)memory[3] + (size_t)i * tci_dtype_get(to)->bytes);
         bad += !tk_same(to, want, got);
         if (bad == 1 && !tk_same(to, want, got)) {
-            CHECK_MSG(false, "%s %s -> %s (uniform %u): %g %g (%lld %lld): %g, want %g (%lld, %lld)",
-                      tci_prim_get(p)->name, tci_dtype_get(t)->name, tci_dtype_get(to)->name, uniform, x[0].f, x[1].f,
-                      (long long)x[0].i, (long long)x[1].i, got.f, want.f, (long long)got.i, (long long)want.i);
+            CHECK_MSG(false,
+                      "%s %s -> %s (uniform %u): %g %g (%lld %lld): %g, want %g (%lld, %lld)",
+                      tci_prim_get(p)->name, tci_dtype_get(t)->name, tci_dtype_get(to)->name,
+                      uniform, x[0].f, x[1].f, (long long)x[0].i, (long long)x[1].i, got.f, want.f,
+                      (long long)got.i, (long long)want.i);
         }
     }
     tk_close(k);
@@ -744,11 +781,13 @@ TEST(prims_equal_the_scalar_evaluator)
 {
     for (int p = 0; p < TCI_P_COUNT; p++) {
         for (int t = 0; t < TC_DTYPE_COUNT; t++) {
-            if (p == TCI_P_MATH_FIRST || tci_dtype_is_half((tc_dtype)t) || !tk_prim_takes((tci_prim)p, (tc_dtype)t)) {
+            if (p == TCI_P_MATH_FIRST || tci_dtype_is_half((tc_dtype)t) ||
+                !tk_prim_takes((tci_prim)p, (tc_dtype)t)) {
                 continue;
             }
             tc_dtype to = tci_prim_get((tci_prim)p)->result == 'B' ? TC_BOOL : (tc_dtype)t;
-            for (unsigned uniform = 0; uniform < 1u << tci_prim_get((tci_prim)p)->arity; uniform++) {
+            for (unsigned uniform = 0; uniform < 1u << tci_prim_get((tci_prim)p)->arity;
+                 uniform++) {
                 tk_prim_case((tci_prim)p, (tc_dtype)t, to, uniform);
             }
         }
@@ -783,11 +822,13 @@ TEST(rounding_to_halves)
     int o = tci_kernel_operand(k->k, TC_F32, true, 2 * N);
     tk_store(k, s, o, tk_ax(k, a), tk_1(k, TCI_P_ROUND16, TC_F32, x));
     tk_store(k, s, o, tk_at(k, a, 1, tci_kx_const(k->k, N)), tk_1(k, TCI_P_ROUNDB16, TC_F32, x));
-    for (int i = 0; i < N; i++) { /* the bits around the cut of f16, or 3 places up around that of bf16 */
+    /* the bits around the cut of f16, or 3 places up around that of bf16 */
+    for (int i = 0; i < N; i++) {
         uint32_t top = (uint32_t)tk_bits() << 13;
         in[i] = top | low[i % 6];
         in[i] = i % 2 ? (top & 0xffff0000u) | low[i % 6] << 3 : in[i];
-        in[i] = i % 5 ? in[i] : (in[i] & 0x807fffffu) | (uint32_t)(100 + i / 5 % 16) << 23; /* f16 subnormals */
+        /* f16 subnormals */
+        in[i] = i % 5 ? in[i] : (in[i] & 0x807fffffu) | (uint32_t)(100 + i / 5 % 16) << 23;
     }
     tk_run(k, (void *[]){in, out}, NULL, 1, sizeof out);
     for (int i = 0; i < N; i++) {
@@ -830,16 +871,19 @@ TEST(halves_convert_on_load_and_store)
 TEST(values_shared_by_stages_and_bool_masks)
 {
     enum { ROWS = 3, N = 90 };
-    /* out = sum(x > 0 ? x : 0) over n and the mask itself as bool, with the mask read in two widths. */
+    /* out = sum(x > 0 ? x : 0) over n and the mask itself as bool, with the mask read in two
+     * widths. */
     for (int pass = 0; pass < 2; pass++) {
         tk_k *t = tk_open(pass ? TCI_VEC_INNER : TCI_VEC_OUTER);
         int r = tk_axis(t, ROWS, false), c = tk_axis(t, N, true);
-        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 1, c, -1);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1),
+            map = tk_stage(t, TCI_STAGE_MAP, 1, c, -1);
         int at = tk_at(t, r, N, tk_ax(t, c));
         int x = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, ROWS * N), at);
         int d = tk_load(t, tci_kernel_operand(t->k, TC_F64, false, ROWS * N), at);
         int b = tk_load(t, tci_kernel_operand(t->k, TC_BOOL, false, ROWS * N), at);
-        int mask = tk_2(t, TCI_P_AND, TC_BOOL, tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 0), x), b);
+        int mask =
+            tk_2(t, TCI_P_AND, TC_BOOL, tk_2(t, TCI_P_LT, TC_F32, tk_const(t, TC_F32, 0), x), b);
         int v = tci_kernel_prim(t->k, TCI_P_SELECT, TC_F64, 3, mask, d, tk_const(t, TC_F64, 0));
         int sum = tk_red(t, TCI_RED_SUM, TC_F64, reduce, v, -1);
         int all = tk_red(t, TCI_RED_ALL, TC_BOOL, reduce, mask, -1);
@@ -855,7 +899,8 @@ TEST(values_shared_by_stages_and_bool_masks)
             ds[i] = (double)(int)(tk_bits() % 100);
             bs[i] = i / N == 1 || tk_bits() % 2;
         }
-        tk_run(t, (void *[]){xs, ds, bs, mask_out, scaled_out, all_out}, NULL, 4, sizeof scaled_out);
+        tk_run(t, (void *[]){xs, ds, bs, mask_out, scaled_out, all_out}, NULL, 4,
+               sizeof scaled_out);
         for (int row = 0; row < ROWS; row++) {
             double want = 0;
             for (int j = row * N; j < row * N + N; j++) {
@@ -878,7 +923,8 @@ TEST(no_outer_axis_and_empty_reduction)
         const int64_t n = pass < 2 ? 0 : 100;
         tk_k *t = tk_open(pass % 2 ? TCI_VEC_INNER : TCI_VEC_OUTER);
         int c = tk_axis(t, n, true);
-        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1), map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1),
+            map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
         int x = tk_load(t, tci_kernel_operand(t->k, TC_I32, false, n), tk_ax(t, c));
         int o = tci_kernel_operand(t->k, TC_I32, true, 3);
         tk_store(t, map, o, tci_kx_const(t->k, 0), tk_red(t, TCI_RED_SUM, TC_I32, reduce, x, -1));

@@ -1,7 +1,7 @@
 /* tests/unit/test_print.c - tc_print writes what NumPy 2 prints for the same array.
  *
- * The expected texts were printed by NumPy 2.4. A case gives its elements, or start and step of a line
- * start + i * step; both in f64, then rounded to the dtype. */
+ * The expected texts were printed by NumPy 2.4. A case gives its elements, or start and step of a
+ * line start + i * step; both in f64, then rounded to the dtype. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 #include "tc_test.h"
@@ -434,7 +434,8 @@ TEST(prints_as_numpy)
         tc_status status;
         print_to(text, sizeof(text), t, &status);
         CHECK_EQ_INT(status, TC_OK);
-        CHECK_MSG(!strcmp(text, c->expected), "case %d: given\n%sexpected\n%s", i, text, c->expected);
+        CHECK_MSG(!strcmp(text, c->expected), "case %d: given\n%sexpected\n%s", i, text,
+                  c->expected);
     }
     tc_ctx_free(ctx);
 }
@@ -446,10 +447,12 @@ TEST(prints_strided_views)
     float x[6] = {1, 2, 3, 4, 5, 6};
     char text[256];
     tc_status status;
-    tc_tensor reversed = tc_borrow_strided(ctx, x + 5, TC_F32, 1, ((int64_t[]){3}), ((int64_t[]){-2}));
+    tc_tensor reversed =
+        tc_borrow_strided(ctx, x + 5, TC_F32, 1, ((int64_t[]){3}), ((int64_t[]){-2}));
     print_to(text, sizeof(text), reversed, &status);
     CHECK_STR(text, "[6. 4. 2.]\n");
-    tc_tensor turned = tc_borrow_strided(ctx, x, TC_F32, 2, ((int64_t[]){3, 2}), ((int64_t[]){1, 3}));
+    tc_tensor turned =
+        tc_borrow_strided(ctx, x, TC_F32, 2, ((int64_t[]){3, 2}), ((int64_t[]){1, 3}));
     print_to(text, sizeof(text), turned, &status);
     CHECK_STR(text, "[[1. 4.]\n [2. 5.]\n [3. 6.]]\n");
     tc_tensor repeated = tc_borrow_strided(ctx, x, TC_F32, 1, ((int64_t[]){3}), ((int64_t[]){0}));

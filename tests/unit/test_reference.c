@@ -1,4 +1,5 @@
-/* The naive evaluator: every family of nodes against numbers worked out by hand or by plain loops. */
+/* The naive evaluator: every family of nodes against numbers worked out by hand or by plain
+ * loops. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -54,7 +55,8 @@ static tci_node *rk_ew(rk *k, int op, tci_node *a, tci_node *b)
 
 TEST(elementwise_rows)
 {
-    static const float x[] = {-2.5f, -0.0f, 0.5f, NAN, 7.0f}, y[] = {2.0f, 3.0f, -0.75f, 1.0f, -2.0f};
+    static const float x[] = {-2.5f, -0.0f, 0.5f, NAN, 7.0f},
+                       y[] = {2.0f, 3.0f, -0.75f, 1.0f, -2.0f};
     static const struct { int op; float want[5]; } rows[] = {
         {TCI_OP_ADD, {-0.5f, 3.0f, -0.25f, NAN, 5.0f}},
         {TCI_OP_MAXIMUM, {2.0f, 3.0f, 0.5f, NAN, 7.0f}},
@@ -69,7 +71,8 @@ TEST(elementwise_rows)
         CHECK_EQ_INT(rk_eval(k, rk_ew(k, rows[r].op, a, b), out, false), TC_OK);
         for (int i = 0; i < 5; i++) {
             float w = rows[r].want[i];
-            CHECK_MSG(w != w ? out[i] != out[i] : out[i] == w, "row %d, %d: %g, want %g", r, i, (double)out[i], (double)w);
+            CHECK_MSG(w != w ? out[i] != out[i] : out[i] == w, "row %d, %d: %g, want %g", r, i,
+                      (double)out[i], (double)w);
         }
         rk_close(k);
     }
@@ -121,10 +124,15 @@ TEST(movement)
     CHECK(memcmp(out, (int32_t[]){0, 3, 1, 4, 2, 5}, 24) == 0);
     CHECK_EQ_INT(rk_eval(k, tci_build_flip(g, a, 1), out, false), TC_OK);
     CHECK(memcmp(out, (int32_t[]){2, 1, 0, 5, 4, 3}, 24) == 0);
-    CHECK_EQ_INT(rk_eval(k, tci_build_cat(g, (tci_node *[]){a, tci_build_slice(g, a, 1, 2, 3, 1)}, 2, 1), out, false), TC_OK);
+    CHECK_EQ_INT(
+        rk_eval(k, tci_build_cat(g, (tci_node *[]){a, tci_build_slice(g, a, 1, 2, 3, 1)}, 2, 1),
+                out, false),
+        TC_OK);
     CHECK(memcmp(out, (int32_t[]){0, 1, 2, 2, 3, 4, 5, 5}, 32) == 0);
     tci_value nine = {.i = 9};
-    CHECK_EQ_INT(rk_eval(k, tci_build_pad(g, a, 1, 1, -1, tci_graph_const(g, TC_I32, nine)), out, false), TC_OK);
+    CHECK_EQ_INT(rk_eval(k, tci_build_pad(g, a, 1, 1, -1, tci_graph_const(g, TC_I32, nine)), out,
+                         false),
+                 TC_OK);
     CHECK(memcmp(out, (int32_t[]){9, 0, 1, 9, 3, 4}, 24) == 0);
     CHECK_EQ_INT(rk_eval(k, tci_build_window(g, a, 1, (int64_t[]){1, 2, 1, 1}), out, false), TC_OK);
     CHECK(memcmp(out, (int32_t[]){0, 1, 1, 2, 3, 4, 4, 5}, 32) == 0);
@@ -155,9 +163,12 @@ TEST(reductions_scan_and_contraction)
     }
     rk *k = rk_open();
     tci_graph *g = &k->g;
-    tci_node *a = rk_input(k, TC_F32, 3, DIMS(2, 3, 4), x), *b = rk_input(k, TC_F32, 2, DIMS(4, 3), y);
+    tci_node *a = rk_input(k, TC_F32, 3, DIMS(2, 3, 4), x),
+             *b = rk_input(k, TC_F32, 2, DIMS(4, 3), y);
     const int outer[] = {0, 2}, last[] = {1};
-    CHECK_EQ_INT(rk_eval(k, tci_build_reduce(g, TCI_OP_SUM, a, (tc_axes){outer, 2, false}, false), out, false), TC_OK);
+    CHECK_EQ_INT(rk_eval(k, tci_build_reduce(g, TCI_OP_SUM, a, (tc_axes){outer, 2, false}, false),
+                         out, false),
+                 TC_OK);
     for (int j = 0; j < 3; j++) {
         float want = 0;
         for (int i = 0; i < 2; i++) {
@@ -168,7 +179,9 @@ TEST(reductions_scan_and_contraction)
         CHECK(out[j] == want);
     }
     int64_t at[8];
-    CHECK_EQ_INT(rk_eval(k, tci_build_reduce(g, TCI_OP_ARGMAX, a, (tc_axes){last, 1, false}, false), at, false), TC_OK);
+    CHECK_EQ_INT(rk_eval(k, tci_build_reduce(g, TCI_OP_ARGMAX, a, (tc_axes){last, 1, false}, false),
+                         at, false),
+                 TC_OK);
     for (int i = 0; i < 8; i++) {
         int best = 0;
         for (int j = 1; j < 3; j++) {
@@ -195,7 +208,8 @@ TEST(composites)
     static const int32_t target[] = {2, 0};
     rk *k = rk_open();
     tci_graph *g = &k->g;
-    tci_node *a = rk_input(k, TC_F32, 2, DIMS(2, 3), x), *t = rk_input(k, TC_I32, 1, DIMS(2), target);
+    tci_node *a = rk_input(k, TC_F32, 2, DIMS(2, 3), x),
+             *t = rk_input(k, TC_I32, 1, DIMS(2), target);
     float out[6];
     CHECK_EQ_INT(rk_eval(k, tci_build_softmax(g, a, -1, false), out, true), TC_OK);
     CHECK_CLOSE(out[2], 0.66524095577, 1e-7);
@@ -204,7 +218,8 @@ TEST(composites)
     CHECK_CLOSE(out[0], (0.40760596444 + 1.09861228867) / 2, 1e-7);
     const int axis[] = {1};
     tci_value eps = {.f = 0.5};
-    tci_node *norm = tci_build_layer_norm(g, a, (tc_axes){axis, 1, false}, NULL, NULL, tci_graph_const(g, TC_F64, eps));
+    tci_node *norm = tci_build_layer_norm(g, a, (tc_axes){axis, 1, false}, NULL, NULL,
+                                          tci_graph_const(g, TC_F64, eps));
     CHECK_EQ_INT(rk_eval(k, norm, out, true), TC_OK);
     CHECK_CLOSE(out[0], -1 / sqrt(2.0 / 3 + 0.5), 1e-7);
     CHECK_CLOSE(out[5], 0.0, 1e-7);
@@ -216,7 +231,8 @@ TEST(strided_leaf_and_half)
     static const float memory[] = {0, 1, 2, 3, 4, 5, 6, 7};
     rk *k = rk_open();
     tci_node *n = tci_graph_node(&k->g, TCI_OP_DATA, TC_F32, 2, DIMS(2, 3), 0, NULL, 0, NULL);
-    tci_storage storage = {.refs = 1, .borrowed = true, .data = (void *)(uintptr_t)memory, .bytes = sizeof memory};
+    tci_storage storage = {
+        .refs = 1, .borrowed = true, .data = (void *)(uintptr_t)memory, .bytes = sizeof memory};
     tci_dim strides[] = {-4, 1};
     n->storage = &storage;
     n->strides = strides;
@@ -227,7 +243,8 @@ TEST(strided_leaf_and_half)
     uint16_t half[6];
     tci_value third = {.f = 1.0 / 3};
     tci_node *bf16 = tci_build_cast(&k->g, n, TC_BF16);
-    tci_node *sum = rk_ew(k, TCI_OP_ADD, bf16, tci_build_cast(&k->g, tci_graph_const(&k->g, TC_F32, third), TC_BF16));
+    tci_node *sum = rk_ew(k, TCI_OP_ADD, bf16,
+                          tci_build_cast(&k->g, tci_graph_const(&k->g, TC_F32, third), TC_BF16));
     CHECK_EQ_INT(rk_eval(k, sum, half, false), TC_OK);
     for (int i = 0; i < 6; i++) {
         uint32_t bits = (uint32_t)half[i] << 16;

@@ -1,5 +1,5 @@
-/* tests/unit/test_run.c - programs, calls and the lazy form, on the interpreter: what is bound to what, what may
- * share memory, what outlives what. */
+/* tests/unit/test_run.c - programs, calls and the lazy form, on the interpreter: what is bound to
+ * what, what may share memory, what outlives what. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 #include "tc_test.h"
@@ -20,7 +20,8 @@ static tc_ctx *run_ctx(int threads)
 static void run_check_floats(const float *given, int n, const float *expected)
 {
     for (int i = 0; i < n; i++) {
-        CHECK_MSG(given[i] == expected[i], "element %d is %g, expected %g", i, (double)given[i], (double)expected[i]);
+        CHECK_MSG(given[i] == expected[i], "element %d is %g, expected %g", i, (double)given[i],
+                  (double)expected[i]);
     }
 }
 #define CHECK_FLOATS(given, ...)                                                                   \
@@ -52,7 +53,8 @@ TEST(listed_inputs_go_as_listed_and_may_be_unused)
     tc_tensor b = tc_input(ctx, "b", TC_F32, 2);
     tc_tensor unused = tc_input(ctx, "unused", TC_I64, 5);
     tc_program *f = NULL;
-    REQUIRE_OK(tc_compile_fn(TC_TENSORS(b, unused, a), TC_TENSORS(tc_sub(a, b), tc_add(a, b)), NULL, &f));
+    REQUIRE_OK(
+        tc_compile_fn(TC_TENSORS(b, unused, a), TC_TENSORS(tc_sub(a, b), tc_add(a, b)), NULL, &f));
     float x[2] = {1, 2};
     float y[2] = {10, 20};
     int64_t z[5] = {0};
@@ -78,8 +80,9 @@ TEST(outputs_may_be_inputs_views_data_and_repeats)
     float x[4] = {1, 2, 3, 4};
     float o[5][4];
     memset(o, 0, sizeof(o));
-    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 4)), TC_BUFS(TC_BUF(o[0], 4), TC_BUF(o[1], 4), TC_BUF(o[2], 4),
-                                                      TC_BUF(o[3], 4), TC_BUF(o[4], 4))));
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 4)),
+                    TC_BUFS(TC_BUF(o[0], 4), TC_BUF(o[1], 4), TC_BUF(o[2], 4), TC_BUF(o[3], 4),
+                            TC_BUF(o[4], 4))));
     CHECK_FLOATS(o[0], 1, 2, 3, 4);
     CHECK_FLOATS(o[1], 1, 3, 2, 4);
     CHECK_FLOATS(o[2], 5, 6, 7, 8);
@@ -152,9 +155,11 @@ TEST(zero_sizes_need_no_memory)
     RUN_CTX;
     tc_tensor a = tc_input(ctx, "a", TC_F32, 0, 4);
     tc_program *f = NULL;
-    REQUIRE_OK(tc_compile_fn(TC_TENSORS(a), TC_TENSORS(tc_exp(a), tc_sum(a, TC_AXES(0), 0)), NULL, &f));
+    REQUIRE_OK(
+        tc_compile_fn(TC_TENSORS(a), TC_TENSORS(tc_exp(a), tc_sum(a, TC_AXES(0), 0)), NULL, &f));
     float sums[4] = {9, 9, 9, 9};
-    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF((float *)NULL, 0)), TC_BUFS(TC_BUF((float *)NULL, 0), TC_BUF(sums, 4))));
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF((float *)NULL, 0)),
+                    TC_BUFS(TC_BUF((float *)NULL, 0), TC_BUF(sums, 4))));
     CHECK_FLOATS(sums, 0, 0, 0, 0);
     tc_program_free(f);
     tc_ctx_free(ctx);
@@ -252,7 +257,8 @@ TEST(threads_give_the_same_bits)
         tc_tensor y = tc_exp(tc_sin(a));
         tc_program *f = NULL;
         REQUIRE_OK(tc_compile_fn(TC_TENSORS(a), TC_TENSORS(y, tc_sum(y, TC_ALL, 0)), NULL, &f));
-        CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, N)), TC_BUFS(TC_BUF(pass ? four : one, N), TC_BUF(&sums[pass], 1))));
+        CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, N)),
+                        TC_BUFS(TC_BUF(pass ? four : one, N), TC_BUF(&sums[pass], 1))));
         tc_program_free(f);
         tc_ctx_free(ctx);
     }

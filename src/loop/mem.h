@@ -1,0 +1,34 @@
+/* loop/mem.h - the memory accesses and lane moves that loops are made of. Each is one function of
+ * the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage, B a mask. */
+#ifndef TCI_LOOP_MEM_H
+#define TCI_LOOP_MEM_H
+
+typedef enum tci_mem {
+    /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
+    TCI_MEM_LOAD,
+    /* T f(const S *p, B m): lanes with m false are not touched and read as 0 */
+    TCI_MEM_LOAD_MASK,
+    /* T f(const S *p, long n): first n lanes, 0 < n < lanes; the rest read as 0 */
+    TCI_MEM_LOAD_N,
+    TCI_MEM_LOAD_STRIDED, /* T f(const S *p, long stride): element i at p[i * stride] */
+    TCI_MEM_LOAD_STRIDED_N, /* T f(const S *p, long stride, long n) */
+    TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
+    TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
+    TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
+    TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches; p is aligned to the vector */
+    TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
+    TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
+    TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
+    TCI_MEM_SPLAT,       /* T f(T1 v): every lane */
+    TCI_MEM_IOTA,        /* T f(T1 first): first, first + 1, ... */
+    TCI_MEM_FIRST_N,     /* B f(long n): lanes < n */
+    TCI_MEM_LANE,        /* T1 f(T v, int i) */
+    TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
+    /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
+    TCI_MEM_HIGH_HALF,
+    TCI_MEM_PREFETCH,    /* void f(const void *p) */
+    TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    TCI_MEM_COUNT
+} tci_mem;
+
+#endif
