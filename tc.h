@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d6696b404eacbdd0"
+#define TCI_BUILD "8d7d0e6a1a11c00d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -198,9 +198,9 @@ extern "C" {
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
-#define X(id, text) id,
-    TCI_STATUS_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) id,
+    TCI_STATUS_ROWS(TCI_ROW)
+#undef TCI_ROW
         TC_STATUS_COUNT
 } tc_status;
 
@@ -221,9 +221,9 @@ typedef enum tc_status {
     X(TC_F32, "f32", "float", 4, FLOAT, TC_F32)                                                    \
     X(TC_F64, "f64", "double", 8, FLOAT, TC_F64)
 typedef enum tc_dtype {
-#define X(id, name, ctype, bytes, kind, compute) id,
-    TCI_DTYPE_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, ctype, bytes, kind, compute) id,
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
         TC_DTYPE_COUNT
 } tc_dtype;
 
@@ -1973,9 +1973,9 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(TMPDIR, "TMPDIR", "where private build directories are made (default /tmp)")
 
 typedef enum tci_env {
-#define X(id, name, doc) TCI_ENV_##id,
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) TCI_ENV_##id,
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
         TCI_ENV_COUNT
 } tci_env;
 
@@ -2057,9 +2057,9 @@ TCI_FN int tci_os_cpu_count(void);
 
 /* ---- src/base/env.c, continued ---- */
 static const char *const tci_env_names[] = {
-#define X(id, name, doc) name,
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) name,
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
 };
 
 TCI_FN const char *tci_env_get(tci_env id)
@@ -2101,9 +2101,9 @@ TCI_FN void tci_env_help_once(void)
         return;
     }
     fprintf(stderr, "tc: environment variables (fields of tc_options win over them)\n");
-#define X(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
 }
 /* ---- src/base/os.c ---- */
 /* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
@@ -2853,9 +2853,10 @@ TCI_FN float tci_f16_bits_to_f32(uint16_t h);
 
 /* ---- src/ops/dtype.c, continued ---- */
 static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
-#define X(id, name, ctype, bytes, kind, compute) {name, ctype, bytes, TCI_KIND_##kind, compute},
-    TCI_DTYPE_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
+    {name, ctype, bytes, TCI_KIND_##kind, compute},
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
 };
 
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
@@ -3225,11 +3226,11 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)
 
 typedef enum tci_prim {
-#define X(id, name, arity, result, cost) TCI_P_##id,
-    TCI_BASE_PRIMS(X) TCI_P_BASE_COUNT,
+#define TCI_ROW(id, name, arity, result, cost) TCI_P_##id,
+    TCI_BASE_PRIMS(TCI_ROW) TCI_P_BASE_COUNT,
     TCI_P_MATH_FIRST = TCI_P_BASE_COUNT - 1,
-    TCI_MATH_PRIMS(X)
-#undef X
+    TCI_MATH_PRIMS(TCI_ROW)
+#undef TCI_ROW
         TCI_P_COUNT
 } tci_prim;
 
@@ -3306,9 +3307,9 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
 
 /* ---- src/ops/prim.c, continued ---- */
 static const tci_prim_info tci_prim_rows[TCI_P_COUNT] = {
-#define X(id, name, arity, result, cost) {name, arity, #result[0], cost},
-    TCI_BASE_PRIMS(X) TCI_MATH_PRIMS(X)
-#undef X
+#define TCI_ROW(id, name, arity, result, cost) {name, arity, #result[0], cost},
+    TCI_BASE_PRIMS(TCI_ROW) TCI_MATH_PRIMS(TCI_ROW)
+#undef TCI_ROW
 };
 
 TCI_FN const tci_prim_info *tci_prim_get(tci_prim p)
@@ -4771,15 +4772,15 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
 
 typedef enum tci_op {
-#define X(id, ...) TCI_OP_##id,
-    TCI_EW_OPS(X) TCI_OP_EW_END,
+#define TCI_ROW(id, ...) TCI_OP_##id,
+    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
     TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
-    TCI_REDUCE_OPS(X) TCI_OP_REDUCE_END,
+    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
     TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
-    TCI_SPECIAL_OPS(X) TCI_OP_SPECIAL_END,
+    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
     TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
-    TCI_COMPOSITE_OPS(X)
-#undef X
+    TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
         TCI_OP_COUNT
 } tci_op;
 static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
@@ -4918,9 +4919,10 @@ typedef struct tci_node_want {
 TCI_FN const char *tci_op_name(int op)
 {
     static const char *const names[] = {
-#define X(id, name, ...) [TCI_OP_##id] = #name,
-        TCI_EW_OPS(X) TCI_REDUCE_OPS(X) TCI_SPECIAL_OPS(X) TCI_COMPOSITE_OPS(X)
-#undef X
+#define TCI_ROW(id, name, ...) [TCI_OP_##id] = #name,
+        TCI_EW_OPS(TCI_ROW) TCI_REDUCE_OPS(TCI_ROW) TCI_SPECIAL_OPS(TCI_ROW)
+            TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
     };
     return op >= 0 && op < TCI_OP_COUNT ? names[op] : "?";
 }
@@ -5563,9 +5565,9 @@ typedef struct tci_build_row {
 } tci_build_row;
 
 static const tci_build_row tci_build_rows[] = {
-#define X(id, name, arity, rule, flags, value, doc) {arity, TCI_BUILD_##rule},
-    TCI_EW_OPS(X)
-#undef X
+#define TCI_ROW(id, name, arity, rule, flags, value, doc) {arity, TCI_BUILD_##rule},
+    TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
 };
 
 /* ---- working memory, texts ---- */
@@ -8126,12 +8128,12 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     tci_node *r = n;
     g->site = n->site;
     switch (n->op) {
-#define X(id, name, doc)                                                                           \
+#define TCI_ROW(id, name, doc)                                                                     \
     case TCI_OP_##id:                                                                              \
         r = tci_expand_##id(g, n);                                                                 \
         break;
-        TCI_COMPOSITE_OPS(X)
-#undef X
+        TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
     default:
         break;
     }
@@ -8548,11 +8550,11 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
 #define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
     switch (op) {
-#define X(id, name, arity, rule, flags, value, doc)                                                \
+#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
     case TCI_OP_##id:                                                                              \
         return value;
-        TCI_EW_OPS(X)
-#undef X
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
     default:
         return none;
     }
@@ -10103,10 +10105,10 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 #define MIN(a, b) tci_lower_extreme(e, false, a, b)
 #define MODULO(a, b) tci_lower_modulo(e, a, b)
     switch (op) {
-#define X(id, name, arity, rule, flags, value, doc)                                                \
+#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
     case TCI_OP_##id: return value;
-        TCI_EW_OPS(X)
-#undef X
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
     default: return -1;
     }
 #undef A
@@ -11051,9 +11053,9 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
-#define X(id, text) TCI_WHY_##id,
-    TCI_WHY_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) TCI_WHY_##id,
+    TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
         TCI_WHY_COUNT
 } tci_why;
 
@@ -11370,9 +11372,9 @@ enum {
 };
 
 static const char *const tci_why_texts[] = {
-#define X(id, text) text,
-    TCI_WHY_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) text,
+    TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
 };
 
 static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
@@ -17470,18 +17472,18 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, u32, x < y ? x : y) X(PMAX, lanes, u32, x > y ? x : y)                          \
     X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
 
-#define X(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
-TCI_IP_COMMON_ROWS(X)
-TCI_IP_EXTREME_ROWS(X)
-TCI_IP_BASE_ROWS(X)
-TCI_IP_RARE_ROWS(X)
-#undef X
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
+TCI_IP_COMMON_ROWS(TCI_ROW)
+TCI_IP_EXTREME_ROWS(TCI_ROW)
+TCI_IP_BASE_ROWS(TCI_ROW)
+TCI_IP_RARE_ROWS(TCI_ROW)
+#undef TCI_ROW
 #ifdef TCI_IP_HAS_AVX2
-#define X(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
-TCI_IP_COMMON_ROWS(X)
-TCI_IP_EXTREME_ROWS(X)
-TCI_IP_AVX2_ROWS(X)
-#undef X
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
+TCI_IP_COMMON_ROWS(TCI_ROW)
+TCI_IP_EXTREME_ROWS(TCI_ROW)
+TCI_IP_AVX2_ROWS(TCI_ROW)
+#undef TCI_ROW
 #endif
 
 /* ---- ELEM loops ---- */
@@ -17506,14 +17508,14 @@ TCI_IP_AVX2_ROWS(X)
     X(u32, f64) X(u64, f32) X(u64, f64) X(i8, i16) X(i8, f32) X(i8, f64) X(i16, i8)                \
     X(i16, i32) X(i16, i64) X(i16, f32) X(i16, f64) X(i32, i16) X(i32, f64) X(i64, i16)            \
     X(i64, f32) X(i64, f64)
-#define X(from, to) TCI_IP_convert(base, from, to)
-TCI_IP_HOT_CONVERT_ROWS(X)
-TCI_IP_CONVERT_ROWS(X)
-#undef X
+#define TCI_ROW(from, to) TCI_IP_convert(base, from, to)
+TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+TCI_IP_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
 #ifdef TCI_IP_HAS_AVX2
-#define X(from, to) TCI_IP_convert(avx2, from, to)
-TCI_IP_HOT_CONVERT_ROWS(X)
-#undef X
+#define TCI_ROW(from, to) TCI_IP_convert(avx2, from, to)
+TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
 #endif
 
 /* Truncating conversions: CAST saturates and maps NaN to 0, TOINT knows its values in range. */
@@ -17539,9 +17541,9 @@ TCI_IP_HOT_CONVERT_ROWS(X)
     X(f64, u32, 0, 4294967296.0) X(f64, u64, 0, 18446744073709551616.0)                            \
     X(f64, i8, INT8_MIN, 128.0) X(f64, i16, INT16_MIN, 32768.0)                                    \
     X(f64, i32, INT32_MIN, 2147483648.0) X(f64, i64, INT64_MIN, 9223372036854775808.0)
-#define X(from, to, min, past_max) TCI_IP_saturate(from, to, min, past_max)
-TCI_IP_SATURATE_ROWS(X)
-#undef X
+#define TCI_ROW(from, to, min, past_max) TCI_IP_saturate(from, to, min, past_max)
+TCI_IP_SATURATE_ROWS(TCI_ROW)
+#undef TCI_ROW
 
 #define TCI_IP_toint(isa, from, to)                                                                \
     TCI_IP_LOOP(isa, TOINT, from)                                                                  \
@@ -17583,9 +17585,9 @@ TCI_IP_toint(avx2, f64, i64)
             TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                \
                 TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y))                       \
                     X(REM, f64, fmod(x, y))
-#define X(prim, T, expr) TCI_IP_pairs(prim, T, expr)
-TCI_IP_PAIR_ROWS(X)
-#undef X
+#define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim, T, expr)
+TCI_IP_PAIR_ROWS(TCI_ROW)
+#undef TCI_ROW
 
 TCI_IP_LOOP(base, FROM_F16, u16)
 {
@@ -17621,35 +17623,35 @@ TCI_IP_LOOP(base, TO_F16, f32)
     {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
 
 static const tci_interp_loop_row tci_interp_loop_rows[] = {
-#define X(prim, shape, T, expr)                                                                    \
+#define TCI_ROW(prim, shape, T, expr)                                                              \
     TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base, TCI_IP_BEST(prim##_##T))
-    TCI_IP_COMMON_ROWS(X) TCI_IP_EXTREME_ROWS(X) TCI_IP_BASE_ROWS(X)
-#undef X
-#define X(prim, shape, T, expr)                                                                    \
+    TCI_IP_COMMON_ROWS(TCI_ROW) TCI_IP_EXTREME_ROWS(TCI_ROW) TCI_IP_BASE_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(prim, shape, T, expr)                                                              \
     TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base,                           \
                tci_interp_##prim##_##T##_base)
-        TCI_IP_RARE_ROWS(X)
-#undef X
-#define X(from, to)                                                                                \
+        TCI_IP_RARE_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(from, to)                                                                          \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                TCI_IP_BEST(CAST_##from##_##to))
-            TCI_IP_HOT_CONVERT_ROWS(X)
-#undef X
-#define X(from, to)                                                                                \
+            TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(from, to)                                                                          \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-                TCI_IP_CONVERT_ROWS(X)
-#undef X
-#define X(from, to, min, past_max)                                                                 \
+                TCI_IP_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(from, to, min, past_max)                                                           \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-                    TCI_IP_SATURATE_ROWS(X)
-#undef X
-#define X(prim, T, expr)                                                                           \
+                    TCI_IP_SATURATE_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(prim, T, expr)                                                                     \
     TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base,                          \
                tci_interp_##prim##_##T##_base)
-                        TCI_IP_PAIR_ROWS(X)
-#undef X
+                        TCI_IP_PAIR_ROWS(TCI_ROW)
+#undef TCI_ROW
                             TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base,
                                        TCI_IP_BEST(TOINT_f32))
                                 TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base,
@@ -20185,10 +20187,10 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 #define MIN(x, y) tci_ref_extreme(false, x, y)
 #define MODULO(x, y) tci_ref_modulo(x, y)
     switch (op) {
-#define X(id, name, arity, rule, flags, value, doc)                                                \
+#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
     case TCI_OP_##id: return value;
-        TCI_EW_OPS(X)
-#undef X
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
     default: return a;
     }
 #undef A
@@ -26028,9 +26030,9 @@ typedef struct tci_poison_entry {
 TC_API const char *tc_status_text(tc_status status)
 {
     static const char *const texts[] = {
-#define X(id, text) text,
-        TCI_STATUS_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) text,
+        TCI_STATUS_ROWS(TCI_ROW)
+#undef TCI_ROW
     };
     return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
 }
@@ -26410,9 +26412,9 @@ static void tci_context_print_help(void)
     }
     tci_context_process.help_printed = true;
     fputs("tc reads these environment variables:\n", stderr);
-#define X(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
 }
 
 static char *tci_context_copy_text(const char *text)
@@ -26427,11 +26429,11 @@ static char *tci_context_copy_text(const char *text)
 
 static void tci_context_free_strings(tc_options *o)
 {
-#define X(field, variable)                                                                         \
+#define TCI_ROW(field, variable)                                                                   \
     tci_heap_free((void *)(uintptr_t)o->field);                                                    \
     o->field = NULL;
-    TCI_CONTEXT_STRINGS(X)
-#undef X
+    TCI_CONTEXT_STRINGS(TCI_ROW)
+#undef TCI_ROW
 }
 
 /* Replaces each string by a copy of it, or of its variable. False: out of memory, all freed. */
@@ -26439,14 +26441,14 @@ static bool tci_context_own_strings(tc_options *o)
 {
     tc_options given = *o;
     bool ok = true;
-#define X(field, variable)                                                                         \
+#define TCI_ROW(field, variable)                                                                   \
     {                                                                                              \
         const char *text = given.field ? given.field : tci_env_get(TCI_ENV_##variable);           \
         o->field = text ? tci_context_copy_text(text) : NULL;                                      \
         ok = ok && (!text || o->field);                                                            \
     }
-    TCI_CONTEXT_STRINGS(X)
-#undef X
+    TCI_CONTEXT_STRINGS(TCI_ROW)
+#undef TCI_ROW
     if (!ok) {
         tci_context_free_strings(o);
     }
@@ -27289,9 +27291,9 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(TCI_OP_##ID, "tc_" #name, args, 2, here);                                \
     }
-#define X(id, name, arity, rule, flags, value, doc) TCI_OPS_EW_##arity(id, name)
-TCI_EW_OPS(X)
-#undef X
+#define TCI_ROW(id, name, arity, rule, flags, value, doc) TCI_OPS_EW_##arity(id, name)
+TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
 
@@ -27340,9 +27342,9 @@ static tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_sit
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
     }
-#define X(id, name, rule, identity, doc) TCI_OPS_REDUCE_##rule(id, name)
-TCI_REDUCE_OPS(X)
-#undef X
+#define TCI_ROW(id, name, rule, identity, doc) TCI_OPS_REDUCE_##rule(id, name)
+TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
 #undef TCI_OPS_REDUCE_AXES
 #undef TCI_OPS_REDUCE_SAME
 #undef TCI_OPS_REDUCE_SUM

@@ -36,9 +36,9 @@ static void tci_context_print_help(void)
     }
     tci_context_process.help_printed = true;
     fputs("tc reads these environment variables:\n", stderr);
-#define X(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
 }
 
 static char *tci_context_copy_text(const char *text)
@@ -53,11 +53,11 @@ static char *tci_context_copy_text(const char *text)
 
 static void tci_context_free_strings(tc_options *o)
 {
-#define X(field, variable)                                                                         \
+#define TCI_ROW(field, variable)                                                                   \
     tci_heap_free((void *)(uintptr_t)o->field);                                                    \
     o->field = NULL;
-    TCI_CONTEXT_STRINGS(X)
-#undef X
+    TCI_CONTEXT_STRINGS(TCI_ROW)
+#undef TCI_ROW
 }
 
 /* Replaces each string by a copy of it, or of its variable. False: out of memory, all freed. */
@@ -65,14 +65,14 @@ static bool tci_context_own_strings(tc_options *o)
 {
     tc_options given = *o;
     bool ok = true;
-#define X(field, variable)                                                                         \
+#define TCI_ROW(field, variable)                                                                   \
     {                                                                                              \
         const char *text = given.field ? given.field : tci_env_get(TCI_ENV_##variable);           \
         o->field = text ? tci_context_copy_text(text) : NULL;                                      \
         ok = ok && (!text || o->field);                                                            \
     }
-    TCI_CONTEXT_STRINGS(X)
-#undef X
+    TCI_CONTEXT_STRINGS(TCI_ROW)
+#undef TCI_ROW
     if (!ok) {
         tci_context_free_strings(o);
     }

@@ -26,9 +26,9 @@ typedef struct tci_poison_entry {
 TC_API const char *tc_status_text(tc_status status)
 {
     static const char *const texts[] = {
-#define X(id, text) text,
-        TCI_STATUS_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) text,
+        TCI_STATUS_ROWS(TCI_ROW)
+#undef TCI_ROW
     };
     return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
 }

@@ -151,9 +151,9 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(TCI_OP_##ID, "tc_" #name, args, 2, here);                                \
     }
-#define X(id, name, arity, rule, flags, value, doc) TCI_OPS_EW_##arity(id, name)
-TCI_EW_OPS(X)
-#undef X
+#define TCI_ROW(id, name, arity, rule, flags, value, doc) TCI_OPS_EW_##arity(id, name)
+TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
 #undef TCI_OPS_EW_1
 #undef TCI_OPS_EW_2
 
@@ -202,9 +202,9 @@ static tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_sit
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
     }
-#define X(id, name, rule, identity, doc) TCI_OPS_REDUCE_##rule(id, name)
-TCI_REDUCE_OPS(X)
-#undef X
+#define TCI_ROW(id, name, rule, identity, doc) TCI_OPS_REDUCE_##rule(id, name)
+TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
 #undef TCI_OPS_REDUCE_AXES
 #undef TCI_OPS_REDUCE_SAME
 #undef TCI_OPS_REDUCE_SUM

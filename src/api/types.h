@@ -40,9 +40,9 @@ extern "C" {
     X(TC_ERR_IO, "file cannot be read or written")                                                 \
     X(TC_ERR_INTERNAL, "broken invariant inside tc: please report")
 typedef enum tc_status {
-#define X(id, text) id,
-    TCI_STATUS_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) id,
+    TCI_STATUS_ROWS(TCI_ROW)
+#undef TCI_ROW
         TC_STATUS_COUNT
 } tc_status;
 
@@ -63,9 +63,9 @@ typedef enum tc_status {
     X(TC_F32, "f32", "float", 4, FLOAT, TC_F32)                                                    \
     X(TC_F64, "f64", "double", 8, FLOAT, TC_F64)
 typedef enum tc_dtype {
-#define X(id, name, ctype, bytes, kind, compute) id,
-    TCI_DTYPE_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, ctype, bytes, kind, compute) id,
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
         TC_DTYPE_COUNT
 } tc_dtype;
 

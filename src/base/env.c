@@ -7,9 +7,9 @@
 #include "posix.h"
 
 static const char *const tci_env_names[] = {
-#define X(id, name, doc) name,
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) name,
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
 };
 
 TCI_FN const char *tci_env_get(tci_env id)
@@ -51,7 +51,7 @@ TCI_FN void tci_env_help_once(void)
         return;
     }
     fprintf(stderr, "tc: environment variables (fields of tc_options win over them)\n");
-#define X(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
 }

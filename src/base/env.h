@@ -27,9 +27,9 @@
     X(TMPDIR, "TMPDIR", "where private build directories are made (default /tmp)")
 
 typedef enum tci_env {
-#define X(id, name, doc) TCI_ENV_##id,
-    TCI_ENV_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, doc) TCI_ENV_##id,
+    TCI_ENV_ROWS(TCI_ROW)
+#undef TCI_ROW
         TCI_ENV_COUNT
 } tci_env;
 

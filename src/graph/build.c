@@ -28,9 +28,9 @@ typedef struct tci_build_row {
 } tci_build_row;
 
 static const tci_build_row tci_build_rows[] = {
-#define X(id, name, arity, rule, flags, value, doc) {arity, TCI_BUILD_##rule},
-    TCI_EW_OPS(X)
-#undef X
+#define TCI_ROW(id, name, arity, rule, flags, value, doc) {arity, TCI_BUILD_##rule},
+    TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
 };
 
 /* ---- working memory, texts ---- */

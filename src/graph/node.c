@@ -42,9 +42,10 @@ typedef struct tci_node_want {
 TCI_FN const char *tci_op_name(int op)
 {
     static const char *const names[] = {
-#define X(id, name, ...) [TCI_OP_##id] = #name,
-        TCI_EW_OPS(X) TCI_REDUCE_OPS(X) TCI_SPECIAL_OPS(X) TCI_COMPOSITE_OPS(X)
-#undef X
+#define TCI_ROW(id, name, ...) [TCI_OP_##id] = #name,
+        TCI_EW_OPS(TCI_ROW) TCI_REDUCE_OPS(TCI_ROW) TCI_SPECIAL_OPS(TCI_ROW)
+            TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
     };
     return op >= 0 && op < TCI_OP_COUNT ? names[op] : "?";
 }

@@ -222,18 +222,18 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, u32, x < y ? x : y) X(PMAX, lanes, u32, x > y ? x : y)                          \
     X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
 
-#define X(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
-TCI_IP_COMMON_ROWS(X)
-TCI_IP_EXTREME_ROWS(X)
-TCI_IP_BASE_ROWS(X)
-TCI_IP_RARE_ROWS(X)
-#undef X
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
+TCI_IP_COMMON_ROWS(TCI_ROW)
+TCI_IP_EXTREME_ROWS(TCI_ROW)
+TCI_IP_BASE_ROWS(TCI_ROW)
+TCI_IP_RARE_ROWS(TCI_ROW)
+#undef TCI_ROW
 #ifdef TCI_IP_HAS_AVX2
-#define X(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
-TCI_IP_COMMON_ROWS(X)
-TCI_IP_EXTREME_ROWS(X)
-TCI_IP_AVX2_ROWS(X)
-#undef X
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
+TCI_IP_COMMON_ROWS(TCI_ROW)
+TCI_IP_EXTREME_ROWS(TCI_ROW)
+TCI_IP_AVX2_ROWS(TCI_ROW)
+#undef TCI_ROW
 #endif
 
 /* ---- ELEM loops ---- */
@@ -258,14 +258,14 @@ TCI_IP_AVX2_ROWS(X)
     X(u32, f64) X(u64, f32) X(u64, f64) X(i8, i16) X(i8, f32) X(i8, f64) X(i16, i8)                \
     X(i16, i32) X(i16, i64) X(i16, f32) X(i16, f64) X(i32, i16) X(i32, f64) X(i64, i16)            \
     X(i64, f32) X(i64, f64)
-#define X(from, to) TCI_IP_convert(base, from, to)
-TCI_IP_HOT_CONVERT_ROWS(X)
-TCI_IP_CONVERT_ROWS(X)
-#undef X
+#define TCI_ROW(from, to) TCI_IP_convert(base, from, to)
+TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+TCI_IP_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
 #ifdef TCI_IP_HAS_AVX2
-#define X(from, to) TCI_IP_convert(avx2, from, to)
-TCI_IP_HOT_CONVERT_ROWS(X)
-#undef X
+#define TCI_ROW(from, to) TCI_IP_convert(avx2, from, to)
+TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
 #endif
 
 /* Truncating conversions: CAST saturates and maps NaN to 0, TOINT knows its values in range. */
@@ -291,9 +291,9 @@ TCI_IP_HOT_CONVERT_ROWS(X)
     X(f64, u32, 0, 4294967296.0) X(f64, u64, 0, 18446744073709551616.0)                            \
     X(f64, i8, INT8_MIN, 128.0) X(f64, i16, INT16_MIN, 32768.0)                                    \
     X(f64, i32, INT32_MIN, 2147483648.0) X(f64, i64, INT64_MIN, 9223372036854775808.0)
-#define X(from, to, min, past_max) TCI_IP_saturate(from, to, min, past_max)
-TCI_IP_SATURATE_ROWS(X)
-#undef X
+#define TCI_ROW(from, to, min, past_max) TCI_IP_saturate(from, to, min, past_max)
+TCI_IP_SATURATE_ROWS(TCI_ROW)
+#undef TCI_ROW
 
 #define TCI_IP_toint(isa, from, to)                                                                \
     TCI_IP_LOOP(isa, TOINT, from)                                                                  \
@@ -335,9 +335,9 @@ TCI_IP_toint(avx2, f64, i64)
             TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                \
                 TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y))                       \
                     X(REM, f64, fmod(x, y))
-#define X(prim, T, expr) TCI_IP_pairs(prim, T, expr)
-TCI_IP_PAIR_ROWS(X)
-#undef X
+#define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim, T, expr)
+TCI_IP_PAIR_ROWS(TCI_ROW)
+#undef TCI_ROW
 
 TCI_IP_LOOP(base, FROM_F16, u16)
 {
@@ -373,35 +373,35 @@ TCI_IP_LOOP(base, TO_F16, f32)
     {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
 
 static const tci_interp_loop_row tci_interp_loop_rows[] = {
-#define X(prim, shape, T, expr)                                                                    \
+#define TCI_ROW(prim, shape, T, expr)                                                              \
     TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base, TCI_IP_BEST(prim##_##T))
-    TCI_IP_COMMON_ROWS(X) TCI_IP_EXTREME_ROWS(X) TCI_IP_BASE_ROWS(X)
-#undef X
-#define X(prim, shape, T, expr)                                                                    \
+    TCI_IP_COMMON_ROWS(TCI_ROW) TCI_IP_EXTREME_ROWS(TCI_ROW) TCI_IP_BASE_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(prim, shape, T, expr)                                                              \
     TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base,                           \
                tci_interp_##prim##_##T##_base)
-        TCI_IP_RARE_ROWS(X)
-#undef X
-#define X(from, to)                                                                                \
+        TCI_IP_RARE_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(from, to)                                                                          \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                TCI_IP_BEST(CAST_##from##_##to))
-            TCI_IP_HOT_CONVERT_ROWS(X)
-#undef X
-#define X(from, to)                                                                                \
+            TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(from, to)                                                                          \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-                TCI_IP_CONVERT_ROWS(X)
-#undef X
-#define X(from, to, min, past_max)                                                                 \
+                TCI_IP_CONVERT_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(from, to, min, past_max)                                                           \
     TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
                tci_interp_CAST_##from##_##to##_base)
-                    TCI_IP_SATURATE_ROWS(X)
-#undef X
-#define X(prim, T, expr)                                                                           \
+                    TCI_IP_SATURATE_ROWS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(prim, T, expr)                                                                     \
     TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base,                          \
                tci_interp_##prim##_##T##_base)
-                        TCI_IP_PAIR_ROWS(X)
-#undef X
+                        TCI_IP_PAIR_ROWS(TCI_ROW)
+#undef TCI_ROW
                             TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base,
                                        TCI_IP_BEST(TOINT_f32))
                                 TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base,

@@ -324,12 +324,12 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     tci_node *r = n;
     g->site = n->site;
     switch (n->op) {
-#define X(id, name, doc)                                                                           \
+#define TCI_ROW(id, name, doc)                                                                     \
     case TCI_OP_##id:                                                                              \
         r = tci_expand_##id(g, n);                                                                 \
         break;
-        TCI_COMPOSITE_OPS(X)
-#undef X
+        TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
     default:
         break;
     }

@@ -13,9 +13,10 @@
 #include "dtype.h"
 
 static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
-#define X(id, name, ctype, bytes, kind, compute) {name, ctype, bytes, TCI_KIND_##kind, compute},
-    TCI_DTYPE_ROWS(X)
-#undef X
+#define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
+    {name, ctype, bytes, TCI_KIND_##kind, compute},
+    TCI_DTYPE_ROWS(TCI_ROW)
+#undef TCI_ROW
 };
 
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)

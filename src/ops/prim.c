@@ -13,9 +13,9 @@
 #include "math.h"
 
 static const tci_prim_info tci_prim_rows[TCI_P_COUNT] = {
-#define X(id, name, arity, result, cost) {name, arity, #result[0], cost},
-    TCI_BASE_PRIMS(X) TCI_MATH_PRIMS(X)
-#undef X
+#define TCI_ROW(id, name, arity, result, cost) {name, arity, #result[0], cost},
+    TCI_BASE_PRIMS(TCI_ROW) TCI_MATH_PRIMS(TCI_ROW)
+#undef TCI_ROW
 };
 
 TCI_FN const tci_prim_info *tci_prim_get(tci_prim p)

@@ -54,11 +54,11 @@
     X(SIGMOID, "sigmoid", 1, S, 18) X(GELU, "gelu", 1, S, 30) X(POW, "pow", 2, S, 80)
 
 typedef enum tci_prim {
-#define X(id, name, arity, result, cost) TCI_P_##id,
-    TCI_BASE_PRIMS(X) TCI_P_BASE_COUNT,
+#define TCI_ROW(id, name, arity, result, cost) TCI_P_##id,
+    TCI_BASE_PRIMS(TCI_ROW) TCI_P_BASE_COUNT,
     TCI_P_MATH_FIRST = TCI_P_BASE_COUNT - 1,
-    TCI_MATH_PRIMS(X)
-#undef X
+    TCI_MATH_PRIMS(TCI_ROW)
+#undef TCI_ROW
         TCI_P_COUNT
 } tci_prim;
 

@@ -22,9 +22,9 @@ enum {
 };
 
 static const char *const tci_why_texts[] = {
-#define X(id, text) text,
-    TCI_WHY_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) text,
+    TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
 };
 
 static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,

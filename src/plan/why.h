@@ -14,9 +14,9 @@
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
-#define X(id, text) TCI_WHY_##id,
-    TCI_WHY_ROWS(X)
-#undef X
+#define TCI_ROW(id, text) TCI_WHY_##id,
+    TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
         TCI_WHY_COUNT
 } tci_why;
 

@@ -167,11 +167,11 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
 #define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
     switch (op) {
-#define X(id, name, arity, rule, flags, value, doc)                                                \
+#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
     case TCI_OP_##id:                                                                              \
         return value;
-        TCI_EW_OPS(X)
-#undef X
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
     default:
         return none;
     }

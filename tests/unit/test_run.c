@@ -14,7 +14,11 @@ static tc_ctx *run_ctx(int threads)
 #define RUN_CTX                                                                                    \
     tc_ctx *ctx = run_ctx(1);                                                                      \
     REQUIRE(ctx)
-#define CHECK_OK(call) CHECK_EQ_INT((call), TC_OK)
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        tc_status status_of_call = (call);                                                         \
+        CHECK_EQ_INT(status_of_call, TC_OK);                                                       \
+    } while (0)
 #define REQUIRE_OK(call) REQUIRE((call) == TC_OK)
 
 static void run_check_floats(const float *given, int n, const float *expected)
