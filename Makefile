@@ -22,7 +22,7 @@ B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
 ROOM_C := $(wildcard src/*/*.c)
-SHIPPED = tc.h tc_cpu.h
+SHIPPED = tc.h tc_cpu.h tc_cuda.h
 AMALGAMATE = build/amalgamate
 ifeq ($(TC),src)
 USED = $(ROOMS) build/headers.stamp
@@ -39,7 +39,7 @@ TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 
-.PHONY: headers check-headers rooms test soak asan ubsan tsan examples demo bench oracle lint golden size
+.PHONY: headers check-headers readme rooms test soak asan ubsan tsan examples demo bench oracle lint golden size
 .PHONY: clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -61,6 +61,13 @@ $(SHIPPED): build/headers.stamp
 
 check-headers: $(AMALGAMATE) ## fails when a shipped header is not what the rooms give
 	@$(AMALGAMATE) --check
+
+readme: build/readme ## the generated parts of README.md: op table, variables
+	@build/readme
+
+build/readme: tools/readme.c
+	@mkdir -p build
+	$(CC) -std=gnu11 -O1 $(WARN) $< -o $@
 
 rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning
 

@@ -118,6 +118,7 @@ typedef struct tci_cd {
     const char **names;     /* open-addressed set of defined names; NULL = free */
     int n_names, cap_names; /* cap a power of two, never more than half full */
     tci_str out;            /* complete definitions */
+    const void *more;       /* of a dialect that extends this one */
 } tci_cd;
 
 /* What the letters stand for. */
@@ -153,6 +154,10 @@ TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int la
 TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes);
 TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
 
+/* Name of: (x, y, a, b) -> a where x compares to y, else b; t is x's dtype, to is a's. NULL where
+ * compare and SELECT do as well. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes);
+
 /* ---- cpu/memory.c ---- */
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes);
@@ -161,6 +166,8 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
 TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
 TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
 TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
+/* Name of: a < b in any lane. */
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes);
 
 /* ---- cpu/soft.c ---- */
 TCI_FN void tci_cd_soft(tci_cd *cd,
@@ -182,6 +189,14 @@ typedef struct tci_cd_soft_row {
     "defined(__FP_FAST_FMA))\n"
 
 static const tci_cd_soft_row tci_cd_soft_rows[] = {
+    {"TC_INF", NULL,
+     "#if defined(__TINYC__)\n"
+     "#define TC_INF (1.0 / 0.0)\n#define TC_INFf (1.0f / 0.0f)\n"
+     "#define TC_NAN (0.0 / 0.0)\n#define TC_NANf (0.0f / 0.0f)\n"
+     "#else\n"
+     "#define TC_INF __builtin_inf()\n#define TC_INFf __builtin_inff()\n"
+     "#define TC_NAN __builtin_nan(\"\")\n#define TC_NANf __builtin_nanf(\"\")\n"
+     "#endif\n"},
     /* Finite x that is not 0: |x| = m * 2^e with m in [2^52, 2^53). */
     {"tc_soft_split", NULL,
      "static void tc_soft_split(double x, unsigned long long *m, int *e) {\n"
@@ -651,6 +666,26 @@ TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
     return e.name;
 }
 
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, t, t, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_any_lt_%s", tci_cd_suffix(cd, t, lanes));
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int bytes = tci_dtype_get(t)->bytes * lanes;
+    e.piece[0] = t == TC_F32 ? "ps" : "pd";
+    e.piece[1] = tci_cd_any(cd, lanes);
+    tci_cd_define(&e, bytes == 64 && cd->d.vector_bytes == 64 && tci_dtype_is_float(t)
+                          ? "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
+                            "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                            "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif"
+                          : "#define $n(a, b) $2(@lt(a, b))");
+    return e.name;
+}
+
 /* ---- partial accesses ---- */
 
 /* Template of the body through the machine's masked instruction, or NULL where there is none. */
@@ -924,7 +959,7 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }
-    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE) {
+    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE || m == TCI_MEM_STORE_LANE) {
         return tci_cd_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute, storage,
                           1);
     }
@@ -1388,6 +1423,44 @@ static void tci_cd_define_select(tci_cd_env *e)
     tci_cd_define(e, tci_str_text(&text));
 }
 
+/* gcc makes a vector of a comparison before a SELECT takes it, and the operators of the SELECT two
+ * instructions: on AVX-512 the mask can stay in its register. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes)
+{
+    int size = tci_dtype_get(t)->bytes;
+    bool compares = compare == TCI_P_EQ || compare == TCI_P_LT || compare == TCI_P_LE;
+    if (!compares || size < 4 || size * lanes != 64 || cd->d.vector_bytes != 64 ||
+        t == TC_BOOL || to == TC_BOOL || tci_dtype_get(to)->bytes != size) {
+        return NULL;
+    }
+    bool is_new, is_float = tci_dtype_is_float(t);
+    tci_cd_env e = {cd, t, to, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_pick_%s_%s_%s", tci_prim_get(compare)->name,
+                                tci_cd_suffix(cd, t, lanes), tci_dtype_get(to)->name);
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int predicate = compare == TCI_P_EQ ? 0 : (compare == TCI_P_LT ? 1 : 2) + (is_float ? 16 : 0);
+    char sign = tci_dtype_is_float(t) || tci_dtype_is_signed(t) ? ' ' : 'u';
+    e.piece[0] = tci_scratch_printf(
+        cd->d.s, "__builtin_ia32_%scmp%s512_mask((%s)x, (%s)y, %d, -1%s)", sign == 'u' ? "u" : "",
+        is_float ? (size == 4 ? "ps" : "pd") : (size == 4 ? "d" : "q"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"), predicate, is_float ? ", 4" : "");
+    e.piece[1] = size == 4 ? "ps" : "pd";
+    e.piece[2] = size == 4 ? "{v16sf}" : "{v8df}";
+    e.piece[3] = cd->d.prim(&cd->d, TCI_P_SELECT, to, to, lanes, 0);
+    const char *test = cd->d.prim(&cd->d, compare, t, t, lanes, 0);
+    tci_cd_define(&e, tci_scratch_printf(
+                          cd->d.s,
+                          "TC_I $R $n($T x, $T y, $R a, $R b) {\n#if TC_GCC\n"
+                          "    return ($R)__builtin_ia32_blendm$2_512_mask(($3)b, ($3)a, $1);\n"
+                          "#else\n    return $4(%s(x, y), a, b);\n#endif\n}",
+                          test));
+    return e.name;
+}
+
 /* ---- casts ---- */
 
 /* Bounds of an integer dtype as texts: [0] lowest, [1] highest, [2] and [3] the floats lo <= x < hi
@@ -1796,34 +1869,118 @@ static void tci_cd_define_helper(tci_cd *cd, int id)
     tci_str_add(&cd->out, "\n");
 }
 
-/* LANE1: one test, and the helper's text on the active lanes only. The loop is kept out of line, so
- * that its registers do not weigh on the code that almost never runs it. */
+/* The helper on the lanes that m marks, 0 elsewhere. Kept out of line, so that its registers do not
+ * weigh on the code that almost never calls it. */
+static const char *tci_cd_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+{
+    const tci_helper *h = tci_helper_get(id);
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
+                                          tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_env e = {cd, t, t, lanes, name, {NULL}};
+        tci_cd_define_helper(cd, id);
+        e.piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
+        e.piece[1] = h->name;
+        e.piece[2] = h->arity == 2 ? "a[i], b[i]" : "a[i]";
+        tci_cd_define(&e, "static __attribute__((noinline)) $T $n($1, $B m) {\n    $T r = {0};\n"
+                          "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
+                          "            r[i] = $2($3);\n        }\n    }\n    return r;\n}");
+    }
+    return name;
+}
+
+/* LANE1: one test, and the helper where it says so. */
 static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
 {
     const tci_helper *h = tci_helper_get(id);
     tci_cd_env env = *outer;
     tci_cd_env *e = &env;
     tci_cd *cd = e->cd;
-    bool two = h->arity == 2;
-    tci_cd_define_helper(cd, id);
-    e->piece[0] = two ? "$T a, $T b" : "$T a";
+    e->piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
     e->piece[1] = h->name;
+    e->piece[2] = h->arity == 2 ? "a, b" : "a";
     if (e->lanes == 1) {
-        tci_cd_define(e, two ? "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2(a, b) : 0; }"
-                             : "TC_I $T $n($1, tc_bool m) { return m ? $2(a) : 0; }");
+        tci_cd_define_helper(cd, id);
+        tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
         return;
     }
-    e->piece[2] = tci_cd_any(cd, e->lanes);
-    e->piece[3] = two ? "a, b" : "a";
-    tci_cd_define(
-        e, two ? "static __attribute__((noinline)) $T $n_lanes($1, $B m) {\n    $T r = {0};\n"
-                 "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
-                 "            r[i] = $2(a[i], b[i]);\n        }\n    }\n    return r;\n}"
-               : "static __attribute__((noinline)) $T $n_lanes($1, $B m) {\n    $T r = {0};\n"
-                 "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
-                 "            r[i] = $2(a[i]);\n        }\n    }\n    return r;\n}");
-    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($3(m), 0)) {\n"
-                     "        return $n_lanes($4, m);\n    }\n    return ($T){0};\n}");
+    e->piece[1] = tci_cd_lanes_of(cd, id, e->t, e->lanes);
+    e->piece[3] = tci_cd_any(cd, e->lanes);
+    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
+                     "        return $2($3, m);\n    }\n    return ($T){0};\n}");
+}
+
+/* ---- recipes ---- */
+
+/* SELECT(m, LANE1(.., m), fast): the whole belongs behind the test. */
+static bool tci_cd_is_patch(const tci_recipe *r, int i)
+{
+    const tci_step_inst *step = &r->insts[i];
+    if (step->kind != TCI_RECIPE_PRIM || step->prim != TCI_P_SELECT) {
+        return false;
+    }
+    const tci_step_inst *slow = &r->insts[step->args[1]];
+    return slow->kind == TCI_RECIPE_PRIM && slow->prim == TCI_P_LANE1 &&
+           slow->args[slow->n_args - 1] == step->args[0];
+}
+
+static bool tci_cd_is_patched(const tci_recipe *r, int i)
+{
+    for (int k = i + 1; k < r->n; k++) {
+        if (tci_cd_is_patch(r, k) && r->insts[k].args[1] == i) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "r" where the mask is nowhere true, with one test; the mask is the value of step `mask`. */
+static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *slow = &r->insts[step->args[1]];
+    const tci_step_inst *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    const char *args = slow->n_args == 3
+                           ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
+                           : tci_scratch_printf(d->s, "v%d", slow->args[0]);
+    const char *test = tci_scratch_printf(d->s, "%s(v%d)", tci_cd_any(cd, lanes), step->args[0]);
+    if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
+        const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
+        test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
+    }
+    const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
+    return tci_scratch_printf(
+        d->s, "v%d;\n    if (__builtin_expect(%s, 0)) {\n        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        step->args[2], test, i, select, step->args[0], tci_cd_lanes_of(cd, slow->imm, t, lanes),
+        args, step->args[0], step->args[2]);
+}
+
+/* The expression of a step that is a prim. */
+static const char *tci_cd_step(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    tc_dtype operand = (tc_dtype)r->insts[step->args[step->prim == TCI_P_SELECT]].dtype;
+    tci_str text = {0};
+    text.s = d->s;
+    if (step->prim == TCI_P_SELECT && mask->kind == TCI_RECIPE_PRIM) {
+        const char *pick = tci_cd_pick(cd, (tci_prim)mask->prim,
+                                       (tc_dtype)r->insts[mask->args[0]].dtype, t, lanes);
+        if (pick) {
+            return tci_scratch_printf(d->s, "%s(v%d, v%d, v%d, v%d);\n", pick, mask->args[0],
+                                      mask->args[1], step->args[1], step->args[2]);
+        }
+    }
+    tci_str_add(&text, d->prim(d, (tci_prim)step->prim, operand, t, lanes, step->imm));
+    for (int k = 0; k < step->n_args; k++) {
+        tci_str_printf(&text, "%sv%d", k ? ", " : "(", step->args[k]);
+    }
+    tci_str_add(&text, ");\n");
+    return tci_str_text(&text);
 }
 
 static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
@@ -1838,20 +1995,19 @@ static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
     for (int i = 0; i < r->n; i++) {
         const tci_step_inst *step = &r->insts[i];
         tc_dtype t = (tc_dtype)step->dtype;
+        if (e->lanes > 1 && tci_cd_is_patched(r, i)) {
+            continue;
+        }
         tci_str_printf(&text, "    %s v%d = ", d->type(d, t, e->lanes), i);
         if (step->kind == TCI_RECIPE_ARG) {
             tci_str_printf(&text, "%c;\n", 'a' + step->imm);
         } else if (step->kind == TCI_RECIPE_CONST) {
             tci_str_printf(&text, "%s(%s);\n", d->mem(d, TCI_MEM_SPLAT, t, t, e->lanes),
                            d->constant(d, t, step->value));
+        } else if (e->lanes > 1 && tci_cd_is_patch(r, i)) {
+            tci_str_add(&text, tci_cd_patch(cd, r, i, e->lanes));
         } else {
-            int typed = step->prim == TCI_P_SELECT ? 1 : 0;
-            tc_dtype operand = (tc_dtype)r->insts[step->args[typed]].dtype;
-            tci_str_add(&text, d->prim(d, (tci_prim)step->prim, operand, t, e->lanes, step->imm));
-            for (int k = 0; k < step->n_args; k++) {
-                tci_str_printf(&text, "%sv%d", k ? ", " : "(", step->args[k]);
-            }
-            tci_str_add(&text, ");\n");
+            tci_str_add(&text, tci_cd_step(cd, r, i, e->lanes));
         }
     }
     tci_str_printf(&text, "    return v%d;\n}", r->n - 1);
@@ -1904,8 +2060,10 @@ static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
     const char *sign = bits >> 63 ? "-" : "";
     int exponent = (int)(bits >> 52) & 2047;
     uint64_t mantissa = bits & 0xfffffffffffffu;
-    if (exponent == 2047) {
-        return tci_scratch_printf(d->s, "(%s%d.0%s / 0.0%s)", sign, mantissa == 0, f, f);
+    if (exponent == 2047) { /* a quotient by zero would be computed at each call */
+        tci_cd_soft(d->state, "TC_INF");
+        return tci_scratch_printf(d->s, mantissa ? "TC_NAN%s" : "(%sTC_INF%s)", mantissa ? f : sign,
+                                  f);
     }
     if (exponent) {
         mantissa |= (uint64_t)1 << 52;
@@ -1959,11 +2117,26 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                        int n_literals)
+{
+    const char *word = d->type(d, TC_I64, 1);
+    (void)l;
+    (void)n_literals;
+    tci_str_printf(
+        out,
+        "__attribute__((visibility(\"default\")))\n"
+        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+        symbol, word, word, word, word);
+}
+
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
     cd->d.name = "c";
     cd->d.restrict_word = "__restrict__";
+    cd->d.local_word = "";
+    cd->d.head = tci_cd_head;
     cd->d.vector_bytes = vector_bytes;
     cd->d.s = s;
     cd->d.state = cd;
@@ -1983,10 +2156,14 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
  * vector.
  *
  * Flags. What decides results is fixed: no contraction, wrapping integers, no strict aliasing, no
- * errno. gcc works at -O1 plus -fexpensive-optimizations, which compiles faster than -O2 and gives
- * the same speed on code that is explicit about vectors; clang inlines only from -O2. Generated
- * code includes nothing and calls nothing but compiler helpers, so no libc is linked. tcc ignores
- * vector types without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
+ * errno. gcc works at -O1 plus four passes of -O2 (tci_cc_gcc_flags), which compiles a sixth faster
+ * than -O2 and gives the same speed on code that is explicit about vectors. Of these,
+ * -fexpensive-optimizations is what fuses multiply-adds of tiles, and without -fcaller-saves the
+ * rare call of a slow path keeps every constant of a loop in memory. clang inlines only from -O2;
+ * its loops must not become calls of memset and memcpy. Generated code includes nothing and calls
+ * nothing but compiler helpers, so no libc is linked. Nothing unwinds through a kernel: the tables
+ * for that, a fortieth of the time, are left out unless the user debugs. tcc ignores vector types
+ * without a word, so its sources are scalar (tc_backend_compiler.vector_bytes).
  *
  * A host built with the address sanitizer gets instrumented kernels when the compiler is of its
  * own kind: overruns inside kernels are then reported too. */
@@ -2104,12 +2281,26 @@ static void tci_cc_arg(tci_cc_task *t, const char *arg)
     }
 }
 
+/* Lists that end in NULL. */
+static const char *const tci_cc_gcc_flags[] = {"-O1", "-fexpensive-optimizations", "-fgcse",
+                                               "-fcaller-saves", "-fipa-ra", NULL};
+static const char *const tci_cc_clang_flags[] = {"-O2", "-fno-builtin-memset",
+                                                 "-fno-builtin-memcpy", NULL};
+static const char *const tci_cc_other_flags[] = {"-O2", NULL};
+static const char *const tci_cc_common_flags[] = {
+    "-fPIC",          "-ffp-contract=off",     "-fwrapv", "-fno-strict-aliasing",
+    "-fno-math-errno", "-fno-stack-protector", "-w",      NULL};
+
+static void tci_cc_list(tci_cc_task *t, const char *const *list)
+{
+    for (; *list; list++) {
+        tci_cc_arg(t, *list);
+    }
+}
+
 static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_target *target,
                              const char *output)
 {
-    static const char *const always[] = {"-fPIC", "-ffp-contract=off", "-fwrapv",
-                                         "-fno-strict-aliasing",
-                                         "-fno-math-errno", "-fno-stack-protector", "-w"};
     tci_cc_kind kind = tci_cc_kind_of(build->compiler);
     bool asan = TCI_CC_HOST_ASAN && kind == TCI_CC_HOST_KIND;
     tci_cc_arg(t, build->compiler);
@@ -2118,13 +2309,10 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
         tci_cc_arg(t, "-nostdlib");
         tci_cc_arg(t, "-w");
     } else {
-        tci_cc_arg(t, kind == TCI_CC_GCC ? "-O1" : "-O2");
-        if (kind == TCI_CC_GCC) {
-            tci_cc_arg(t, "-fexpensive-optimizations");
-        }
-        for (int i = 0; i < TCI_COUNT(always); i++) {
-            tci_cc_arg(t, always[i]);
-        }
+        tci_cc_list(t, kind == TCI_CC_GCC     ? tci_cc_gcc_flags
+                       : kind == TCI_CC_CLANG ? tci_cc_clang_flags
+                                              : tci_cc_other_flags);
+        tci_cc_list(t, tci_cc_common_flags);
         for (int i = 0; i < target->n_flags; i++) {
             tci_cc_arg(t, target->flags[i]);
         }
@@ -2132,6 +2320,8 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
     }
     if (build->keep) {
         tci_cc_arg(t, "-g");
+    } else if (kind != TCI_CC_TCC && !asan) {
+        tci_cc_arg(t, "-fno-asynchronous-unwind-tables");
     }
     tci_cc_arg(t, "-o");
     tci_cc_arg(t, output);

@@ -9,6 +9,9 @@
 #include "api/ops.h"
 #include "api/compile.h"
 #include "api/backend.h"
+#ifdef TC_CUDA
+#include "api/cuda.h"
+#endif
 
 #endif
 
@@ -17,6 +20,11 @@
 #if !defined(TC_NO_CPU) && defined(__has_include)
 #if __has_include("tc_cpu.h")
 #define TCI_HAS_CPU
+#endif
+#endif
+#if defined(TC_CUDA) && defined(TCI_HAS_CPU)
+#if __has_include("tc_cuda.h")
+#define TCI_HAS_CUDA
 #endif
 #endif
 
@@ -41,6 +49,10 @@
 #include "graph/print.c"
 #include "graph/verify.c"
 #include "ops/composite.c"
+
+#include "grad/vjp.c"
+#include "grad/rules.c"
+#include "grad/grad.c"
 
 #include "rewrite/rewrite.c"
 
@@ -92,11 +104,15 @@
 #include "api/scope.c"
 #include "api/leaf.c"
 #include "api/ops.c"
+#include "api/grad.c"
 #include "api/eval.c"
 #include "api/print.c"
 
 #ifdef TCI_HAS_CPU
 #include "tc_cpu.h"
+#endif
+#ifdef TCI_HAS_CUDA
+#include "tc_cuda.h"
 #endif
 
 #include "base/unprotect.h"

@@ -37,9 +37,12 @@ typedef struct json {
     struct json *allocated;     /* every value of the tree: how json_free finds them */
 } json;
 
+enum { JSON_MAX_DEPTH = 200 }; /* of lists and objects: a hostile text must not use up the stack */
+
 typedef struct json_reader {
     const char *at;
     json *values;
+    int depth;
     bool failed;
 } json_reader;
 
@@ -141,6 +144,7 @@ static void json_read_children(json_reader *r, json *v, char close)
 {
     json **link = &v->first;
     r->at++;
+    r->failed = r->failed || ++r->depth > JSON_MAX_DEPTH;
     json_skip_blanks(r);
     while (!r->failed && *r->at != close) {
         char *key = NULL;
@@ -167,6 +171,7 @@ static void json_read_children(json_reader *r, json *v, char close)
         json_skip_blanks(r);
     }
     r->at += !r->failed;
+    r->depth--;
 }
 
 static json *json_read_value(json_reader *r)
@@ -220,7 +225,7 @@ static void json_free(json *root)
 /* NULL when the text is not one JSON value. */
 static json *json_parse(const char *text)
 {
-    json_reader r = {text, NULL, false};
+    json_reader r = {text, NULL, 0, false};
     json *root = json_read_value(&r);
     json_skip_blanks(&r);
     if (r.failed || *r.at) {

@@ -55,6 +55,15 @@ static void orc_mark(const st_file *f, const json *v, bool *used)
     }
 }
 
+static void orc_mark_cases(const st_file *f, const json *list, bool *used)
+{
+    for (const json *spec = list ? list->first : NULL; spec; spec = spec->next) {
+        if (orc_in_table(spec)) {
+            orc_mark(f, spec, used);
+        }
+    }
+}
+
 static int orc_wider_first(const void *a, const void *b)
 {
     const st_array *x = (const st_array *)a, *y = (const st_array *)b;
@@ -81,11 +90,8 @@ static int orc_reduce_files(const json *manifest, const st_file *arrays, const c
     fprintf(out, "],\n\"errors\": [");
     orc_write_cases(out, json_get(manifest, "errors"));
     fprintf(out, "]}\n");
-    for (const json *spec = cases ? cases->first : NULL; spec; spec = spec->next) {
-        if (orc_in_table(spec)) {
-            orc_mark(arrays, spec, used);
-        }
-    }
+    orc_mark_cases(arrays, cases, used);
+    orc_mark_cases(arrays, json_get(manifest, "errors"), used);
     for (int i = 0; i < arrays->n; i++) {
         if (used[i]) {
             kept[n++] = arrays->arrays[i];
@@ -101,8 +107,7 @@ static int orc_reduce_files(const json *manifest, const st_file *arrays, const c
 static int orc_usage(void)
 {
     fprintf(stderr, "usage: oracle MANIFEST.json DATA.safetensors [--backend NAME] [--cc COMPILER] "
-                    "[--op REGEX] "
-                    "[--grad] [--quiet] [--reduce OUT.json OUT.safetensors]\n");
+                    "[--op REGEX] [--grad] [--quiet] [--reduce OUT.json OUT.safetensors]\n");
     return 2;
 }
 

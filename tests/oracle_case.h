@@ -29,6 +29,8 @@ typedef struct orc_case {
     tc_tensor outputs[ORC_MAX_TENSORS];
     bool is_index[ORC_MAX_TENSORS]; /* an output of positions: not compared where values tie */
     int n_outputs;
+    bool gradients; /* the outputs are the gradients of the case's results */
+    int64_t sizes[ORC_MAX_RANK + 1]; /* scratch of the adapter */
     char skip[160];
 } orc_case;
 
@@ -114,8 +116,13 @@ static void orc_make_input(orc_case *c, const json *v)
     for (const json *size = shape->first; size; size = size->next) {
         sizes[n++] = size->integer;
     }
+    tc_tensor x = tc_input_at(c->ctx, "x", n, sizes, TC_HERE);
+    if (tc_status_of(x)) {
+        orc_skip(c, "tensor %s: %.120s", json_string(v, "t"), tc_error(x));
+        return;
+    }
     c->input_specs[c->n_inputs] = v;
-    c->inputs[c->n_inputs++] = tc_input_at(c->ctx, "x", n, sizes, TC_HERE);
+    c->inputs[c->n_inputs++] = x;
 }
 
 static void orc_make_inputs(orc_case *c, const json *v)
@@ -147,7 +154,19 @@ static void orc_bind_keywords(orc_case *c, const json *keywords)
     }
 }
 
-/* A signature that ends in "*name" takes all positional arguments from there on under that name. */
+/* Where positional argument i goes: to the i-th name, or to "*name" from there on; -1: nowhere. */
+static int orc_place(const orc_case *c, int i)
+{
+    for (int k = 0; k < c->n_names && k <= i; k++) {
+        if (k == i || c->names[k][0] == '*') {
+            return k;
+        }
+    }
+    return -1;
+}
+
+/* "*name" in a signature takes all positional arguments from there on; names behind it are those of
+ * keywords. */
 static void orc_bind(orc_case *c, tc_ctx *ctx, const json *spec, const char *signature)
 {
     memset(c, 0, sizeof(*c));
@@ -158,15 +177,15 @@ static void orc_bind(orc_case *c, tc_ctx *ctx, const json *spec, const char *sig
          name = strtok(NULL, " ")) {
         c->names[c->n_names++] = name;
     }
+    const json *args = json_get(spec, "args");
     int i = 0;
-    for (const json *v = json_get(spec, "args")->first; v; v = v->next, i++) {
-        if (i < c->n_names && c->names[i][0] != '*') {
-            c->values[i] = v;
-        } else if (!c->n_names || c->names[c->n_names - 1][0] != '*') {
+    for (const json *v = args ? args->first : NULL; v; v = v->next, i++) {
+        int place = orc_place(c, i);
+        if (place < 0) {
             orc_skip(c, "positional argument %d: %.*s", i,
                      (int)(v->text_bytes < 60 ? v->text_bytes : 60), v->text);
-        } else if (!c->values[c->n_names - 1]) {
-            c->values[c->n_names - 1] = v; /* the others follow by ->next */
+        } else if (!c->values[place]) {
+            c->values[place] = v; /* the others of "*name" follow by ->next */
         }
         orc_make_inputs(c, v);
     }
@@ -269,6 +288,17 @@ static int64_t orc_int(orc_case *c, const char *name, int64_t otherwise)
     return v ? v->integer : otherwise;
 }
 
+/* An axis as an int; what does not fit one is no axis of any tensor either. */
+static int orc_int_of(int64_t v)
+{
+    return v < INT16_MIN || v > INT16_MAX ? INT16_MAX : (int)v;
+}
+
+static int orc_axis_arg(orc_case *c, const char *name, int64_t otherwise)
+{
+    return orc_int_of(orc_int(c, name, otherwise));
+}
+
 static bool orc_bool(orc_case *c, const char *name)
 {
     return orc_int(c, name, 0) != 0;
@@ -289,7 +319,7 @@ static int orc_ints(orc_case *c, const char *name, int64_t *items, int room)
 {
     const json *v = orc_value(c, name);
     int n = 0;
-    if (v && v->kind == JSON_NUMBER) {
+    if (v && v->kind == JSON_NUMBER && v->is_integer) {
         items[0] = v->integer;
         return 1;
     }
@@ -322,7 +352,7 @@ static tc_axes orc_axes(orc_case *c, const char *name, int *axes)
     int n = orc_has(c, name) ? orc_ints(c, name, items, ORC_MAX_RANK) : 0;
     tc_axes all = TC_ALL, some = {axes, n, false};
     for (int i = 0; i < n; i++) {
-        axes[i] = (int)items[i];
+        axes[i] = orc_int_of(items[i]);
     }
     return n ? some : all;
 }
@@ -361,8 +391,8 @@ static void orc_out_index(orc_case *c, tc_tensor t)
     orc_out(c, t);
 }
 
-/* Tensors of a list argument (or of "*name": all positional ones from there on). Returns how
- * many. */
+/* Tensors of a list argument, or of "*name": all positional ones from there on, or the one list
+ * that stands there. Returns how many. */
 static int orc_tensors(orc_case *c, const char *name, tc_tensor *items, int room)
 {
     const json *v = orc_value(c, name);

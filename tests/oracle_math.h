@@ -66,21 +66,26 @@ static void orc_float_power(orc_case *c)
     orc_out(c, tc_pow_at(a, b, TC_HERE));
 }
 
+/* With a rounding mode, the quotient of integers is one of exact doubles: no rounding of it reaches
+ * the next integer while they stay below 2^53. */
 static void orc_div(orc_case *c)
 {
     const char *mode = orc_text(c, "rounding_mode", "");
-    tc_tensor quotient = tc_div_at(orc_arg(c, "input"), orc_arg(c, "other"), TC_HERE);
-    if (!mode[0]) {
-        orc_out(c, quotient);
-    } else if (strcmp(mode, "trunc")) {
+    tc_arg a = orc_arg(c, "input"), b = orc_arg(c, "other");
+    tc_tensor quotient = tc_div_at(a, b, TC_HERE), sum = tc_add_at(a, b, TC_HERE);
+    bool integers = !orc_is_float(tc_dtype_of(sum));
+    if (mode[0] && strcmp(mode, "trunc") && strcmp(mode, "floor")) {
         orc_skip_argument(c, "rounding_mode", orc_value(c, "rounding_mode"));
-    } else if (!orc_is_float(orc_is_tensor(orc_value(c, "input"))
-                                 ? tc_dtype_of(orc_tensor(c, "input"))
-                                 : TC_F32)) {
-        orc_skip(c, "argument rounding_mode of integers");
-    } else {
-        orc_out(c, tc_trunc(quotient));
     }
+    if (mode[0] && integers) {
+        tc_tensor one = tc_full(c->ctx, 1, TC_F64, 1);
+        quotient = tc_div_at(orc_of(tc_mul_at(a, orc_of(one), TC_HERE)), b, TC_HERE);
+        quotient = tc_reshape_at(quotient, orc_sizes(sum, c->sizes), c->sizes, TC_HERE);
+    }
+    if (mode[0]) {
+        quotient = mode[0] == 't' ? tc_trunc(quotient) : tc_floor(quotient);
+    }
+    orc_out(c, mode[0] && integers ? tc_cast(quotient, tc_dtype_of(sum)) : quotient);
 }
 
 static void orc_square(orc_case *c)
@@ -99,10 +104,11 @@ static void orc_positive(orc_case *c)
 
 static void orc_round(orc_case *c)
 {
-    if (orc_int(c, "decimals", 0) != 0) {
-        orc_skip_argument(c, "decimals", orc_value(c, "decimals"));
-    }
-    orc_out(c, tc_round(orc_tensor(c, "input")));
+    tc_tensor x = orc_tensor(c, "input");
+    double scale = pow(10, orc_number(c, "decimals", 0));
+    orc_out(c, scale == 1  ? tc_round(x)
+               : scale > 1 ? tc_div(tc_round(tc_mul(x, scale)), scale)
+                           : tc_mul(tc_round(tc_div(x, 1 / scale)), 1 / scale));
 }
 
 static void orc_frac(orc_case *c)
@@ -147,15 +153,31 @@ static void orc_rad2deg(orc_case *c)
 
 static void orc_gelu(orc_case *c)
 {
-    if (strcmp(orc_text(c, "approximate", "none"), "none")) {
+    const char *how = orc_text(c, "approximate", "none");
+    tc_tensor x = orc_tensor(c, "input");
+    if (!strcmp(how, "tanh")) {
+        tc_tensor cubed = tc_mul(tc_mul(tc_square(x), x), 0.044715);
+        tc_tensor bend = tc_tanh(tc_mul(tc_add(x, cubed), 0.7978845608028654));
+        orc_out(c, tc_mul(tc_mul(x, 0.5), tc_add(bend, 1)));
+        return;
+    }
+    if (strcmp(how, "none")) {
         orc_skip_argument(c, "approximate", orc_value(c, "approximate"));
     }
-    orc_out(c, tc_gelu(orc_tensor(c, "input")));
+    orc_out(c, tc_gelu(x));
+}
+
+/* x held within [low, high]; its gradient there is 1 inside, 0 at the bounds and beyond. */
+static tc_tensor orc_clip(tc_tensor x, tc_arg low, tc_arg high)
+{
+    tc_arg v = orc_of(x);
+    tc_tensor below = tc_where_at(orc_of(tc_ge_at(v, high, TC_HERE)), high, v, TC_HERE);
+    return tc_where_at(orc_of(tc_le_at(v, low, TC_HERE)), low, orc_of(below), TC_HERE);
 }
 
 static void orc_relu6(orc_case *c)
 {
-    orc_out(c, tc_minimum(tc_relu(orc_tensor(c, "input")), 6));
+    orc_out(c, orc_clip(orc_tensor(c, "input"), tci_arg_int(0), tci_arg_int(6)));
 }
 
 static void orc_leaky_relu(orc_case *c)
@@ -174,24 +196,20 @@ static void orc_hardtanh(orc_case *c)
     if (!orc_is_float(tc_dtype_of(x)) && (low.kind == 3 || high.kind == 3)) {
         orc_skip(c, "argument min_val of floats beside integers");
     }
-    orc_out(c, tc_minimum_at(orc_of(tc_maximum_at(orc_of(x), low, TC_HERE)), high, TC_HERE));
-}
-
-/* relu6(x + 3) / 6 */
-static tc_tensor orc_ramp(tc_tensor x)
-{
-    return tc_mul(tc_minimum(tc_relu(tc_add(x, 3)), 6), 1.0 / 6);
+    orc_out(c, orc_clip(x, low, high));
 }
 
 static void orc_hardsigmoid(orc_case *c)
 {
-    orc_out(c, orc_ramp(orc_tensor(c, "input")));
+    tc_tensor x = orc_tensor(c, "input");
+    orc_out(c, tc_mul(orc_clip(tc_add(x, 3), tci_arg_int(0), tci_arg_int(6)), 1.0 / 6));
 }
 
+/* The gradient at the bounds is that of the inside. */
 static void orc_hardswish(orc_case *c)
 {
-    tc_tensor x = orc_tensor(c, "input");
-    orc_out(c, tc_mul(x, orc_ramp(x)));
+    tc_tensor x = orc_tensor(c, "input"), inside = tc_mul(tc_mul(x, tc_add(x, 3)), 1.0 / 6);
+    orc_out(c, tc_where(tc_lt(x, -3), 0, tc_where(tc_gt(x, 3), x, inside)));
 }
 
 static void orc_softsign(orc_case *c)
@@ -222,7 +240,7 @@ static void orc_hardshrink(orc_case *c)
 static void orc_glu(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
-    int axis = (int)orc_int(c, "dim", -1);
+    int axis = orc_axis_arg(c, "dim", -1);
     int64_t half = tc_size(x, axis) / 2;
     orc_out(c,
             tc_mul(tc_slice(x, axis, 0, half, 1), tc_sigmoid(tc_slice(x, axis, half, TC_END, 1))));
@@ -247,14 +265,17 @@ static void orc_where(orc_case *c) /* the sample's input stands where the condit
 }
 
 /* Clamps to bounds named min and max, either of which may be missing. */
+/* At a bound the gradient is the tensor's: where they are equal it is taken as it is. */
 static void orc_clamp(orc_case *c)
 {
     tc_arg v = orc_arg(c, "input");
     if (orc_has(c, "min")) {
-        v = orc_of(tc_maximum_at(v, orc_arg(c, "min"), TC_HERE));
+        tc_arg low = orc_arg(c, "min"), larger = orc_of(tc_maximum_at(v, low, TC_HERE));
+        v = orc_of(tc_where_at(orc_of(tc_ge_at(v, low, TC_HERE)), v, larger, TC_HERE));
     }
     if (orc_has(c, "max")) {
-        v = orc_of(tc_minimum_at(v, orc_arg(c, "max"), TC_HERE));
+        tc_arg high = orc_arg(c, "max"), smaller = orc_of(tc_minimum_at(v, high, TC_HERE));
+        v = orc_of(tc_where_at(orc_of(tc_le_at(v, high, TC_HERE)), v, smaller, TC_HERE));
     }
     orc_out(c, v.tensor);
 }
@@ -295,13 +316,13 @@ static void orc_addcdiv(orc_case *c)
 static void orc_fmax(orc_case *c)
 {
     tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
-    orc_out(c, tc_where(tc_isnan(a), b, tc_where(tc_isnan(b), a, tc_maximum(a, b))));
+    orc_out(c, tc_where(tc_logical_or(tc_ge(a, b), tc_isnan(b)), a, b));
 }
 
 static void orc_fmin(orc_case *c)
 {
     tc_tensor a = orc_tensor(c, "input"), b = orc_tensor(c, "other");
-    orc_out(c, tc_where(tc_isnan(a), b, tc_where(tc_isnan(b), a, tc_minimum(a, b))));
+    orc_out(c, tc_where(tc_logical_or(tc_le(a, b), tc_isnan(b)), a, b));
 }
 
 static void orc_logical_xor(orc_case *c)
@@ -382,12 +403,12 @@ static void orc_argmin_argmax(orc_case *c)
 {
     bool min = !strcmp(json_string(c->spec, "op"), "argmin");
     tc_tensor x = orc_tensor(c, "input");
-    int64_t axis = orc_int(c, "dim", 0);
+    int axis = orc_axis_arg(c, "dim", 0);
     if (!orc_has(c, "dim")) {
         x = tc_reshape(x, -1);
     }
     bool keep = orc_bool(c, "keepdim") && orc_has(c, "dim");
-    orc_out_index(c, min ? tc_argmin(x, (int)axis, keep) : tc_argmax(x, (int)axis, keep));
+    orc_out_index(c, min ? tc_argmin(x, axis, keep) : tc_argmax(x, axis, keep));
 }
 
 /* max and min: of two tensors, over everything, or over an axis with the positions. */
@@ -403,7 +424,7 @@ static void orc_min_max(orc_case *c)
     }
     orc_reduce(c, min ? tc_min_at : tc_max_at);
     if (second) {
-        int axis = (int)orc_int(c, "dim", 0);
+        int axis = orc_axis_arg(c, "dim", 0);
         bool keep = orc_bool(c, "keepdim");
         orc_out_index(c, min ? tc_argmin(x, axis, keep) : tc_argmax(x, axis, keep));
     }
@@ -508,22 +529,22 @@ static void orc_vector_norm(orc_case *c)
 static void orc_cumsum(orc_case *c)
 {
     tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
-    orc_out(c, orc_in_dtype(c, tc_cumsum(x, (int)orc_int(c, "dim", 0)), "dtype"));
+    orc_out(c, orc_in_dtype(c, tc_cumsum(x, orc_axis_arg(c, "dim", 0)), "dtype"));
 }
 
 /* ---- softmax and normalization ---- */
 
-/* softmax, log_softmax, softmin, and the masked ones without a mask. */
+/* softmax, log_softmax, softmin, and the masked ones. */
 static void orc_softmax(orc_case *c)
 {
     const char *op = json_string(c->spec, "op");
     tc_tensor x = orc_in_dtype(c, orc_tensor(c, "input"), "dtype");
-    int axis = (int)orc_int(c, "dim", 0);
-    if (orc_has(c, "mask")) {
-        orc_skip(c, "argument mask");
-    }
+    int axis = orc_axis_arg(c, "dim", 0);
     if (strstr(op, "softmin")) {
         x = tc_neg(x);
+    }
+    if (orc_has(c, "mask")) {
+        x = tc_where(orc_tensor(c, "mask"), x, -(double)INFINITY);
     }
     orc_out(c, strstr(op, "log_softmax") ? tc_log_softmax(x, axis) : tc_softmax(x, axis));
 }
@@ -623,11 +644,32 @@ static void orc_kl_div(orc_case *c)
     orc_out_reduced(c, tc_sub(safe, tc_mul(target, x)));
 }
 
-/* -x[target] along the class axis; x holds log probabilities. */
+/* x[target] along the class axis; targets are inside. */
 static tc_tensor orc_picked(tc_tensor x, tc_tensor target)
 {
     int axis = tc_rank(x) > 1 ? 1 : 0;
-    return tc_neg(tc_squeeze(tc_gather(x, axis, tc_unsqueeze(target, axis)), axis));
+    return tc_squeeze(tc_gather(x, axis, tc_unsqueeze(target, axis)), axis);
+}
+
+/* The losses of class indices: target `ignored` counts for nothing, others by the weight of their
+ * class; a mean divides by those. */
+static void orc_index_loss(orc_case *c, tc_tensor x, tc_tensor target, int64_t ignored)
+{
+    const char *how = orc_text(c, "reduction", "mean");
+    tc_tensor counts = tc_ne(target, ignored), safe = tc_where(counts, target, 0);
+    tc_tensor share = tc_cast(counts, tc_dtype_of(x));
+    if (orc_has(c, "weight")) {
+        tc_tensor flat = tc_reshape(safe, -1);
+        tc_tensor of_class = tc_index_select(orc_tensor(c, "weight"), 0, flat);
+        int rank = orc_sizes(safe, c->sizes);
+        share = tc_mul(share, tc_reshape_at(of_class, rank, c->sizes, TC_HERE));
+    }
+    tc_tensor loss = tc_neg(tc_mul(orc_picked(x, safe), share));
+    if (!strcmp(how, "mean")) {
+        orc_out(c, tc_div(tc_sum(loss, TC_ALL, false), tc_sum(share, TC_ALL, false)));
+    } else {
+        orc_out_reduced(c, loss);
+    }
 }
 
 static void orc_class_loss(orc_case *c)
@@ -635,27 +677,26 @@ static void orc_class_loss(orc_case *c)
     bool raw = strstr(json_string(c->spec, "op"), "cross_entropy") != NULL;
     tc_tensor x = orc_tensor(c, "input"), target = orc_tensor(c, "target");
     int axis = tc_rank(x) > 1 ? 1 : 0;
+    int64_t ignored = orc_int(c, "ignore_index", -100);
     if (orc_number(c, "label_smoothing", 0) != 0) {
         orc_skip_argument(c, "label_smoothing", orc_value(c, "label_smoothing"));
     }
-    if (orc_has(c, "weight")) {
-        orc_skip(c, "argument weight");
-    }
-    if (orc_int(c, "ignore_index", -100) >= 0) {
-        orc_skip_argument(c, "ignore_index", orc_value(c, "ignore_index"));
+    bool classes = !orc_is_float(tc_dtype_of(target)), weighted = orc_has(c, "weight");
+    if (!classes && weighted) {
+        orc_skip(c, "argument weight beside class probabilities");
     }
     if (c->skip[0]) {
         return;
     }
     bool mean = !strcmp(orc_text(c, "reduction", "mean"), "mean");
-    if (orc_is_float(tc_dtype_of(target))) { /* class probabilities */
-        tc_tensor loss =
-            tc_neg(tc_sum(tc_mul(target, tc_log_softmax(x, axis)), TC_AXES(axis), false));
+    if (!classes) {
+        tc_tensor logs = tc_log_softmax(x, axis);
+        tc_tensor loss = tc_neg(tc_sum(tc_mul(target, logs), TC_AXES(axis), false));
         orc_out_reduced(c, loss);
-    } else if (raw && mean) {
+    } else if (raw && mean && !weighted && ignored < 0) {
         orc_out(c, tc_cross_entropy(x, target));
     } else {
-        orc_out_reduced(c, orc_picked(raw ? tc_log_softmax(x, axis) : x, target));
+        orc_index_loss(c, raw ? tc_log_softmax(x, axis) : x, target, ignored);
     }
 }
 

@@ -30,6 +30,10 @@ static void orc_flatten(orc_case *c) /* also ravel */
     int rank = orc_sizes(x, sizes), n = 0;
     int first = orc_axis(x, orc_int(c, "start_dim", 0)),
         last = orc_axis(x, orc_int(c, "end_dim", -1));
+    if (rank && (first < 0 || first >= rank || last < first || last >= rank)) {
+        orc_skip(c, "argument start_dim: tc has no such call to refuse it");
+        return;
+    }
     for (int i = 0; i < rank; i++) {
         if (i > first && i <= last) {
             out[n - 1] *= sizes[i];
@@ -66,8 +70,8 @@ static void orc_permute(orc_case *c)
 
 static void orc_transpose(orc_case *c)
 {
-    orc_out(c, tc_transpose(orc_tensor(c, "input"), (int)orc_int(c, "dim0", 0),
-                            (int)orc_int(c, "dim1", 0)));
+    orc_out(c, tc_transpose(orc_tensor(c, "input"), orc_axis_arg(c, "dim0", 0),
+                            orc_axis_arg(c, "dim1", 0)));
 }
 
 static void orc_movedim(orc_case *c)
@@ -124,7 +128,7 @@ static void orc_squeeze(orc_case *c)
     int64_t axes[ORC_MAX_RANK], sizes[ORC_MAX_RANK], out[ORC_MAX_RANK];
     int n = 0, n_axes = orc_has(c, "dim") ? orc_ints(c, "dim", axes, ORC_MAX_RANK) : -1;
     if (n_axes == 1) {
-        orc_out(c, tc_squeeze(x, (int)axes[0]));
+        orc_out(c, tc_squeeze(x, orc_int_of(axes[0])));
         return;
     }
     for (int i = 0, rank = orc_sizes(x, sizes); i < rank; i++) {
@@ -141,7 +145,7 @@ static void orc_squeeze(orc_case *c)
 
 static void orc_unsqueeze(orc_case *c)
 {
-    orc_out(c, tc_unsqueeze(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0)));
+    orc_out(c, tc_unsqueeze(orc_tensor(c, "input"), orc_axis_arg(c, "dim", 0)));
 }
 
 static void orc_broadcast_tensors(orc_case *c)
@@ -187,7 +191,7 @@ static void orc_flip(orc_case *c) /* also fliplr and flipud */
     int64_t axes[ORC_MAX_RANK] = {strcmp(op, "fliplr") ? 0 : 1};
     int n = strcmp(op, "flip") ? 1 : orc_ints(c, "dims", axes, ORC_MAX_RANK);
     for (int i = 0; i < n; i++) {
-        x = tc_flip(x, (int)axes[i]);
+        x = tc_flip(x, orc_int_of(axes[i]));
     }
     orc_out(c, x);
 }
@@ -204,7 +208,7 @@ static void orc_roll(orc_case *c)
     }
     x = flat ? tc_reshape(x, -1) : x;
     for (int i = 0; i < n; i++) {
-        int axis = flat ? 0 : (int)axes[i];
+        int axis = flat ? 0 : orc_int_of(axes[i]);
         int64_t size = tc_size(x, axis), by = size > 0 ? ((shifts[i] % size) + size) % size : 0;
         x = tc_cat(TC_TENSORS(tc_slice(x, axis, size - by, TC_END, 1),
                               tc_slice(x, axis, 0, size - by, 1)),
@@ -213,25 +217,76 @@ static void orc_roll(orc_case *c)
     orc_out(c, flat ? tc_reshape_at(x, rank, sizes, TC_HERE) : x);
 }
 
+/* Which element of an axis of `size` stands at place i of its padded form; -1: none. */
+static int64_t orc_pad_source(const char *mode, int64_t i, int64_t size)
+{
+    if (!strcmp(mode, "replicate")) {
+        return size == 0 ? -1 : i < 0 ? 0 : i >= size ? size - 1 : i;
+    }
+    bool circular = !strcmp(mode, "circular");
+    int64_t period = circular ? size : 2 * size - 2, reach = circular ? size : size - 1;
+    if ((!circular && strcmp(mode, "reflect")) || i < -reach || i >= size + reach) {
+        return -1;
+    }
+    i = period > 0 ? (i % period + period) % period : 0;
+    return i < size ? i : period - i;
+}
+
+/* Pads the axis by elements of x itself; a skip where torch would refuse or tc has no such mode.
+ * "circular" repeats what a cut left. */
+static tc_tensor orc_pad_by_itself(orc_case *c, tc_tensor x, int axis, int64_t before,
+                                   int64_t after)
+{
+    enum { ROOM = 4096 };
+    const char *mode = orc_text(c, "mode", "");
+    if (!strcmp(mode, "circular") && (before < 0 || after < 0)) {
+        x = tc_pad(x, axis, before < 0 ? before : 0, after < 0 ? after : 0, 0);
+        before = before < 0 ? 0 : before;
+        after = after < 0 ? 0 : after;
+    }
+    int64_t places[ROOM], size = tc_size(x, axis), n = size + before + after;
+    if (size < 0 || n < 0 || n > ROOM) {
+        orc_skip_argument(c, "pad", orc_value(c, "pad"));
+        return x;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        places[i] = orc_pad_source(mode, i - before, size);
+        if (places[i] < 0) {
+            orc_skip_argument(c, "mode", orc_value(c, "mode"));
+            return x;
+        }
+    }
+    return tc_index_select(x, axis, tc_copy_in(c->ctx, places, TC_I64, n));
+}
+
 static void orc_pad(orc_case *c) /* also constant_pad_nd; pairs of counts from the last axis on */
 {
     tc_tensor x = orc_tensor(c, "input");
     int64_t counts[2 * ORC_MAX_RANK];
     int n = orc_ints(c, "pad", counts, 2 * ORC_MAX_RANK);
-    if (strcmp(orc_text(c, "mode", "constant"), "constant")) {
-        orc_skip_argument(c, "mode", orc_value(c, "mode"));
-    }
+    bool constant = !strcmp(orc_text(c, "mode", "constant"), "constant");
     for (int i = 0; i + 1 < n; i += 2) {
         tc_arg value = orc_scalar(c, "value", 0);
         if (!orc_is_float(tc_dtype_of(x))) {
             value = tci_arg_int((long long)orc_number(c, "value", 0));
         }
-        x = tc_pad_at(x, -1 - i / 2, counts[i], counts[i + 1], value, TC_HERE);
+        int axis = -1 - i / 2;
+        x = constant ? tc_pad_at(x, axis, counts[i], counts[i + 1], value, TC_HERE)
+                     : orc_pad_by_itself(c, x, axis, counts[i], counts[i + 1]);
     }
     orc_out(c, x);
 }
 
 /* ---- joining and cutting ---- */
+
+/* x with at least so many axes: the first two new ones in front, if so asked, the others behind. */
+static tc_tensor orc_of_rank(tc_tensor x, int least, bool front)
+{
+    for (int rank = tc_rank(x); rank >= 0 && rank < least; rank++) {
+        x = tc_unsqueeze(x, front && rank < 2 ? 0 : -1);
+    }
+    return x;
+}
 
 /* cat, stack, hstack, vstack, dstack and column_stack. */
 static void orc_cat(orc_case *c)
@@ -239,7 +294,7 @@ static void orc_cat(orc_case *c)
     const char *op = json_string(c->spec, "op");
     tc_tensor items[ORC_MAX_TENSORS];
     int n = orc_tensors(c, "tensors", items, ORC_MAX_TENSORS), least = 0;
-    int axis = (int)orc_int(c, "dim", 0);
+    int axis = orc_axis_arg(c, "dim", 0);
     least = op[0] == 'v' || !strcmp(op, "column_stack") ? 2
             : op[0] == 'd'                              ? 3
             : op[0] == 'h'                              ? 1
@@ -253,9 +308,7 @@ static void orc_cat(orc_case *c)
                 items[i] = tc_slice(items[kept], axis, 0, 0, 1);
             }
         }
-        for (bool front = op[0] != 'c'; least && tc_rank(items[i]) < least;) {
-            items[i] = tc_unsqueeze(items[i], front && tc_rank(items[i]) < 2 ? 0 : -1);
-        }
+        items[i] = orc_of_rank(items[i], least, op[0] != 'c');
     }
     if (op[0] == 'h') {
         axis = n && tc_rank(items[0]) > 1 ? 1 : 0;
@@ -282,7 +335,7 @@ static void orc_split(orc_case *c)
     const char *op = json_string(c->spec, "op");
     tc_tensor x = orc_tensor(c, "input");
     const json *how = orc_value(c, "how");
-    int axis = (int)orc_int(c, "dim", 0), n = 0;
+    int axis = orc_axis_arg(c, "dim", 0), n = 0;
     axis = op[0] == 'h' ? tc_rank(x) > 1 : op[0] == 'v' ? 0 : axis;
     int64_t marks[ORC_MAX_TENSORS], size = tc_size(x, axis);
     bool by_size = !strncmp(op, "split", 5),
@@ -314,7 +367,7 @@ static void orc_split(orc_case *c)
 static void orc_unbind(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
-    int axis = (int)orc_int(c, "dim", 0);
+    int axis = orc_axis_arg(c, "dim", 0);
     int64_t n = tc_size(x, axis);
     if (n < 0) {
         orc_out(c, tc_slice(x, axis, 0, 1, 1)); /* tells what is wrong */
@@ -327,11 +380,20 @@ static void orc_unbind(orc_case *c)
 static void orc_narrow(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
-    int axis = (int)orc_int(c, "dim", 0);
-    int64_t start = orc_int(c, "start", 0), length = orc_int(c, "length", 0),
-            size = tc_size(x, axis);
+    int axis = orc_axis_arg(c, "dim", 0);
+    int64_t length = orc_int(c, "length", 0), size = tc_size(x, axis);
+    if (orc_is_tensor(orc_value(c, "start")) && length >= 0) {
+        tc_tensor places = tc_arange(c->ctx, 0, length, 1, TC_I64);
+        tc_tensor start = orc_tensor(c, "start");
+        if (tc_rank(start)) {
+            orc_skip(c, "argument start of an axis: tc_add broadcasts it");
+        }
+        orc_out(c, tc_index_select(x, axis, tc_add(places, start)));
+        return;
+    }
+    int64_t start = orc_int(c, "start", 0);
     start += start < 0 ? size : 0;
-    if (tc_rank(x) == 0 || length < 0 || start + length > size) {
+    if (tc_rank(x) == 0 || length < 0 || start < 0 || start > size - length) {
         orc_skip(c, "argument length: tc_slice cuts it to the axis");
     }
     orc_out(c, tc_slice(x, axis, start, start + length, 1));
@@ -340,7 +402,7 @@ static void orc_narrow(orc_case *c)
 static void orc_select(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
-    int axis = (int)orc_int(c, "dim", 0);
+    int axis = orc_axis_arg(c, "dim", 0);
     int64_t i = orc_int(c, "index", 0);
     i += i < 0 ? tc_size(x, axis) : 0;
     orc_out(c, tc_squeeze(tc_slice(x, axis, i, i + 1, 1), axis));
@@ -353,10 +415,7 @@ static void orc_atleast(orc_case *c)
     const json *first = orc_value(c, "*tensors");
     int n = orc_tensors(c, "*tensors", items, ORC_MAX_TENSORS);
     for (int i = 0; first && i < n; i++) {
-        while (tc_rank(items[i]) < least) {
-            items[i] = tc_unsqueeze(items[i], tc_rank(items[i]) < 2 ? 0 : -1);
-        }
-        orc_out(c, items[i]);
+        orc_out(c, orc_of_rank(items[i], least, true));
     }
 }
 
@@ -472,11 +531,16 @@ static void orc_tensordot(orc_case *c)
     int n = 0, ra = tc_rank(a), rb = tc_rank(b);
     memset(left, 0, sizeof(left));
     memset(right, 0, sizeof(right));
-    int pairs = dims && dims->kind == JSON_LIST ? dims->first->n : (int)orc_int(c, "dims", 2);
+    bool list = dims && dims->kind == JSON_LIST;
+    const json *of_a = list ? json_at(dims, 0) : NULL, *of_b = list ? json_at(dims, 1) : NULL;
+    int pairs = list ? (of_a ? of_a->n : 0) : orc_axis_arg(c, "dims", 2);
+    if (ra > 12 || rb > 12 || (list && (!of_b || of_b->n != pairs))) {
+        orc_skip_argument(c, "dims", dims);
+        return;
+    }
     for (int i = 0; i < pairs; i++) {
-        bool list = dims && dims->kind == JSON_LIST;
-        int p = list ? orc_axis(a, json_at(dims->first, i)->integer) : ra - pairs + i;
-        int q = list ? orc_axis(b, json_at(dims->first->next, i)->integer) : i;
+        int p = list ? orc_axis(a, json_at(of_a, i)->integer) : ra - pairs + i;
+        int q = list ? orc_axis(b, json_at(of_b, i)->integer) : i;
         if (p < 0 || q < 0 || p >= ra || q >= rb) {
             orc_skip_argument(c, "dims", dims);
             return;
@@ -519,7 +583,7 @@ static void orc_bilinear(orc_case *c)
 
 static void orc_vecdot(orc_case *c)
 {
-    int axis = (int)orc_int(c, "dim", -1);
+    int axis = orc_axis_arg(c, "dim", -1);
     orc_out(c,
             tc_sum(tc_mul(orc_tensor(c, "input"), orc_tensor(c, "other")), TC_AXES(axis), false));
 }
@@ -625,7 +689,7 @@ static void orc_max_pool(orc_case *c)
 static void orc_gather(orc_case *c) /* also take_along_dim with an axis and equal sizes */
 {
     orc_out(c,
-            tc_gather(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0), orc_tensor(c, "index")));
+            tc_gather(orc_tensor(c, "input"), orc_axis_arg(c, "dim", 0), orc_tensor(c, "index")));
 }
 
 static void orc_take_along_dim(orc_case *c)
@@ -659,7 +723,7 @@ static void orc_take(orc_case *c)
 static void orc_index_select(orc_case *c)
 {
     tc_tensor index = orc_tensor(c, "index");
-    tc_tensor y = tc_index_select(orc_tensor(c, "input"), (int)orc_int(c, "dim", 0), index);
+    tc_tensor y = tc_index_select(orc_tensor(c, "input"), orc_axis_arg(c, "dim", 0), index);
     orc_out(c, y);
 }
 

@@ -46,7 +46,7 @@ static bool st_index(st_file *f, const char *data, size_t data_bytes)
         if (!strcmp(v->key, "__metadata__")) {
             continue;
         }
-        if (!offsets || offsets->n != 2) {
+        if (!offsets || offsets->n != 2 || !json_get(v, "shape")) {
             return false;
         }
         int64_t begin = offsets->first->integer, end = offsets->first->next->integer;
@@ -82,7 +82,8 @@ static bool st_open(st_file *f, const char *path)
         memcpy(f->header_text, f->text + 8, (size_t)header_bytes);
         f->header = json_parse(f->header_text);
     }
-    if (!f->header || !st_index(f, f->text + 8 + header_bytes, bytes - 8 - (size_t)header_bytes)) {
+    bool is_object = f->header && f->header->kind == JSON_OBJECT;
+    if (!is_object || !st_index(f, f->text + 8 + header_bytes, bytes - 8 - (size_t)header_bytes)) {
         st_close(f);
         return false;
     }
@@ -97,7 +98,7 @@ static const st_array *st_find(const st_file *f, const char *name)
 
 /* Writes the n arrays, which may be borrowed from an open file; every one starts at a multiple of 8
  * bytes when widths descend, so sort them so. false: not written. */
-static bool st_write(const char *path, const st_array *arrays, int n)
+static inline bool st_write(const char *path, const st_array *arrays, int n)
 {
     FILE *file = fopen(path, "wb");
     if (!file) {

@@ -1,6 +1,6 @@
 /* tools/amalgamate.c - joins the rooms under src/ into the shipped headers.
  *
- *     amalgamate            from the project's root: writes src/api/ops.gen.h, tc.h and tc_cpu.h
+ *     amalgamate            from the project's root: writes src/api/ops.gen.h, tc.h, tc_cpu.h, tc_cuda.h
  *     amalgamate --check    writes nothing; says which header is stale and which room to edit
  *
  * A quoted include is replaced by that file's text, the first time only; includes of system headers
@@ -20,7 +20,7 @@ typedef struct text {
     size_t n, cap;
 } text;
 
-static const char *const roots[] = {"tc.h", "tc_cpu.h"}; /* in include order */
+static const char *const roots[] = {"tc.h", "tc_cpu.h", "tc_cuda.h"}; /* in include order */
 enum { N_ROOTS = sizeof(roots) / sizeof(roots[0]), MAX_ROOMS = 512, MAX_PATH = 512 };
 
 static char seen[MAX_ROOMS][MAX_PATH]; /* files joined so far, over all roots */
@@ -127,12 +127,12 @@ static text make_ops(void)
     add(&t, "/* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: ",
         "edit the rows.\n * Included by api/ops.h. */\n\n",
         "/* ---- elementwise: operands are tensors or C numbers, and broadcast ---- */\n");
-#define X(id, name, arity, rule, flags, value, doc) add_elementwise(&t, #name, arity, doc);
+#define X(id, name, arity, rule, flags, value, gradient, doc) add_elementwise(&t, #name, arity, doc);
     TCI_EW_OPS(X)
 #undef X
     add(&t, "\n/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count ",
         "from the end ---- */\n", "");
-#define X(id, name, rule, identity, doc) add_reduce(&t, #name, #rule, doc);
+#define X(id, name, rule, identity, gradient, doc) add_reduce(&t, #name, #rule, doc);
     TCI_REDUCE_OPS(X)
 #undef X
     return t;

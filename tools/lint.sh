@@ -23,6 +23,7 @@ grep -nE '\b(TO''DO|FIX''ME|XX''X)\b' $files | sed 's/$/  <- unfinished/' >>"$fo
 
 # 3. every name of the joined header starts with tc_, tci_, TC_ or TCI_
 cat >"$work/all.c" <<'END'
+#define TC_CUDA
 #define TC_IMPLEMENTATION
 #include "tc.h"
 END
@@ -44,7 +45,7 @@ fi
 
 # 4. a room includes only rooms above it. The order is that of src/tc.h; a header ranks as its .c, or as
 #    the first .c of its folder. The headers of debug/ are hooks that every stage may call.
-grep -hoE '^#include "[a-z_/]+\.[ch]"' src/tc.h src/tc_cpu.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
+grep -hoE '^#include "[a-z_/]+\.[ch]"' src/tc.h src/tc_cpu.h src/tc_cuda.h | sed 's/.*"\(.*\)"/\1/' >"$work/order"
 for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     sed -n 's/^#include "\([^"]*\)".*/\1/p' "$room" | while read -r name; do
         at=$(dirname "$room")/$name
@@ -54,7 +55,7 @@ for room in $(find src -mindepth 2 -name '*.[ch]' ! -name '*.gen.h'); do
     done
 done >"$work/includes"
 find src -mindepth 2 -name '*.c' | sed 's#^src/##' | sort >"$work/rooms"
-sort "$work/order" | comm -23 "$work/rooms" - | sed 's#.*#src/&: not joined by src/tc.h or src/tc_cpu.h#' >>"$found"
+sort "$work/order" | comm -23 "$work/rooms" - | sed 's#.*#src/&: not joined by a root under src/#' >>"$found"
 grep 'no such room' "$work/includes" >>"$found"
 awk 'FNR == NR {
         rank[$1] = FNR

@@ -20,6 +20,9 @@ extern "C" {
 typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
+    /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
+     * one vector, of which each thread holds vector_bytes. */
+    int block_threads;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
@@ -87,6 +90,16 @@ typedef struct tc_backend {
     /* Both block until the bytes are there. */
     tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);
     tc_status (*download)(void *user, void *to, const void *from_device, int64_t bytes);
+
+    /* Optional, all three or none. A sequence of launches whose arguments stay as they are, made
+     * once and queued again and again by one call. `replay` does not block; `fault` of every launch
+     * is written by the time `sync` returns. */
+    tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
+    tc_status (*replay)(void *user, void *sequence);
+    void (*sequence_free)(void *user, void *sequence);
+
+    /* Optional. Whether kernels can use the user's memory where it is. */
+    bool (*is_device)(void *user, const void *memory);
 
     /* Optional. Text of this thread's last failure, borrowed until the next. */
     const char *(*last_error)(void *user);

@@ -8,9 +8,13 @@
 extern "C" {
 #endif
 
-/* ---- compile: graph -> program; memoized by canonical graph, options and target ---- */
-/* Inputs are the tc_input leaves that y needs, in order of their creation. On failure *f is NULL
- * and tc_error(y) tells. The caller frees the program. */
+/* ---- compile: graph -> program; memoized by canonical graph, options and target ----
+ * On failure *f is NULL, and tc_error() of the output and of its context tell: the status of a
+ * poisoned tensor; TC_ERR_HANDLE (dead, null, of two contexts); TC_ERR_ARGUMENT (an input that is
+ * missing, given twice or no tc_input; no outputs); TC_ERR_BACKEND (unknown); TC_ERR_COMPILER and
+ * TC_ERR_UNSUPPORTED (where options.fallback refuses the interpreter); TC_ERR_LIMIT
+ * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
+/* Inputs are the tc_input leaves that y needs, in order of their creation. */
 TC_API tc_status tc_compile(tc_tensor y, tc_program **f);
 /* Inputs and outputs in the given order; outputs 1..n. options NULL: the context's. */
 TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
@@ -23,39 +27,60 @@ typedef struct tc_job {
     tc_status status; /* out */
 } tc_job;
 TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options);
-/* NULL is fine; waits for nobody: no run may be under way */
+/* NULL is fine. Once for each program; waits for nobody: no run may be under way. Calls made from
+ * it stay usable. */
 TC_API void tc_program_free(tc_program *f);
 
 /* ---- run ---- */
-/* Runs with these inputs and outputs, in order. Any thread, any number at once. dtype, count and
- * overlap are checked; no allocation in steady state. On failure nothing was written unless it is
- * TC_ERR_INDEX (an index was outside its axis), and tc_error(f) tells (per thread: of its last
- * failing run). */
-TC_API tc_status tc_run(tc_program *f, tc_bufs inputs, tc_bufs outputs);
-/* Full control: a call owns its workspace and its last error; one thread at a time. */
-TC_API tc_status tc_call_make(tc_program *f, tc_call **call);
-TC_API tc_status tc_run_call(tc_call *call, tc_bufs inputs, tc_bufs outputs);
-TC_API void tc_call_free(tc_call *call);
+/* tc_run(f, inputs, outputs) runs with these, in order: tc_run(f, TC_BUFS(TC_BUF(in, 10)),
+ * TC_BUFS(TC_BUF(out, 10))). Any thread, any number at once; no allocation in steady state.
+ * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
+ * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
+ * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
+ * last. tc_error(f) tells (per thread: of its last failing run). */
+TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
+#define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
+/* Full control: a call owns its workspace and its last error; one thread at a time. The caller
+ * frees it, before or after the program. TC_ERR_ARGUMENT: NULL; TC_ERR_MEMORY; *call is then
+ * NULL. */
+TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here);
+#define tc_call_make(f, call) tc_call_make_at((f), (call), TC_HERE)
+/* As tc_run; tc_error(call) tells. */
+TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here);
+#define tc_run_call(call, ...) tc_run_call_at((call), __VA_ARGS__, TC_HERE)
+TC_API void tc_call_free(tc_call *call); /* NULL is fine */
 
-/* ---- lazy form ---- */
-/* Computes t (compile on demand, memoized) and holds its value at the node. */
+/* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
+/* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
+ * needs a tc_input. */
 TC_API tc_status tc_eval(tc_tensor t);
-TC_API tc_status tc_eval_many(tc_tensors ts);
-/* Evaluates if needed and copies the n elements, row-major, to p. n must be tc_count(t). */
+TC_API tc_status tc_eval_many(tc_tensors ts); /* as one program; an empty list is fine */
+/* tc_read(t, p, n): evaluates if needed and copies the n elements, row-major, to p. TC_ERR_BUFFER:
+ * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n may
+ * then be bytes). */
 TC_API tc_status tc_read_as(tc_tensor t, tc_buf to);
 #define tc_read(t, pointer, n) tc_read_as((t), TC_BUF((pointer), (n)))
-/* Prints the value as NumPy does. */
+/* Prints the value as NumPy does, evaluated if needed. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
 TC_API tc_status tc_print(FILE *out, tc_tensor t);
 
-/* ---- errors: the first cause: what was given, what was expected, the user's file and line ---- */
-/* "" when there is none. Borrowed: until the next failing call on that object. */
+/* ---- errors: what was given, what was expected, the user's file and line ----
+ * tc_error(x) is one of these, by the type of x. "" when there is none, never NULL. Borrowed: until
+ * the next failing call on that object. */
+/* A poisoned tensor: the first cause on the way to it, until its scope ends. A dead or null one:
+ * why it is. A live one: of its last failing compile, evaluation or reading, until another on the
+ * same context fails. */
 TC_API const char *tc_tensor_error(tc_tensor t);
+/* The last failure recorded on the context: of a call that could not be made, or of a compile,
+ * evaluation or reading that returned a status. A call on a poisoned tensor returns its poison and
+ * is no new failure. */
 TC_API const char *tc_ctx_error(const tc_ctx *ctx);
+/* The last failing tc_run (or tc_call_make) of the calling thread. */
 TC_API const char *tc_program_error(const tc_program *f);
 TC_API const char *tc_call_error(const tc_call *call);
 
 /* ---- look inside ---- */
-/* Kernels, traffic, flops, memory, phases of the compile, and why what was not fused was not. */
+/* Kernels, traffic, flops, memory, phases of the compile, and why what was not fused was not.
+ * TC_ERR_ARGUMENT: NULL; TC_ERR_IO. */
 TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 /* The generated source. Borrowed from the program. "" when interpreted without a compiler. */
 TC_API const char *tc_source(const tc_program *f);
@@ -66,6 +91,7 @@ typedef struct tc_program_info {
     const char *backend;                       /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk;               /* found in a cache instead of compiled */
 } tc_program_info;
+/* TC_ERR_ARGUMENT: NULL. */
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info);
 /* Nanoseconds of each phase of the compile that made this program (0 when it came from a cache). */
 typedef struct tc_times {

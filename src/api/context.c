@@ -2,9 +2,10 @@
  *
  * In: tc_options of the user, zero = default. Out: a tc_ctx whose options have the environment
  * applied (a field that is set wins over its variable) and own their strings.
- * The one idea: a freed context's struct is retired, not given back: a late handle to it reads a
- * dead mark instead of freed memory. The next tc_ctx_make takes it over; its nodes then start at
- * generations far from the old ones, so old handles stay dead. */
+ * The one idea: a freed context's struct is retired, not given back: a late handle to it, or a
+ * second tc_ctx_free, reads a dead mark instead of freed memory. Once TCI_CONTEXT_WAIT others were
+ * freed a tc_ctx_make takes it over; its nodes then start at generations far from the old ones, so
+ * old handles stay dead. */
 #include "../base/env.h"
 #include "../debug/dump.h"
 #include "../debug/trace.h"
@@ -12,6 +13,8 @@
 
 #include <stdio.h>
 #include <string.h>
+
+#define TCI_CONTEXT_WAIT 16
 
 /* The options that are strings. */
 #define TCI_CONTEXT_STRINGS(X)                                                                     \
@@ -24,21 +27,32 @@
 
 static struct tci_context_process {
     tci_mutex lock;
-    tc_ctx *retired;
-    uint32_t made;       /* contexts so far: seeds their generations */
-    bool help_printed;
+    tc_ctx *oldest, *newest; /* freed ones, linked from oldest to newest */
+    int n_retired;
+    uint32_t made;           /* contexts so far: seeds their generations */
 } tci_context_process = {.lock = TCI_MUTEX_INIT};
 
-static void tci_context_print_help(void)
+/* The memory of the context that was freed longest ago, when many were since; NULL: take new. */
+static tc_ctx *tci_context_reuse(void)
 {
-    if (tci_env_int(TCI_ENV_HELP, 0) != 1 || tci_context_process.help_printed) {
-        return;
+    tc_ctx *c = tci_context_process.oldest;
+    if (tci_context_process.n_retired < TCI_CONTEXT_WAIT) {
+        return NULL;
     }
-    tci_context_process.help_printed = true;
-    fputs("tc reads these environment variables:\n", stderr);
-#define TCI_ROW(id, name, doc) fprintf(stderr, "  %-16s %s\n", name, doc);
-    TCI_ENV_ROWS(TCI_ROW)
-#undef TCI_ROW
+    tci_context_process.oldest = c->next_retired;
+    tci_context_process.n_retired--;
+    return c;
+}
+
+static void tci_context_retire(tc_ctx *c)
+{
+    c->next_retired = NULL;
+    if (tci_context_process.n_retired++) {
+        tci_context_process.newest->next_retired = c;
+    } else {
+        tci_context_process.oldest = c;
+    }
+    tci_context_process.newest = c;
 }
 
 static char *tci_context_copy_text(const char *text)
@@ -107,15 +121,14 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
         return TC_ERR_ARGUMENT;
     }
     *ctx = NULL;
+    tci_env_help_once();
     tc_options o = options ? *options : defaults;
     tci_context_apply_env(&o);
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;
     }
     pthread_mutex_lock(&tci_context_process.lock);
-    tci_context_print_help();
-    tc_ctx *c = tci_context_process.retired;
-    tci_context_process.retired = c ? c->next_retired : NULL;
+    tc_ctx *c = tci_context_reuse();
     uint32_t seed = ++tci_context_process.made;
     pthread_mutex_unlock(&tci_context_process.lock);
     if (!c) {
@@ -149,8 +162,7 @@ TC_API void tc_ctx_free(tc_ctx *ctx)
     tci_context_free_strings(&ctx->options);
     ctx->magic = 0;
     pthread_mutex_lock(&tci_context_process.lock);
-    ctx->next_retired = tci_context_process.retired;
-    tci_context_process.retired = ctx;
+    tci_context_retire(ctx);
     pthread_mutex_unlock(&tci_context_process.lock);
     tci_pool_release();
 }
@@ -161,10 +173,11 @@ TC_API void tc_shutdown(void)
     tci_cache_trim();
     tci_trace_close();
     pthread_mutex_lock(&tci_context_process.lock);
-    while (tci_context_process.retired) {
-        tc_ctx *next = tci_context_process.retired->next_retired;
-        tci_heap_free(tci_context_process.retired);
-        tci_context_process.retired = next;
+    while (tci_context_process.n_retired) {
+        tc_ctx *c = tci_context_process.oldest;
+        tci_context_process.oldest = c->next_retired;
+        tci_context_process.n_retired--;
+        tci_heap_free(c);
     }
     pthread_mutex_unlock(&tci_context_process.lock);
 }
@@ -205,4 +218,5 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
     };
     return TC_OK;
 }
+#undef TCI_CONTEXT_WAIT
 #undef TCI_CONTEXT_STRINGS

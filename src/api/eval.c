@@ -419,26 +419,38 @@ TC_API void tc_program_free(tc_program *f)
 
 /* ---- run ---- */
 
-TC_API tc_status tc_run(tc_program *f, tc_bufs inputs, tc_bufs outputs)
+/* Keeps the text for tc_error(f), with the user's place in front; returns why. */
+static tc_status tci_eval_record(tc_program *f, tc_status why, const char *op, tc_site here,
+                                 const char *text)
+{
+    char name[480];
+    if (here.file) {
+        snprintf(name, sizeof(name), "%.400s:%d: %s", here.file, here.line, op);
+        op = name;
+    }
+    tci_program_record(f, why, op, text);
+    return why;
+}
+
+TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
         return TC_ERR_ARGUMENT;
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        tci_program_record(f, TC_ERR_MEMORY, "tc_run",
-                           "out of memory: no workspace for one more call");
-        return TC_ERR_MEMORY;
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here,
+                               "out of memory: no workspace for one more call");
     }
     tc_status status = tci_call_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
-        tci_program_record(f, status, "tc_run", c->last.text);
+        tci_eval_record(f, status, "tc_run", here, c->last.text);
     }
     tci_call_give(f, c);
     return status;
 }
 
-TC_API tc_status tc_call_make(tc_program *f, tc_call **call)
+TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here)
 {
     if (call) {
         *call = NULL;
@@ -448,17 +460,25 @@ TC_API tc_status tc_call_make(tc_program *f, tc_call **call)
     }
     tc_call *c = tci_call_make(f);
     if (!c) {
-        tci_program_record(f, TC_ERR_MEMORY, "tc_call_make", "out of memory");
-        return TC_ERR_MEMORY;
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_call_make", here, "out of memory");
     }
     tci_program_retain(f);
     *call = c;
     return TC_OK;
 }
 
-TC_API tc_status tc_run_call(tc_call *call, tc_bufs inputs, tc_bufs outputs)
+TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
-    return TCI_LIKELY(call != NULL) ? tci_call_run(call, inputs, outputs) : TC_ERR_ARGUMENT;
+    if (TCI_UNLIKELY(!call)) {
+        return TC_ERR_ARGUMENT;
+    }
+    tc_status status = tci_call_run(call, inputs, outputs);
+    if (TCI_UNLIKELY(status != TC_OK && here.file)) {
+        tci_error plain = call->last;
+        snprintf(call->last.text, sizeof(call->last.text), "%.400s:%d: tc_run_call: %.512s",
+                 here.file, here.line, plain.text);
+    }
+    return status;
 }
 
 TC_API void tc_call_free(tc_call *call)
@@ -478,7 +498,7 @@ typedef struct tci_eval_lazy {
     tci_eval_job job;
     /* of job.outputs, without those that hold a value and without repeats */
     tci_node **nodes;
-    int n_nodes;
+    int n_nodes, n_values;     /* the nodes behind n_values are effects */
     tci_storage **values;      /* their new memory */
     tc_buf *bufs;
 } tci_eval_lazy;
@@ -488,7 +508,7 @@ typedef struct tci_eval_lazy {
 static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
 {
     for (int i = 0; i < n; i++) {
-        if (!all[i]->storage && !all[i]->mark) {
+        if (!tci_node_is_value(all[i]) && !all[i]->mark) {
             all[i]->mark = 1;
             w->nodes[w->n_nodes++] = all[i];
         }
@@ -530,13 +550,15 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
     }
     job->request = r;
+    w->nodes = r->roots;
+    w->n_values = r->n_roots - r->n_effects;
     return TC_OK;
 }
 
 static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
 {
     const tci_code *code = w->job.code;
-    for (int i = 0; i < w->n_nodes; i++) {
+    for (int i = 0; i < w->n_values; i++) {
         w->values[i] = tci_storage_make(code->outputs[i].bytes);
         if (!w->values[i]) {
             return tci_eval_fail(w->job.about, w->b.op, &w->nodes[i]->site, TC_ERR_MEMORY,
@@ -559,17 +581,18 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
     }
     if (!status) {
         tc_bufs none = {NULL, 0};
-        tc_bufs outputs = {w->bufs, w->n_nodes};
+        tc_bufs outputs = {w->bufs, w->n_values};
         status = tci_call_run(c, none, outputs);
         if (status) {
             tci_eval_fail(w->job.about, w->b.op, &w->job.site, status, "%s", c->last.text);
         }
     }
     tci_call_free(c);
-    for (int i = 0; i < w->n_nodes; i++) {
+    for (int i = 0; i < w->n_values; i++) {
         if (status) {
             tci_storage_release(w->values[i]);
         } else {
+            tci_storage_release(w->nodes[i]->storage); /* stale: it depends on a parameter */
             w->nodes[i]->storage = w->values[i];
         }
     }
@@ -588,7 +611,7 @@ static tc_status tci_eval_lazily(const char *op, tc_tensors ts)
     w.b.n = 1;
     w.b.first = TC_OK;
     w.job = (tci_eval_job){.outputs = ts, .about = ts.items[0], .find_inputs = true, .program = &f};
-    w.n_nodes = 0;
+    w.n_nodes = w.n_values = 0;
     tci_scratch_init(&w.b.s);
     tc_status status = tci_eval_armed(&w.b, &w.job, tci_eval_lazy_request);
     if (!status && w.job.request) {
@@ -612,7 +635,7 @@ static tc_status tci_eval_value(const char *op, tc_tensor t, tci_node **node)
     tc_status status = TC_OK;
     tci_node *n = tci_eval_node(t, op, t, &status);
     *node = n;
-    if (!n || n->storage) {
+    if (!n || tci_node_is_value(n)) {
         return status;
     }
     tc_tensors ts = {&t, 1};
@@ -690,6 +713,10 @@ TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
 {
     tci_node *n;
     tc_status status = tci_eval_value("tc_read", t, &n);
+    if (!status && !n->storage) {
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_ARGUMENT,
+                             "given an assign, which has no value: expected the parameter itself");
+    }
     if (!status) {
         status = tci_eval_check_read(t, n, &to);
     }
@@ -757,7 +784,7 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
     }
     const tci_code *code = f->code;
     *info = (tc_program_info){.n_inputs = f->n_inputs,
-                              .n_outputs = code->n_outputs,
+                              .n_outputs = f->n_outputs,
                               .n_kernels = code->n_kernels,
                               .n_steps = code->n_steps,
                               .arena_bytes = code->arena_bytes,
@@ -769,7 +796,7 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
         moved += code->kernels[code->steps[i].kernel].bytes;
         info->flops += code->kernels[code->steps[i].kernel].flops;
     }
-    for (int i = 0; i < code->n_outputs; i++) {
+    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
         info->bytes_written += code->outputs[i].bytes;
     }
     info->bytes_read = TCI_MAX(0, moved - info->bytes_written);

@@ -82,6 +82,15 @@ static const char *tci_handle_reason(tc_tensor t)
     }
 }
 
+/* The status that goes with that reason or record. */
+static tc_status tci_handle_why(tc_tensor t, const tci_poison_entry *p)
+{
+    if (p) {
+        return p->error.status;
+    }
+    return !t.ctx && t.id == TCI_NULL_MEMORY ? TC_ERR_MEMORY : TC_ERR_HANDLE;
+}
+
 /* ---- poison ---- */
 
 static void tci_handle_text(tci_error *e, const char *op, tc_site here, tc_status why,
@@ -206,16 +215,16 @@ TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room)
         return TC_OK;
     }
     snprintf(text, room, "%s", p ? p->error.text : tci_handle_reason(t));
-    return p ? p->error.status : TC_ERR_HANDLE;
+    return tci_handle_why(t, p);
 }
 
-TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...)
+TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
+                          const char *format, ...)
 {
     if (tci_ctx_is_live(t.ctx) && !tci_handle_poison(t)) {
-        static const tc_site nowhere;
         va_list args;
         va_start(args, format);
-        tci_handle_text(&t.ctx->last, NULL, nowhere, why, format, args);
+        tci_handle_text(&t.ctx->last, op, here, why, format, args);
         va_end(args);
         t.ctx->last_on = t;
     }
@@ -224,11 +233,7 @@ TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...)
 
 TC_API tc_status tc_status_of(tc_tensor t)
 {
-    const tci_poison_entry *p = tci_handle_poison(t);
-    if (p) {
-        return p->error.status;
-    }
-    return tci_handle_node(t) ? TC_OK : TC_ERR_HANDLE;
+    return tci_handle_node(t) ? TC_OK : tci_handle_why(t, tci_handle_poison(t));
 }
 
 TC_API const char *tc_tensor_error(tc_tensor t)
@@ -348,7 +353,7 @@ TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what)
         f->bad = t;
         f->failed = true;
     } else {
-        tci_frame_fail(f, TC_ERR_HANDLE, "%s: %s", what, tci_handle_reason(t));
+        tci_frame_fail(f, tci_handle_why(t, NULL), "%s: %s", what, tci_handle_reason(t));
     }
     return NULL;
 }

@@ -201,10 +201,11 @@ TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int
     return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
 }
 
-TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
-                               const int64_t *sizes, const int64_t *strides, tc_site here)
+static tc_tensor tci_leaf_copy_in(const char *op, tc_ctx *ctx, const void *data, tc_dtype dtype,
+                                  int rank, const int64_t *sizes, const int64_t *strides,
+                                  tc_site here)
 {
-    tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
+    tci_frame f = tci_frame_on(ctx, op, here);
     tci_words dense;
     tci_leaf_span span;
     if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
@@ -222,6 +223,24 @@ TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, in
     }
     tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, NULL, 0);
     return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+}
+
+TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
+                               const int64_t *sizes, const int64_t *strides, tc_site here)
+{
+    return tci_leaf_copy_in("tc_copy_in", ctx, data, dtype, rank, sizes, strides, here);
+}
+
+TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
+                             tc_site here)
+{
+    tc_tensor t = tci_leaf_copy_in("tc_param", ctx, data, (tc_dtype)dtype_and_sizes[0], n - 1,
+                                   dtype_and_sizes + 1, NULL, here);
+    tci_node *x = tci_handle_node(t);
+    if (x) {
+        x->storage->is_param = x->stateful = true;
+    }
+    return t;
 }
 
 /* ---- tc_touch ---- */
@@ -260,20 +279,19 @@ static bool tci_leaf_forget(tci_graph *g, tci_node *x)
     return true;
 }
 
-TC_API tc_status tc_touch(tc_tensor t)
+TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
 {
     tci_node *x = tci_handle_node(t);
     if (!x) {
         return tc_status_of(t);
     }
     if (x->op != TCI_OP_DATA) {
-        return tci_fail(t, TC_ERR_ARGUMENT,
-                        "tc_touch: expected a tensor of tc_borrow or tc_copy_in: given one made by "
-                        "%s",
+        return tci_fail(t, "tc_touch", here, TC_ERR_ARGUMENT,
+                        "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
     x->storage->version++;
     return tci_leaf_forget(&t.ctx->graph, x)
                ? TC_OK
-               : tci_fail(t, TC_ERR_MEMORY, "tc_touch: out of memory");
+               : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
 }

@@ -23,63 +23,98 @@
  *             fprintf(stderr, "%s\n", tc_error(y));
  *             return 1;
  *         }
- *         tc_run(f, TC_BUFS(TC_BUF(in, 10000)), TC_BUFS(TC_BUF(out, 10000)));
+ *         if (tc_run(f, TC_BUFS(TC_BUF(in, 10000)), TC_BUFS(TC_BUF(out, 10000)))) {
+ *             fprintf(stderr, "%s\n", tc_error(f));
+ *         }
  *         tc_program_free(f);
  *         tc_ctx_free(ctx);
  *         return 0;
  *     }
  *
- *     cc app.c -lm                       // older libcs also want -ldl -lpthread
+ *   cc app.c -lm                         older libcs also want -ldl -lpthread
  *
  * CONTENTS
  *
- *     1 options at compile time     5 numbers and dtypes     9 scopes: loops in flat memory
- *     2 contexts and tensors        6 axes and shapes       10 errors
- *     3 compile and run             7 what is promised      11 threads
- *     4 evaluate, read, print       8 the two caches        12 looking inside
+ *   1 options at compile time    6 axes and shapes              11 errors
+ *   2 contexts                   7 compiled form: programs      12 threads
+ *   3 tensors and leaves         8 lazy form: values            13 caches
+ *   4 operations                 9 scopes: flat memory          14 looking inside
+ *   5 numbers and dtypes        10 what is promised             15 environment, 16 limits
  *
- * The declarations follow in reading order: types.h (dtypes, options, statuses), tensor.h
- * (contexts, leaves, scopes), ops.h (the operations), compile.h (compile, run, evaluate, inspect),
- * backend.h.
+ * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
  * 1 OPTIONS AT COMPILE TIME: defined before the include
  *
- *     TC_IMPLEMENTATION   the code itself comes with the declarations: in exactly one file
- *     TC_STATIC           everything is static: several files may each have their own tc
- *     TC_API              decorates the public functions (export attributes)
- *     TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
- *     TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process
+ *   TC_IMPLEMENTATION   the code itself comes with the declarations: in exactly one file
+ *   TC_STATIC           everything is static: several files may each have their own tc
+ *   TC_API              decorates the public functions (export attributes)
+ *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
+ *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
- * The declarations are C11 and C++17; the implementation is C11. The flags of the file with the
- * implementation do not matter to results, but clang refuses its fast-math flag there.
+ * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
+ * C11. The flags and macros of the file with the implementation do not matter to results, but clang
+ * refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_)
+ * are taken.
  *
- * 2 CONTEXTS AND TENSORS
+ * 2 CONTEXTS
  *
- * A tc_ctx owns what is recorded; one thread at a time uses it. A tc_tensor is a small value that
- * names a node of it: copy it freely, never free it. Making a tensor computes nothing. The same
- * expression written twice is one node. Leaves:
+ * A tc_ctx owns what is recorded; one thread at a time uses it. tc_options chooses backend,
+ * threads, cache, allocator and more; a field left zero is a good default, NULL is all defaults:
  *
- *     tc_input(ctx, "x", TC_F32, 3, 4)   a placeholder, bound at each tc_run; without sizes it is
- * 0-d tc_borrow(ctx, p, TC_F32, 3, 4)    reads the user's memory at each run; tc_touch says it
- * changed tc_copy_in(ctx, p, TC_F32, 3, 4)   copies it now tc_full(ctx, 0.5, TC_F32, 3, 4)
- * tc_arange(ctx, 0, 10, 1, TC_I64)
+ *     tc_ctx *quiet;
+ *     tc_options options = {.backend = "interp", .threads = 1, .no_disk_cache = true};
+ *     if (tc_ctx_make(&quiet, &options) == TC_OK) {
+ *         tc_stats stats;
+ *         tc_stats(quiet, &stats);
+ *         printf("%d nodes\n", (int)stats.nodes);
+ *         tc_ctx_free(quiet);
+ *     }
  *
- * A list written in braces within a macro call needs parentheses around it, as its commas would
- * separate arguments: tc_copy_in(ctx, ((float[]){1, 2, 3}), TC_F32, 3).
+ * tc_ctx_free ends the context and all its tensors; programs live on. Freeing NULL, or a context
+ * that was freed already, does nothing. Programs and calls are freed once, as with free().
  *
- * 3 COMPILE AND RUN
+ * 3 TENSORS AND LEAVES
  *
- * tc_compile(y, &f) takes the inputs that y needs in the order in which they were made;
- * tc_compile_fn(TC_TENSORS(ins), TC_TENSORS(outs), &options, &f) states inputs and outputs;
- * tc_compile_many builds many programs with one run of the compiler. A program outlives its
- * context. tc_run checks dtype, count and overlap of the buffers, allocates nothing once warm, and
- * may be called from any thread. An output may be exactly an input's memory where the plan proves
- * it safe; any other overlap is TC_ERR_BUFFER. tc_call_make gives a caller a workspace of its own.
+ * A tc_tensor is a small value that names a node of its context: copy it freely, never free it.
+ * Making one computes nothing, and the same expression written twice is one node. Leaves:
  *
- * 4 EVALUATE, READ, PRINT
+ *     tc_tensor a = tc_input(ctx, "a", TC_F32, 3, 4);     // a placeholder, bound at each tc_run
+ *     tc_tensor rate = tc_input(ctx, "rate", TC_F32);     // no sizes: 0-d
+ *     tc_tensor b = tc_borrow(ctx, in, TC_F32, 3, 4);     // the user's memory, read at each run
+ *     tc_tensor c = tc_copy_in(ctx, in, TC_F32, 3, 4);    // copied now
+ *     tc_tensor d = tc_full(ctx, 0.5, TC_F32, 3, 4);
+ *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
- * The lazy form needs no program: tc_read(t, p, n) and tc_print(stdout, t) compile on demand
- * (remembered like any compile), run and keep the value at the node; tc_eval only does that.
+ * Borrowed memory outlives its use. When its contents change, say so: what was evaluated from it
+ * is then computed anew (programs read it at each run anyway). Any strides will do, counted in
+ * elements:
+ *
+ *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
+ *     in[0] = 7;
+ *     tc_touch(whole);
+ *     int64_t sizes[2] = {4, 3}, strides[2] = {1, 4};
+ *     tc_tensor columns = tc_borrow_strided(ctx, in, TC_F32, 2, sizes, strides);
+ *
+ * A list in braces within a macro call needs parentheses around it, as its commas would separate
+ * arguments:
+ *
+ *     tc_tensor three = tc_copy_in(ctx, ((float[]){1, 2, 3}), TC_F32, 3);
+ *
+ * 4 OPERATIONS
+ *
+ * Operands first, attributes after, options structs with zero as default, TC_NONE for an optional
+ * tensor that is left out. Each macro tc_xxx(...) is the function tc_xxx_at(..., tc_site here) with
+ * the caller's file and line; bindings of other languages call that. The declarations below
+ * (api/ops.h) say shapes, dtypes and errors of each.
+ *
+ *     tc_tensor z = tc_where(tc_gt(x, 0), tc_exp(x), tc_mul(y, 0.1));
+ *     tc_tensor rows = tc_softmax(tc_sub(z, tc_max(z, TC_AXES(-1), true)), -1);
+ *     tc_tensor normal = tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+ *     tc_tensor gram = tc_einsum("ik,jk->ij", TC_TENSORS(rows, normal));
+ *     tc_tensor part = tc_slice(tc_flip(x, 1), 1, 0, TC_END, 2);
+ *     tc_tensor tall = tc_cat(TC_TENSORS(x, y, tc_pad(x, 0, 1, -2, 0)), 0);
+ *     tc_tensor image = tc_reshape(x, 1, 1, 3, 4), kernel = tc_full(ctx, 1, TC_F32, 2, 1, 3, 3);
+ *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -96,53 +131,154 @@
  *
  * Axes are numbered from 0, or from the end with -1, -2, ... TC_AXES(0, -1) lists some, TC_ALL
  * means every one. Shapes broadcast from the right; an axis of size 1 repeats. Sizes of 0 and 0-d
- * tensors are ordinary. Rank is not limited. tc_rank, tc_size, tc_dtype_of, tc_count and tc_nbytes
- * answer without a run. Movement (reshape, permute, slice, pad, ...) copies nothing by itself.
+ * tensors are ordinary. tc_rank, tc_size, tc_dtype_of, tc_count and tc_nbytes answer without a run.
+ * Movement (reshape, permute, slice, pad, ...) copies nothing by itself.
  *
- * 7 WHAT IS PROMISED
+ * 7 COMPILED FORM: PROGRAMS
  *
- * The same bits from interpreter and native code, from any C compiler, vector width and thread
- * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
- * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once.
+ * tc_compile takes the inputs that y needs in the order in which they were made; tc_compile_fn
+ * states inputs, outputs and options; tc_compile_many builds many programs with one run of the
+ * compiler. A program outlives its context, and is freed by the caller:
  *
- * 8 THE TWO CACHES
+ *     tc_tensor u = tc_input(ctx, "u", TC_F32, 12), v = tc_input(ctx, "v", TC_F32, 12);
+ *     tc_tensor sum = tc_add(u, v), largest = tc_max(sum, TC_ALL, false);
+ *     tc_program *g;
+ *     float top, total[12];
+ *     if (tc_compile_fn(TC_TENSORS(u, v), TC_TENSORS(sum, largest), NULL, &g)) {
+ *         fprintf(stderr, "%s\n", tc_error(ctx));
+ *     } else {
+ *         tc_run(g, TC_BUFS(TC_BUF(in, 12), TC_BUF(out, 12)),
+ *                TC_BUFS(TC_BUF(total, 12), TC_BUF(&top, 1)));
+ *         tc_program_free(g);
+ *     }
  *
- * In memory and, unless options or TC_NO_CACHE say otherwise, in ~/.cache/tc (TC_CACHE_DIR). The
- * key is the graph with its shapes, the options that matter and the machine's features; entries are
- * checked in full. A cache filled elsewhere may be used read-only by machines without a compiler.
+ * tc_run checks dtype, count and overlap of the buffers, allocates nothing once warm, and may be
+ * called from any thread. An output may be exactly an input's memory where the plan proves it safe;
+ * any other overlap is TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text
+ * of its own:
+ *
+ *     tc_call *call;
+ *     if (tc_call_make(f, &call) == TC_OK) {
+ *         tc_run_call(call, TC_BUFS(TC_BUF(in, 12)), TC_BUFS(TC_BUF(out, 12)));
+ *         tc_call_free(call);
+ *     }
+ *
+ * 8 LAZY FORM: VALUES
+ *
+ * No program is needed: reading compiles on demand (remembered like any compile), runs, and keeps
+ * the value at the node. Every leaf must have memory: a placeholder is an error here.
+ *
+ *     tc_tensor value = tc_sum(tc_copy_in(ctx, in, TC_F32, 3, 4), TC_AXES(1), false);
+ *     float three[3];
+ *     if (tc_read(value, three, 3) == TC_OK) {
+ *         tc_print(stdout, value);      // as NumPy prints
+ *     }
+ *     tc_eval_many(TC_TENSORS(tc_exp(value), tc_log(value)));     // only computes, all at once
  *
  * 9 SCOPES: LOOPS IN FLAT MEMORY
  *
  * Tensors live in the innermost open scope and die with it; a dead handle is an error, not a read.
  * tc_keep evaluates a tensor and moves its value to the scope outside:
  *
- *     for (int i = 0; i < steps; i++) {
+ *     tc_tensor mean = tc_full(ctx, 0, TC_F32, 3, 4), step = tc_copy_in(ctx, in, TC_F32, 3, 4);
+ *     for (int i = 0; i < 1000000; i++) {
  *         tc_scope_begin(ctx);
- *         x = tc_keep(tc_mul(tc_add(x, step), 0.5));
+ *         mean = tc_keep(tc_mul(tc_add(mean, step), 0.5));
  *         tc_scope_end(ctx);
  *     }
  *
  * A value that was kept at the same line two keeps ago is dropped once its successor's computation
  * used it, so the loop above runs for ever; tc_retain(t) exempts a value.
  *
- * 10 ERRORS
+ * 10 WHAT IS PROMISED
  *
- * Nothing aborts, exits or prints. A call that cannot be made returns a poisoned tensor; what is
- * computed from it is poisoned too; tc_error(t) is the first cause on the way to t:
+ * The same bits from interpreter and native code, from any C compiler, vector width and thread
+ * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
+ * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. The library never
+ * aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
- *     app.c:12: tc_add: shapes [3, 4] and [5] do not broadcast: axis 1 is 4 against 5
+ * 11 ERRORS
  *
- * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls.
+ * A call that cannot be made returns a poisoned tensor; what is computed from it is poisoned too;
+ * tc_error(t) is the first cause on the way to t, with the user's file and line:
+ *
+ *   app.c:12: tc_add: shapes [3, 4] and [5] do not broadcast: axis 1 is 4 against 5
+ *
+ * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
+ * context's is the last failure that was recorded on it: of a call that could not be made, or of a
+ * compile, evaluation or reading that returned a status. To compute from a poisoned tensor is no
+ * new failure and leaves it alone. A program's is that of the calling thread's last failing tc_run.
+ * Texts are borrowed: they stand until the next failure there, a tensor's until its scope ends.
  * After an error everything else stays usable.
  *
- * 11 THREADS
+ *     tc_tensor wrong = tc_add(x, tc_full(ctx, 1, TC_F32, 5));
+ *     tc_tensor later = tc_exp(wrong);
+ *     if (tc_status_of(later) == TC_ERR_SHAPE) {
+ *         fprintf(stderr, "%s\n", tc_error(later));   // tells of tc_add
+ *     }
  *
- * A context belongs to one thread at a time; programs to all. Large kernels are split over a pool
- * of workers (options.threads, TC_THREADS), small ones run on the caller. options.parallel_for
- * hands the work to the host's own job system. The pool ends with the last context and program.
+ * The statuses: TC_ERR_ARGUMENT, _SHAPE, _DTYPE, _AXIS and _HANDLE for the calls that record;
+ * _BUFFER for memory given to a run or a read; _INDEX when a run met an index outside its axis
+ * (what it wrote is then not valid); _LIMIT for what no memory can hold, or options.memory_limit
+ * forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where options.fallback refuses the
+ * interpreter or a backend is unknown; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
  *
- * 12 LOOKING INSIDE
+ * 12 THREADS
  *
- * tc_explain(f, stdout) lists kernels, traffic, and why what was not fused was not; tc_source(f) is
- * the generated C; tc_stats counts compiles, compiler runs and hits. TC_HELP=1 prints every
- * environment variable: TC_DUMP (each stage's text), TC_LOG, TC_TRACE, TC_BACKEND, TC_CC, ... */
+ * A context belongs to one thread at a time, which is not checked; programs to all. Large kernels
+ * are split over a pool of workers (options.threads, TC_THREADS), small ones run on the caller; at
+ * threads = 1 a run takes no lock. options.parallel_for hands the work to the host's own job
+ * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
+ * for a plugin that will be unloaded: no tensor, program or call may be used after it.
+ *
+ * 13 CACHES
+ *
+ * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
+ * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
+ * shapes, the options that matter and the machine's features; entries are checked in full before
+ * they are used, and a directory that others could write to is refused. The least recently used
+ * files go when options.cache_bytes (256 MiB) is exceeded. A cache filled elsewhere may be used
+ * read-only, also without a compiler:
+ *
+ *     tc_options seeded = {.cache_dir = "/opt/app/tc-cache", .cache_read_only = true};
+ *     tc_ctx *with_seed;
+ *     if (tc_ctx_make(&with_seed, &seeded) == TC_OK) {
+ *         tc_ctx_free(with_seed);
+ *     }
+ *
+ * 14 LOOKING INSIDE
+ *
+ *     tc_program_info info;
+ *     tc_times times;
+ *     tc_explain(f, stdout);            // kernels, traffic, and why what was not fused was not
+ *     puts(tc_source(f));               // the generated C
+ *     tc_program_get_info(f, &info);
+ *     tc_compile_times(f, &times);
+ *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
+ *
+ * options.dump (TC_DUMP) writes each stage's text to files, options.trace (TC_TRACE) a timeline of
+ * compiles, runs and kernels for chrome://tracing, options.log takes what TC_LOG would print.
+ *
+ * 15 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
+ *
+ *   TC_HELP=1        prints this list, once
+ *   TC_BACKEND       interp, cpu or another registered name
+ *   TC_CC            the C compiler: a name on PATH or a path     TC_CC_TIMEOUT   its seconds
+ *   TC_NVRTC         the NVRTC library
+ *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
+ *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
+ *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to
+ *   TC_LOG           compile,cache,fusion,recompiles,source or all, to stderr
+ *   TC_TRACE         file                TC_VERIFY=1   checks every IR after every stage
+ *   TC_KEEP=1        keeps sources and objects      TMPDIR   where they are built
+ *   XDG_CACHE_HOME, HOME   base of the default cache
+ *
+ * In a setuid process all of them read as unset, and nothing is compiled.
+ *
+ * 16 LIMITS
+ *
+ * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
+ * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
+ * bytes. Native code needs a POSIX system and a C compiler at run time (or a filled cache): gcc and
+ * clang give vectors, others scalar code. Sizes are fixed at compile time: another shape is another
+ * program. */

@@ -151,7 +151,7 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(TCI_OP_##ID, "tc_" #name, args, 2, here);                                \
     }
-#define TCI_ROW(id, name, arity, rule, flags, value, doc) TCI_OPS_EW_##arity(id, name)
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) TCI_OPS_EW_##arity(id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
@@ -202,7 +202,7 @@ static tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_sit
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
     }
-#define TCI_ROW(id, name, rule, identity, doc) TCI_OPS_REDUCE_##rule(id, name)
+#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_OPS_REDUCE_##rule(id, name)
 TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_REDUCE_AXES

@@ -69,6 +69,7 @@ TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_s
 TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site here);
 #define tc_permute(x, ...) \
     tc_permute_at((x), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* The two axes swapped. */
 TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site here);
 #define tc_transpose(x, axis_a, axis_b) tc_transpose_at((x), (axis_a), (axis_b), TC_HERE)
 /* Repeats axes of size 1, and adds axes in front; -1 keeps a size. */
@@ -88,6 +89,7 @@ TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop,
                              tc_site here);
 #define tc_slice(x, axis, start, stop, step) \
     tc_slice_at((x), (axis), (start), (stop), (step), TC_HERE)
+/* The elements along an axis in reverse order. */
 TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here);
 #define tc_flip(x, axis) tc_flip_at((x), (axis), TC_HERE)
 /* So many elements of value before and after along an axis; negative counts cut off. */
@@ -142,6 +144,25 @@ typedef struct tc_pool {
 /* x [N, C, H, W] or [C, H, W]; padding never wins and is at most half of the kernel. */
 TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site here);
 #define tc_max_pool2d(x, ...) tc_max_pool2d_at((x), (__VA_ARGS__), TC_HERE)
+
+/* ---- state and training: forward, backward and update are one graph and one program ---- */
+/* tc_param(ctx, data, TC_F32, 784, 512): a leaf with memory of its own, copied from data, that
+ * programs may change. tc_read tells its present value. */
+TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
+                             tc_site here);
+#define tc_param(ctx, data, ...)                                                                   \
+    tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
+ * value at the end of each run; until then all reads see the old value. It takes no output buffer and
+ * is no operand. Of the parameter's dtype; broadcasts to its shape. */
+TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
+#define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
+/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can be
+ * differentiated again. loss: one element; params: any float tensors of the graph, zeros for those
+ * it does not depend on. At ties and corners as torch. On failure all grads tell the error. */
+TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
+                            tc_site here);
+#define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
 
 #ifdef __cplusplus
 } /* extern "C" */

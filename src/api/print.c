@@ -503,9 +503,14 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
         return status;
     }
     if (!out) {
-        return TC_ERR_ARGUMENT;
+        return tci_fail(t, "tc_print", tci_handle_node(t)->site, TC_ERR_ARGUMENT,
+                        "given a NULL file, expected one to write to");
     }
     const tci_node *n = tci_handle_node(t);
+    if (!n->storage) {
+        return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
+                        "given an assign, which has no value: expected the parameter itself");
+    }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
                         .dtype = n->dtype,
@@ -515,9 +520,9 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     tci_str text = {0};
     tci_print_text(&text, &v);
     if (text.failed) {
-        status = TC_ERR_MEMORY;
+        status = tci_fail(t, "tc_print", n->site, TC_ERR_MEMORY, "out of memory for the text");
     } else if (fwrite(text.text, 1, text.n, out) != text.n) {
-        status = TC_ERR_IO;
+        status = tci_fail(t, "tc_print", n->site, TC_ERR_IO, "the file cannot be written");
     }
     tci_str_free(&text);
     return status;

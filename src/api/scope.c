@@ -32,29 +32,27 @@ static void tci_scope_drop_node(tc_ctx *ctx, tci_node *n)
     tci_graph_drop(&ctx->graph, n);
 }
 
-TC_API tc_status tc_scope_begin(tc_ctx *ctx)
+TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here)
 {
     if (!tci_ctx_is_live(ctx)) {
         return TC_ERR_HANDLE;
     }
     tci_graph *g = &ctx->graph;
     if ((!g->n_scopes && !tci_graph_open_scope(g)) || !tci_graph_open_scope(g)) {
-        static const tc_site nowhere;
-        tci_poison(ctx, "tc_scope_begin", nowhere, TC_ERR_MEMORY, "out of memory");
+        tci_poison(ctx, "tc_scope_begin", here, TC_ERR_MEMORY, "out of memory");
         return TC_ERR_MEMORY;
     }
     return TC_OK;
 }
 
-TC_API tc_status tc_scope_end(tc_ctx *ctx)
+TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
 {
-    static const tc_site nowhere;
     if (!tci_ctx_is_live(ctx)) {
         return TC_ERR_HANDLE;
     }
     tci_graph *g = &ctx->graph;
     if (g->n_scopes < 2) {
-        tci_poison(ctx, "tc_scope_end", nowhere, TC_ERR_ARGUMENT,
+        tci_poison(ctx, "tc_scope_end", here, TC_ERR_ARGUMENT,
                    "no scope is open: expected a tc_scope_begin before");
         return TC_ERR_ARGUMENT;
     }
@@ -227,6 +225,7 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
     }
     tci_storage_retain(n->storage);
     kept->storage = n->storage;
+    kept->stateful = n->storage->is_param;
     kept->strides = strides;
     kept->offset = n->offset;
     return kept;
@@ -256,7 +255,7 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
         return t; /* already outside, or there is no outside */
     }
     if (!n->storage) {
-        tci_frame_fail(&f, TC_ERR_INTERNAL, "the evaluated tensor has no value");
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "an assign has no value to keep");
         return tci_handle_move_poison(f.bad);
     }
     tci_node *kept = tci_scope_move_out(f.ctx, n);

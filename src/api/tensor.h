@@ -58,36 +58,53 @@ static inline tc_arg tci_arg_float(double v)
 }
 
 /* ---- context ---- */
-/* Makes a context. options NULL: defaults. On failure *ctx is NULL and a status says why. */
+/* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
+ * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options);
-/* Ends it and every tensor of it; programs made from it stay usable. NULL is fine. */
+/* Ends it and every tensor of it; programs made from it stay usable. NULL, or a context that was
+ * freed already, is fine. */
 TC_API void tc_ctx_free(tc_ctx *ctx);
-/* Joins the workers and unloads cached code that no program uses. For plugins, after the last use.
- */
+/* Joins the workers and unloads cached code that no program uses. For plugins: no context, tensor,
+ * program or call is used after it, but new contexts may be made. */
 TC_API void tc_shutdown(void);
+/* tc_stats(ctx, &stats) fills in the counts. TC_ERR_HANDLE: the context is NULL or freed;
+ * TC_ERR_ARGUMENT: stats is NULL. */
 TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats);
 #define tc_stats(ctx, stats) tc_stats_get((ctx), (stats))
 /* Text of a status: "shapes do not fit". Never NULL. */
 TC_API const char *tc_status_text(tc_status status);
 
-/* Opens and closes a scope: tensors made inside die at its end. */
-TC_API tc_status tc_scope_begin(tc_ctx *ctx);
-TC_API tc_status tc_scope_end(tc_ctx *ctx);
-/* Evaluates t and moves the value to the scope outside the current one. A value kept at the same
- * place of the program whose computation used the value kept there two keeps ago replaces it, so
- * `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory; tc_retain(t) exempts a value. */
+/* Opens and closes a scope: tensors made inside die at its end. TC_ERR_HANDLE: the context is NULL
+ * or freed; TC_ERR_MEMORY; at the end TC_ERR_ARGUMENT: no scope is open. Scopes left open end with
+ * the context. */
+TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here);
+#define tc_scope_begin(ctx) tc_scope_begin_at((ctx), TC_HERE)
+TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here);
+#define tc_scope_end(ctx) tc_scope_end_at((ctx), TC_HERE)
+/* Evaluates t (as tc_eval, with its errors) and moves the value, of the same shape and dtype, to
+ * the scope outside the current one; outside of all scopes t itself comes back. A value kept at
+ * the same place of the program whose computation used the value kept there two keeps ago
+ * replaces it, so `for (...) { scope; x = tc_keep(f(x)); }` runs in flat memory; tc_retain(t)
+ * exempts a value. */
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 #define tc_keep(t) tc_keep_at((t), TC_HERE)
+/* t itself; a kept value then stays until its scope ends. */
 TC_API tc_tensor tc_retain(tc_tensor t);
 
-/* ---- leaves ---- */
-/* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. */
+/* ---- leaves ----
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative), TC_ERR_LIMIT
+ * (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
+/* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
+ * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use. strides in elements,
- * NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
+/* Zero-copy: reads the user's memory at each run; it must outlive the use, also by programs that
+ * captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
+ * at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
+/* Copies the elements at once; strides as above. */
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here);
 /* tc_borrow(ctx, p, TC_F32, 10, 20), tc_copy_in alike: dtype, then sizes (none: 0-d). */
@@ -107,16 +124,19 @@ static inline tc_tensor tci_copy_in_list(tc_ctx *ctx, const void *data, int n, c
     tci_copy_in_list((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 #define tc_borrow_strided(ctx, data, dtype, rank, sizes, strides)                                  \
     tc_borrow_at((ctx), (data), (dtype), (rank), (sizes), (strides), TC_HERE)
-/* Says that the memory of a borrowed tensor changed: what was evaluated from it is stale. */
-TC_API tc_status tc_touch(tc_tensor t);
+/* Says that the memory of a borrowed tensor changed: what was evaluated from it is stale.
+ * TC_ERR_ARGUMENT: t is no leaf with memory; TC_ERR_HANDLE; TC_ERR_MEMORY. */
+TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
+#define tc_touch(t) tc_touch_at((t), TC_HERE)
 
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-TC_API int64_t tc_size(tc_tensor t, int axis);
+TC_API int64_t tc_size(tc_tensor t, int axis); /* -1 also for an axis that is not there */
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);  /* of elements */
 TC_API int64_t tc_nbytes(tc_tensor t);
+/* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
 #ifdef __cplusplus
@@ -168,18 +188,18 @@ static inline tc_bufs tci_buf_list(std::initializer_list<tc_buf> l)
     return r;
 }
 /* Sizes of any integer type: a temporary array that lives as long as the full expression. */
-template <size_t N> struct tci_size_array {
-    int64_t items[N ? N : 1];
+template <size_t tci_n> struct tci_size_array {
+    int64_t items[tci_n + 1]; /* one more than needed: an empty list is legal */
     const int64_t *get() const { return items; }
 };
-template <class... T> static inline tci_size_array<sizeof...(T)> tci_size_list(T... v)
+template <class... tci_t> static inline tci_size_array<sizeof...(tci_t)> tci_size_list(tci_t... v)
 {
-    tci_size_array<sizeof...(T)> r = {{static_cast<int64_t>(v)...}};
+    tci_size_array<sizeof...(tci_t)> r = {{static_cast<int64_t>(v)..., 0}};
     return r;
 }
-template <class... T> static inline int tci_size_count(T...)
+template <class... tci_t> static inline int tci_size_count(tci_t...)
 {
-    return static_cast<int>(sizeof...(T));
+    return static_cast<int>(sizeof...(tci_t));
 }
 #define TC_TENSORS(...) (tci_tensor_list({__VA_ARGS__}))
 #define TC_AXES(...) (tci_axis_list({__VA_ARGS__}))
@@ -193,32 +213,37 @@ static inline tc_axes tci_axes_all(void)
 }
 #define TC_ALL (tci_axes_all())
 
-template <class T> struct tci_dtype_of_type { enum { value = -1 }; };
-#define TCI_CXX_DTYPE(type, id) template <> struct tci_dtype_of_type<type> { enum { value = id }; };
-TCI_CXX_DTYPE(bool, TC_BOOL)
-TCI_CXX_DTYPE(unsigned char, TC_U8) TCI_CXX_DTYPE(unsigned short, TC_U16)
-    TCI_CXX_DTYPE(unsigned, TC_U32) TCI_CXX_DTYPE(unsigned long, TC_U64)
-        TCI_CXX_DTYPE(unsigned long long, TC_U64) TCI_CXX_DTYPE(signed char, TC_I8)
-            TCI_CXX_DTYPE(short, TC_I16) TCI_CXX_DTYPE(int, TC_I32) TCI_CXX_DTYPE(long, TC_I64)
-                TCI_CXX_DTYPE(long long, TC_I64) TCI_CXX_DTYPE(tc_f16, TC_F16)
-                    TCI_CXX_DTYPE(tc_bf16, TC_BF16) TCI_CXX_DTYPE(float, TC_F32)
-                        TCI_CXX_DTYPE(double, TC_F64)
+template <class tci_t> struct tci_dtype_of_type { enum { value = -1 }; };
+#define TCI_CXX_DTYPE(type, id) \
+    template <> struct tci_dtype_of_type<type> { enum { value = id }; }
+TCI_CXX_DTYPE(bool, TC_BOOL);
+TCI_CXX_DTYPE(unsigned char, TC_U8);
+TCI_CXX_DTYPE(unsigned short, TC_U16);
+TCI_CXX_DTYPE(unsigned, TC_U32);
+TCI_CXX_DTYPE(unsigned long, TC_U64);
+TCI_CXX_DTYPE(unsigned long long, TC_U64);
+TCI_CXX_DTYPE(signed char, TC_I8);
+TCI_CXX_DTYPE(short, TC_I16);
+TCI_CXX_DTYPE(int, TC_I32);
+TCI_CXX_DTYPE(long, TC_I64);
+TCI_CXX_DTYPE(long long, TC_I64);
+TCI_CXX_DTYPE(tc_f16, TC_F16);
+TCI_CXX_DTYPE(tc_bf16, TC_BF16);
+TCI_CXX_DTYPE(float, TC_F32);
+TCI_CXX_DTYPE(double, TC_F64);
 #undef TCI_CXX_DTYPE
-                            template <class T>
-                            static inline tc_buf tci_buf(const T *p, int64_t n, bool is_const)
+static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
-    tc_buf b = {const_cast<T *>(p), n, tci_dtype_of_type<T>::value, is_const};
+    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const};
     return b;
 }
-static inline tc_buf tci_buf(const void *p, int64_t n, bool is_const)
+template <class tci_t> static inline tc_buf tci_buf_of(tci_t *p, int64_t n)
 {
-    tc_buf b = {const_cast<void *>(p), n, -1, is_const};
-    return b;
+    return tci_buf(reinterpret_cast<uintptr_t>(p), n, tci_dtype_of_type<tci_t>::value, false);
 }
-template <class T> static inline tc_buf tci_buf_of(T *p, int64_t n) { return tci_buf(p, n, false); }
-template <class T> static inline tc_buf tci_buf_of(const T *p, int64_t n)
+template <class tci_t> static inline tc_buf tci_buf_of(const tci_t *p, int64_t n)
 {
-    return tci_buf(p, n, true);
+    return tci_buf(reinterpret_cast<uintptr_t>(p), n, tci_dtype_of_type<tci_t>::value, true);
 }
 #define TC_BUF(pointer, n) (tci_buf_of((pointer), (n)))
 
@@ -299,8 +324,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #define TCI_SIZES_N(...)                                                                           \
     ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1)
 
+/* The address travels as a number: gcc would warn that memory passed to be written is not set. */
 #define TC_BUF(pointer, n)                                                                         \
-    (tci_buf((const void *)(pointer), (n),                                                         \
+    (tci_buf((uintptr_t)(const void *)(pointer), (n),                                              \
              _Generic((pointer), bool *: TC_BOOL, const bool *: TC_BOOL, unsigned char *: TC_U8,  \
                  const unsigned char *: TC_U8, unsigned short *: TC_U16,                           \
                  const unsigned short *: TC_U16, unsigned *: TC_U32, const unsigned *: TC_U32,     \
@@ -318,11 +344,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
                  const int *: 1, const long *: 1, const long long *: 1, const tc_f16 *: 1,         \
                  const tc_bf16 *: 1, const float *: 1, const double *: 1, const void *: 1,         \
                  default: 0)))
-static inline tc_buf tci_buf(const void *data, int64_t n, int dtype, int is_const)
+static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
-    union { const void *from; void *to; } p;
-    p.from = data;
-    tc_buf b = {p.to, n, dtype, is_const != 0};
+    tc_buf b = {(void *)data, n, dtype, is_const != 0};
     return b;
 }
 

@@ -10,6 +10,7 @@
     X(HELP, "TC_HELP", "1: print this list once to stderr")                                        \
     X(BACKEND, "TC_BACKEND", "interp, cpu, cuda or a registered name")                             \
     X(CC, "TC_CC", "the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)")      \
+    X(NVRTC, "TC_NVRTC", "the NVRTC library to use (default: where CUDA is usually installed)")   \
     X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds before a compiler run is killed (default 120)")        \
     X(CACHE_DIR, "TC_CACHE_DIR", "disk cache (default $XDG_CACHE_HOME/tc or ~/.cache/tc)")         \
     X(CACHE_MB, "TC_CACHE_MB", "disk cache size cap in MiB (default 256)")                         \

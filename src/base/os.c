@@ -5,7 +5,9 @@
  * after. The one idea of the file functions: whoever can write where we read could plant code. So a
  * private file or directory is trusted only when its owner is this user or root, when nobody else
  * may write it, and when it is no link; and a file appears under its name only complete (rename of
- * a fresh file). */
+ * a fresh file). What must also survive a crash of the machine is written through to the disk
+ * before the rename (tci_os_publish_durable): 0.3 ms on a virtual disk, milliseconds on others, so
+ * only where a reader would otherwise start from nothing. */
 #include "os.h"
 #include "posix.h"
 
@@ -133,7 +135,6 @@ static uint64_t tci_os_random(void)
     return bits;
 }
 
-/* No fsync: it takes milliseconds, and the reader's checksum refuses what a crash has torn. */
 static int tci_os_write_all(int fd, const char *bytes, size_t n)
 {
     while (n) {
@@ -149,7 +150,8 @@ static int tci_os_write_all(int fd, const char *bytes, size_t n)
     return 0;
 }
 
-TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why)
+static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, bool durable,
+                                int *why)
 {
     tci_str temporary = {0};
     tci_str_printf(&temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
@@ -164,6 +166,9 @@ TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *w
         code = errno;
     } else {
         code = tci_os_write_all(fd, bytes, n);
+        if (!code && durable && fsync(fd) && errno != EINVAL) { /* EINVAL: this kind has no disk */
+            code = errno;
+        }
         if (close(fd) && !code) {
             code = errno;
         }
@@ -176,6 +181,16 @@ TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *w
     }
     tci_str_free(&temporary);
     return code ? tci_os_why(why, code) : true;
+}
+
+TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why)
+{
+    return tci_os_publish_file(path, bytes, n, false, why);
+}
+
+TCI_FN bool tci_os_publish_durable(const char *path, const void *bytes, size_t n, int *why)
+{
+    return tci_os_publish_file(path, bytes, n, true, why);
 }
 
 TCI_FN bool tci_os_rename(const char *from, const char *to)

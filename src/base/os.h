@@ -24,9 +24,10 @@ TCI_FN bool tci_os_is_setuid(void);
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any readable file */
 /* Writes bytes to a fresh O_EXCL temporary beside `path` (mode 0600) and renames it into place:
- * readers see all or nothing. Not fsynced: after a crash of the machine the file may be torn
- * (readers check sums). */
+ * readers see all or nothing. After a crash of the machine the file may be torn all the same. */
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why);
+/* The same, but written through to the disk before the rename: whole also after such a crash. */
+TCI_FN bool tci_os_publish_durable(const char *path, const void *bytes, size_t n, int *why);
 TCI_FN bool tci_os_rename(const char *from, const char *to);
 TCI_FN bool tci_os_remove(const char *path);
 /* Makes `path` and its parents (0700); true only if it is then a directory of ours or root's that

@@ -1,7 +1,8 @@
 /* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
  *
- * In: whatever flags, warnings and feature macros the user's file is compiled with. Out: a region
- * in which floating point is strict, warnings are quiet and POSIX is declared.
+ * In: whatever flags, warnings and macros the user's file is compiled with. Out: a region in which
+ * floating point is strict, warnings are quiet, POSIX is declared, and words of the rooms mean what
+ * the rooms say.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
  * gets its own optimize options (also O2: the interpreter stays quick in a debug build). Clang:
@@ -57,6 +58,8 @@
 #endif
 
 #include "posix.h"
+
+#include "hide.h"
 
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
 #error "tc: results need FLT_EVAL_METHOD == 0 (on 32-bit x86: -msse2 -mfpmath=sse)"

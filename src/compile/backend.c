@@ -40,6 +40,9 @@ static tci_backend_row *tci_backend_find(const char *name)
 #ifdef TCI_HAS_CPU
         tci_backends.rows[tci_backends.n++].calls = tci_cpu_backend();
 #endif
+#ifdef TCI_HAS_CUDA
+        tci_backends.rows[tci_backends.n++].calls = tci_cuda_backend();
+#endif
     }
     for (int i = 0; i < tci_backends.n; i++) {
         if (!name || !strcmp(tci_backends.rows[i].calls->name, name)) {
@@ -83,6 +86,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     b->calls = calls;
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
+    b->target.block_threads = target.block_threads;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
 }
@@ -115,6 +119,11 @@ TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int ve
         return tci_dialect_c(s, vector_bytes);
     }
 #endif
+#ifdef TCI_HAS_CUDA
+    if (!strcmp(name, "cuda")) {
+        return tci_dialect_cuda(s, vector_bytes);
+    }
+#endif
     (void)s;
     (void)name;
     (void)vector_bytes;
@@ -132,7 +141,8 @@ static bool tci_backend_is_complete(const tc_backend *b)
     }
     bool memory = b->alloc && b->free && b->upload && b->download;
     bool no_memory = !b->alloc && !b->free && !b->upload && !b->download;
-    return b->launch ? b->sync && (memory || no_memory) : no_memory;
+    bool sequences = !b->record == !b->replay && !b->record == !b->sequence_free;
+    return sequences && (b->launch ? b->sync && (memory || no_memory) : no_memory);
 }
 
 TC_API tc_status tc_register_backend(const tc_backend *backend)

@@ -10,6 +10,12 @@
 TCI_FN const tc_backend *tci_cpu_backend(void);
 #endif
 
+/* cuda/backend.c. */
+#ifdef TCI_HAS_CUDA
+TCI_FN const tc_backend *tci_cuda_backend(void);
+TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes); /* cuda/dialect.c */
+#endif
+
 /* The dialect of that name for vectors of this width; NULL: this build does not have it. */
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes);
 

@@ -101,7 +101,8 @@ typedef struct tci_request {
     int n_user_inputs;
     tci_node **captured; int n_captured;    /* inputs + n_user_inputs: DATA and evaluated nodes */
     tci_node **literals; int n_literals;    /* LITERAL nodes, first-use order: program slot i */
-    tci_node **roots; int n_roots;
+    tci_node **roots; int n_roots;          /* as given, but ASSIGN nodes last */
+    int32_t *effects; int n_effects;        /* captured leaf that each of those changes */
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */

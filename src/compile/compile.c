@@ -62,6 +62,7 @@ typedef struct tci_compile_batch_state {
     tci_str *log;
     bool verify;
     bool native;              /* kernels go through the jit; false: interpreted */
+    char why[1024];           /* why they are interpreted though native code was wanted, or "" */
 } tci_compile_batch_state;
 
 typedef tc_status (*tci_compile_stage)(tci_compile_batch_state *b, tci_compile_job *job);
@@ -182,6 +183,10 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
 
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots);
+    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads};
+    for (int i = 0; i < job->plan->n_kernels; i++) {
+        job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
+    }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
         for (int i = 0; i < job->plan->n_kernels; i++) {
@@ -448,7 +453,7 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     tci_compile_fill_source(b, c);
     c->times = job->times;
     tci_str explain = {.s = &b->scratch};
-    tci_explain_text(&explain, job->plan, c);
+    tci_explain_text(&explain, job->plan, c, b->why);
     c->explain = tci_compile_text(b, c, tci_str_text(&explain));
     return TC_OK;
 }
@@ -463,6 +468,7 @@ static tc_status tci_compile_fall_back(tci_compile_batch_state *b, tc_status why
         return why == TC_ERR_IO ? TC_ERR_COMPILER : why;
     }
     tci_log(b->options, "compile", "interpreting instead of compiling: %s", tci_str_text(b->log));
+    snprintf(b->why, sizeof(b->why), "%s", tci_str_text(b->log));
     b->log->n = 0;
     if (b->log->text) {
         b->log->text[0] = 0;

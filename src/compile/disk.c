@@ -13,6 +13,11 @@
  * sees all of one or none; an entry whose object was evicted is a miss. Every failure to write is
  * harmless: the code stays in memory.
  *
+ * A crash of the machine: object files and program entries, what a warm start loads, are written
+ * through to the disk before the rename (two waits a compile). Kernel entries, of which a compile
+ * may write hundreds, and sources, which only people read, are not: one that a crash has torn is
+ * refused by its checksum, and its kernel is compiled once more.
+ *
  * One function describes an entry both ways (tci_wire): what is written is what is read. */
 #include "disk.h"
 
@@ -230,7 +235,7 @@ static void tci_disk_seal(uint64_t header[8], uint64_t magic, const void *payloa
     header[4] = sum.hi;
 }
 
-static bool tci_disk_write(const tci_disk *d, const char *name, uint64_t magic,
+static bool tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
                            const tci_str *payload)
 {
     uint64_t header[8];
@@ -241,7 +246,8 @@ static bool tci_disk_write(const tci_disk *d, const char *name, uint64_t magic,
     tci_disk_path(d, name, &path);
     int why = 0;
     bool good = !payload->failed && !file.failed && !path.failed
-                && tci_os_publish(path.text, file.text, file.n, &why);
+                && (durable ? tci_os_publish_durable : tci_os_publish)(path.text, file.text, file.n,
+                                                                       &why);
     if (!good) {
         tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(&path), strerror(why));
     }
@@ -303,7 +309,8 @@ TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash name, const tci_st
     if (good) {
         tci_disk_name(file, 'm', name, "so");
         tci_disk_path(d, file, path);
-        good = !path->failed && tci_os_publish(path->text, tci_str_text(object), object->n, &why);
+        good = !path->failed
+               && tci_os_publish_durable(path->text, tci_str_text(object), object->n, &why);
     }
     if (!good) {
         tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(path), strerror(why));
@@ -356,7 +363,7 @@ static bool tci_disk_has_object(const tci_disk *d, const tci_module *m)
     if (!good && !path.failed && tci_os_read_private(m->path, &file, NULL)) {
         tci_hash sum = tci_hash_bytes(file.text, file.n);
         good = sum.lo == m->sum.lo && sum.hi == m->sum.hi
-            && tci_os_publish(path.text, file.text, file.n, NULL);
+            && tci_os_publish_durable(path.text, file.text, file.n, NULL);
     }
     tci_str_free(&path);
     tci_str_free(&file);
@@ -587,7 +594,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
     }
     tci_wire_code(&w, c, c->n_modules);
     tci_disk_name(name, 'p', c->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_PROGRAM, &payload);
+    tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
     tci_str_free(&payload);
 }
 
@@ -682,7 +689,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
     tci_wire_word(&w, k->module->bytes);
     tci_wire_hash(&w, &k->module->sum);
     tci_disk_name(name, 'k', k->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_KERNEL, &payload);
+    tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
     tci_str_free(&symbol);
     tci_str_free(&note);
     tci_str_free(&payload);

@@ -171,11 +171,12 @@ static void tci_jit_name_kernels(tci_jit *j)
 
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
-    int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
+    tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
+                           j->backend->target.block_threads};
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
-            k->loop = tci_loop_schedule(j->s, k->kernel, vector_bytes, &k->launch);
+            k->loop = tci_loop_schedule(j->s, k->kernel, machine, &k->launch);
             if (verify) {
                 tci_loop_verify(j->s, k->loop);
             }

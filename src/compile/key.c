@@ -57,14 +57,14 @@ static void tci_key_add_input(tci_key_walk *w, tci_node *n)
 
 static inline bool tci_key_is_leaf(const tci_node *n)
 {
-    return n->storage || n->n_in == 0;
+    return tci_node_is_value(n) || n->n_in == 0;
 }
 
 /* All inputs of n have been met. */
 static void tci_key_add_node(tci_key_walk *w, tci_node *n)
 {
     tci_request *r = w->r;
-    if (n->storage || n->op == TCI_OP_DATA) {
+    if (tci_node_is_value(n)) {
         TCI_PUSH(w->s, w->captured, w->n_captured, w->cap_captured, n);
     } else if (n->op == TCI_OP_LITERAL) {
         TCI_PUSH(w->s, r->literals, r->n_literals, w->cap_literals, n);
@@ -99,6 +99,12 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
             continue;
         }
         tci_node *in = n->in[top->next++];
+        if (TCI_UNLIKELY(in->op == TCI_OP_ASSIGN)) {
+            tci_scratch_fail(w->s, TC_ERR_ARGUMENT,
+                             "%s is given a tc_assign as an operand: an assign has no value, it "
+                             "can only be an output of a program",
+                             tci_op_name(n->op));
+        }
         if (tci_key_place(w->r, in) < 0) {
             tci_key_frame frame = {in, 0};
             TCI_PUSH(w->s, w->frames, w->n_frames, w->cap_frames, frame);
@@ -247,7 +253,7 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
 static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     tci_key_reserve(k, 64 + 10 * ((size_t)n->rank * 2 + (size_t)n->n_in + (size_t)n->n_attr));
-    if (n->storage || n->op == TCI_OP_DATA) {
+    if (tci_node_is_value(n)) {
         tci_key_leaf(k, n);
         return;
     }
@@ -306,6 +312,43 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
     r->hash = tci_hash_bytes(r->key, r->key_bytes);
 }
 
+/* ---- effects ---- */
+
+/* Puts the ASSIGN roots behind the others and returns how many there are. */
+static int tci_key_sort_roots(tci_scratch *s, tci_request *r, tci_node *const *roots)
+{
+    int n_values = 0, at = 0;
+    r->roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
+    for (int effects = 0; effects < 2; effects++) {
+        for (int i = 0; i < r->n_roots; i++) {
+            if ((roots[i]->op == TCI_OP_ASSIGN) == (effects != 0)) {
+                r->roots[at++] = roots[i];
+            }
+        }
+        n_values = effects ? n_values : at;
+    }
+    return r->n_roots - n_values;
+}
+
+/* Which captured leaf each effect changes. */
+static void tci_key_find_effects(tci_scratch *s, tci_request *r)
+{
+    int first = r->n_roots - r->n_effects;
+    r->effects = TCI_NEW_ARRAY(s, int32_t, r->n_effects);
+    for (int i = 0; i < r->n_effects; i++) {
+        const tci_node *param = r->roots[first + i]->in[0];
+        while (r->captured[r->effects[i]] != param) {
+            r->effects[i]++;
+        }
+        for (int k = 0; k < i; k++) {
+            if (r->captured[r->effects[k]]->storage == param->storage) {
+                tci_scratch_fail(s, TC_ERR_ARGUMENT,
+                                 "two tc_assign to one parameter: expected one in a program");
+            }
+        }
+    }
+}
+
 TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_inputs, int n_inputs,
                                      tci_node *const *roots, int n_roots, const tc_options *o,
                                      const char *backend, const tci_target *target)
@@ -319,13 +362,14 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
         target = &b->target;
     }
     tci_request *r = TCI_NEW(s, tci_request);
-    r->roots = tci_scratch_copy(s, roots, sizeof(*roots) * (size_t)n_roots);
     r->n_roots = n_roots;
+    r->n_effects = tci_key_sort_roots(s, r, roots);
     tci_key_walk w;
     memset(&w, 0, sizeof(w));
     w.s = s;
     w.r = r;
     tci_key_walk_all(&w, user_inputs, n_inputs);
+    tci_key_find_effects(s, r);
     tci_key_write(s, r, o, backend, target);
     return r;
 }
@@ -348,7 +392,7 @@ static tci_node *tci_key_copy_leaf(tci_scratch *s, tci_graph *g, const tci_node 
 static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_request *r,
                                    const tci_node *n, tci_node **places)
 {
-    if (n->storage || n->op == TCI_OP_DATA) {
+    if (tci_node_is_value(n)) {
         return tci_key_copy_leaf(s, g, n);
     }
     if (n->op == TCI_OP_CONST) {
@@ -397,7 +441,7 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
         const tci_node *n = r->nodes[i];
         tci_node *copy = tci_key_copy_node(s, c.graph, r, n, places);
         places[r->n_user_inputs + i] = copy;
-        if (n->storage || n->op == TCI_OP_DATA) {
+        if (tci_node_is_value(n)) {
             c.inputs[r->n_user_inputs + n_captured++] = copy;
         } else if (n->op == TCI_OP_LITERAL) {
             c.literals[n_literals++] = copy;

@@ -273,34 +273,118 @@ static void tci_cd_define_helper(tci_cd *cd, int id)
     tci_str_add(&cd->out, "\n");
 }
 
-/* LANE1: one test, and the helper's text on the active lanes only. The loop is kept out of line, so
- * that its registers do not weigh on the code that almost never runs it. */
+/* The helper on the lanes that m marks, 0 elsewhere. Kept out of line, so that its registers do not
+ * weigh on the code that almost never calls it. */
+static const char *tci_cd_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+{
+    const tci_helper *h = tci_helper_get(id);
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
+                                          tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_env e = {cd, t, t, lanes, name, {NULL}};
+        tci_cd_define_helper(cd, id);
+        e.piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
+        e.piece[1] = h->name;
+        e.piece[2] = h->arity == 2 ? "a[i], b[i]" : "a[i]";
+        tci_cd_define(&e, "static __attribute__((noinline)) $T $n($1, $B m) {\n    $T r = {0};\n"
+                          "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
+                          "            r[i] = $2($3);\n        }\n    }\n    return r;\n}");
+    }
+    return name;
+}
+
+/* LANE1: one test, and the helper where it says so. */
 static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
 {
     const tci_helper *h = tci_helper_get(id);
     tci_cd_env env = *outer;
     tci_cd_env *e = &env;
     tci_cd *cd = e->cd;
-    bool two = h->arity == 2;
-    tci_cd_define_helper(cd, id);
-    e->piece[0] = two ? "$T a, $T b" : "$T a";
+    e->piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
     e->piece[1] = h->name;
+    e->piece[2] = h->arity == 2 ? "a, b" : "a";
     if (e->lanes == 1) {
-        tci_cd_define(e, two ? "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2(a, b) : 0; }"
-                             : "TC_I $T $n($1, tc_bool m) { return m ? $2(a) : 0; }");
+        tci_cd_define_helper(cd, id);
+        tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
         return;
     }
-    e->piece[2] = tci_cd_any(cd, e->lanes);
-    e->piece[3] = two ? "a, b" : "a";
-    tci_cd_define(
-        e, two ? "static __attribute__((noinline)) $T $n_lanes($1, $B m) {\n    $T r = {0};\n"
-                 "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
-                 "            r[i] = $2(a[i], b[i]);\n        }\n    }\n    return r;\n}"
-               : "static __attribute__((noinline)) $T $n_lanes($1, $B m) {\n    $T r = {0};\n"
-                 "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
-                 "            r[i] = $2(a[i]);\n        }\n    }\n    return r;\n}");
-    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($3(m), 0)) {\n"
-                     "        return $n_lanes($4, m);\n    }\n    return ($T){0};\n}");
+    e->piece[1] = tci_cd_lanes_of(cd, id, e->t, e->lanes);
+    e->piece[3] = tci_cd_any(cd, e->lanes);
+    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
+                     "        return $2($3, m);\n    }\n    return ($T){0};\n}");
+}
+
+/* ---- recipes ---- */
+
+/* SELECT(m, LANE1(.., m), fast): the whole belongs behind the test. */
+static bool tci_cd_is_patch(const tci_recipe *r, int i)
+{
+    const tci_step_inst *step = &r->insts[i];
+    if (step->kind != TCI_RECIPE_PRIM || step->prim != TCI_P_SELECT) {
+        return false;
+    }
+    const tci_step_inst *slow = &r->insts[step->args[1]];
+    return slow->kind == TCI_RECIPE_PRIM && slow->prim == TCI_P_LANE1 &&
+           slow->args[slow->n_args - 1] == step->args[0];
+}
+
+static bool tci_cd_is_patched(const tci_recipe *r, int i)
+{
+    for (int k = i + 1; k < r->n; k++) {
+        if (tci_cd_is_patch(r, k) && r->insts[k].args[1] == i) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "r" where the mask is nowhere true, with one test; the mask is the value of step `mask`. */
+static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *slow = &r->insts[step->args[1]];
+    const tci_step_inst *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    const char *args = slow->n_args == 3
+                           ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
+                           : tci_scratch_printf(d->s, "v%d", slow->args[0]);
+    const char *test = tci_scratch_printf(d->s, "%s(v%d)", tci_cd_any(cd, lanes), step->args[0]);
+    if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
+        const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
+        test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
+    }
+    const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
+    return tci_scratch_printf(
+        d->s, "v%d;\n    if (__builtin_expect(%s, 0)) {\n        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        step->args[2], test, i, select, step->args[0], tci_cd_lanes_of(cd, slow->imm, t, lanes),
+        args, step->args[0], step->args[2]);
+}
+
+/* The expression of a step that is a prim. */
+static const char *tci_cd_step(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    tc_dtype operand = (tc_dtype)r->insts[step->args[step->prim == TCI_P_SELECT]].dtype;
+    tci_str text = {0};
+    text.s = d->s;
+    if (step->prim == TCI_P_SELECT && mask->kind == TCI_RECIPE_PRIM) {
+        const char *pick = tci_cd_pick(cd, (tci_prim)mask->prim,
+                                       (tc_dtype)r->insts[mask->args[0]].dtype, t, lanes);
+        if (pick) {
+            return tci_scratch_printf(d->s, "%s(v%d, v%d, v%d, v%d);\n", pick, mask->args[0],
+                                      mask->args[1], step->args[1], step->args[2]);
+        }
+    }
+    tci_str_add(&text, d->prim(d, (tci_prim)step->prim, operand, t, lanes, step->imm));
+    for (int k = 0; k < step->n_args; k++) {
+        tci_str_printf(&text, "%sv%d", k ? ", " : "(", step->args[k]);
+    }
+    tci_str_add(&text, ");\n");
+    return tci_str_text(&text);
 }
 
 static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
@@ -315,20 +399,19 @@ static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
     for (int i = 0; i < r->n; i++) {
         const tci_step_inst *step = &r->insts[i];
         tc_dtype t = (tc_dtype)step->dtype;
+        if (e->lanes > 1 && tci_cd_is_patched(r, i)) {
+            continue;
+        }
         tci_str_printf(&text, "    %s v%d = ", d->type(d, t, e->lanes), i);
         if (step->kind == TCI_RECIPE_ARG) {
             tci_str_printf(&text, "%c;\n", 'a' + step->imm);
         } else if (step->kind == TCI_RECIPE_CONST) {
             tci_str_printf(&text, "%s(%s);\n", d->mem(d, TCI_MEM_SPLAT, t, t, e->lanes),
                            d->constant(d, t, step->value));
+        } else if (e->lanes > 1 && tci_cd_is_patch(r, i)) {
+            tci_str_add(&text, tci_cd_patch(cd, r, i, e->lanes));
         } else {
-            int typed = step->prim == TCI_P_SELECT ? 1 : 0;
-            tc_dtype operand = (tc_dtype)r->insts[step->args[typed]].dtype;
-            tci_str_add(&text, d->prim(d, (tci_prim)step->prim, operand, t, e->lanes, step->imm));
-            for (int k = 0; k < step->n_args; k++) {
-                tci_str_printf(&text, "%sv%d", k ? ", " : "(", step->args[k]);
-            }
-            tci_str_add(&text, ");\n");
+            tci_str_add(&text, tci_cd_step(cd, r, i, e->lanes));
         }
     }
     tci_str_printf(&text, "    return v%d;\n}", r->n - 1);
@@ -381,8 +464,10 @@ static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
     const char *sign = bits >> 63 ? "-" : "";
     int exponent = (int)(bits >> 52) & 2047;
     uint64_t mantissa = bits & 0xfffffffffffffu;
-    if (exponent == 2047) {
-        return tci_scratch_printf(d->s, "(%s%d.0%s / 0.0%s)", sign, mantissa == 0, f, f);
+    if (exponent == 2047) { /* a quotient by zero would be computed at each call */
+        tci_cd_soft(d->state, "TC_INF");
+        return tci_scratch_printf(d->s, mantissa ? "TC_NAN%s" : "(%sTC_INF%s)", mantissa ? f : sign,
+                                  f);
     }
     if (exponent) {
         mantissa |= (uint64_t)1 << 52;
@@ -436,11 +521,26 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                        int n_literals)
+{
+    const char *word = d->type(d, TC_I64, 1);
+    (void)l;
+    (void)n_literals;
+    tci_str_printf(
+        out,
+        "__attribute__((visibility(\"default\")))\n"
+        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+        symbol, word, word, word, word);
+}
+
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
     cd->d.name = "c";
     cd->d.restrict_word = "__restrict__";
+    cd->d.local_word = "";
+    cd->d.head = tci_cd_head;
     cd->d.vector_bytes = vector_bytes;
     cd->d.s = s;
     cd->d.state = cd;

@@ -216,6 +216,26 @@ TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
     return e.name;
 }
 
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, t, t, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_any_lt_%s", tci_cd_suffix(cd, t, lanes));
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int bytes = tci_dtype_get(t)->bytes * lanes;
+    e.piece[0] = t == TC_F32 ? "ps" : "pd";
+    e.piece[1] = tci_cd_any(cd, lanes);
+    tci_cd_define(&e, bytes == 64 && cd->d.vector_bytes == 64 && tci_dtype_is_float(t)
+                          ? "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
+                            "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                            "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif"
+                          : "#define $n(a, b) $2(@lt(a, b))");
+    return e.name;
+}
+
 /* ---- partial accesses ---- */
 
 /* Template of the body through the machine's masked instruction, or NULL where there is none. */
@@ -489,7 +509,7 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }
-    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE) {
+    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE || m == TCI_MEM_STORE_LANE) {
         return tci_cd_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute, storage,
                           1);
     }

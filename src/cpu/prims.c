@@ -424,6 +424,44 @@ static void tci_cd_define_select(tci_cd_env *e)
     tci_cd_define(e, tci_str_text(&text));
 }
 
+/* gcc makes a vector of a comparison before a SELECT takes it, and the operators of the SELECT two
+ * instructions: on AVX-512 the mask can stay in its register. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes)
+{
+    int size = tci_dtype_get(t)->bytes;
+    bool compares = compare == TCI_P_EQ || compare == TCI_P_LT || compare == TCI_P_LE;
+    if (!compares || size < 4 || size * lanes != 64 || cd->d.vector_bytes != 64 ||
+        t == TC_BOOL || to == TC_BOOL || tci_dtype_get(to)->bytes != size) {
+        return NULL;
+    }
+    bool is_new, is_float = tci_dtype_is_float(t);
+    tci_cd_env e = {cd, t, to, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_pick_%s_%s_%s", tci_prim_get(compare)->name,
+                                tci_cd_suffix(cd, t, lanes), tci_dtype_get(to)->name);
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int predicate = compare == TCI_P_EQ ? 0 : (compare == TCI_P_LT ? 1 : 2) + (is_float ? 16 : 0);
+    char sign = tci_dtype_is_float(t) || tci_dtype_is_signed(t) ? ' ' : 'u';
+    e.piece[0] = tci_scratch_printf(
+        cd->d.s, "__builtin_ia32_%scmp%s512_mask((%s)x, (%s)y, %d, -1%s)", sign == 'u' ? "u" : "",
+        is_float ? (size == 4 ? "ps" : "pd") : (size == 4 ? "d" : "q"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"), predicate, is_float ? ", 4" : "");
+    e.piece[1] = size == 4 ? "ps" : "pd";
+    e.piece[2] = size == 4 ? "{v16sf}" : "{v8df}";
+    e.piece[3] = cd->d.prim(&cd->d, TCI_P_SELECT, to, to, lanes, 0);
+    const char *test = cd->d.prim(&cd->d, compare, t, t, lanes, 0);
+    tci_cd_define(&e, tci_scratch_printf(
+                          cd->d.s,
+                          "TC_I $R $n($T x, $T y, $R a, $R b) {\n#if TC_GCC\n"
+                          "    return ($R)__builtin_ia32_blendm$2_512_mask(($3)b, ($3)a, $1);\n"
+                          "#else\n    return $4(%s(x, y), a, b);\n#endif\n}",
+                          test));
+    return e.name;
+}
+
 /* ---- casts ---- */
 
 /* Bounds of an integer dtype as texts: [0] lowest, [1] highest, [2] and [3] the floats lo <= x < hi

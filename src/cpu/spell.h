@@ -16,6 +16,7 @@ typedef struct tci_cd {
     const char **names;     /* open-addressed set of defined names; NULL = free */
     int n_names, cap_names; /* cap a power of two, never more than half full */
     tci_str out;            /* complete definitions */
+    const void *more;       /* of a dialect that extends this one */
 } tci_cd;
 
 /* What the letters stand for. */
@@ -51,6 +52,10 @@ TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int la
 TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes);
 TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
 
+/* Name of: (x, y, a, b) -> a where x compares to y, else b; t is x's dtype, to is a's. NULL where
+ * compare and SELECT do as well. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes);
+
 /* ---- cpu/memory.c ---- */
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes);
@@ -59,6 +64,8 @@ TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dt
 TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
 TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
 TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
+/* Name of: a < b in any lane. */
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes);
 
 /* ---- cpu/soft.c ---- */
 TCI_FN void tci_cd_soft(tci_cd *cd,

@@ -2,6 +2,8 @@
  * why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
 #include "explain.h"
 
+#include <string.h>
+
 static void tci_explain_bytes(tci_str *out, int64_t bytes)
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -42,7 +44,20 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
     tci_str_add(out, "\n");
 }
 
-TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code)
+/* Each line of a longer text, set in. */
+static void tci_explain_lines(tci_str *out, const char *text)
+{
+    while (*text) {
+        size_t n = strcspn(text, "\n");
+        tci_str_add(out, "  ");
+        tci_str_add_n(out, text, n);
+        tci_str_add(out, "\n");
+        text += n + (text[n] != 0);
+    }
+}
+
+TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code *code,
+                             const char *fallback)
 {
     int64_t bytes = 0, flops = 0;
     for (int t = 0; t < plan->n_steps; t++) {
@@ -56,6 +71,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     tci_str_printf(out, " moved, %.3g flops, ", (double)flops);
     tci_explain_bytes(out, plan->arena_bytes);
     tci_str_add(out, " of workspace\n");
+    if (fallback[0]) {
+        tci_str_add(out, "interpreted instead of compiled, because:\n");
+        tci_explain_lines(out, fallback);
+    }
     for (int i = 0; i < code->n_inputs; i++) {
         tci_explain_port(out, "input", i, &code->inputs[i]);
     }

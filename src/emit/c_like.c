@@ -19,9 +19,15 @@ static void tci_c_indent(tci_c_like *c, int depth)
     }
 }
 
+/* The lanes that one thread holds of a value. */
+static int tci_c_lanes(const tci_c_like *c, int lanes)
+{
+    return lanes > 1 ? lanes / c->l->threads : 1;
+}
+
 static const char *tci_c_type(tci_c_like *c, tc_dtype t, int lanes)
 {
-    return c->d->type(c->d, t, lanes);
+    return c->d->type(c->d, t, tci_c_lanes(c, lanes));
 }
 
 static void tci_c_value(tci_c_like *c, int v)
@@ -97,6 +103,7 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_MOD: tci_c_infix(c, e->a, " % ", -1, e->c); break;
     case TCI_LX_MIN: tci_c_smaller(c, e->a, " < ", e->b); break;
     case TCI_LX_MAX: tci_c_smaller(c, e->a, " > ", e->b); break;
+    case TCI_LX_THREAD: tci_str_add(c->out, "TC_THREAD"); break;
     case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
     case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
     default: tci_c_head(c, e); break;
@@ -122,7 +129,7 @@ static void tci_c_prim(tci_c_like *c, const tci_lstmt *st)
     bool converts = tci_prim_get((tci_prim)st->prim)->result == 'O';
     tci_c_define(c, st->dst);
     tci_str_printf(c->out, "%s(", c->d->prim(c->d, (tci_prim)st->prim, t, converts ? to : t,
-                                             values[st->dst].lanes, (int)st->imm));
+                                             tci_c_lanes(c, values[st->dst].lanes), (int)st->imm));
     for (int i = 0; i < 3 && st->args[i] >= 0; i++) {
         tci_str_add(c->out, i > 0 ? ", " : "");
         tci_c_value(c, st->args[i]);
@@ -147,7 +154,7 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
         storage = (tc_dtype)(st->base < 0 ? c->l->locals[~st->base].dtype
                                           : c->l->operands[st->base].dtype);
     }
-    return c->d->mem(c->d, (tci_mem)st->mem, compute, storage, lanes);
+    return c->d->mem(c->d, (tci_mem)st->mem, compute, storage, tci_c_lanes(c, lanes));
 }
 
 static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
@@ -240,8 +247,15 @@ static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
 static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
 {
     const tci_llocal *m = &c->l->locals[st->dst];
-    tci_str_printf(c->out, "%s m%d[%lld] __attribute__((aligned(64)));\n",
-                   tci_dtype_get((tc_dtype)m->dtype)->ctype, st->dst, (long long)m->n);
+    const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
+    int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
+    if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
+        tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
+                       held, st->dst, st->dst, held);
+        return;
+    }
+    tci_str_printf(c->out, "%s%s m%d[%lld] __attribute__((aligned(64)));\n", c->d->local_word,
+                   ctype, st->dst, (long long)m->n);
 }
 
 /* name = args[0]; */
@@ -322,13 +336,8 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                             const char *symbol)
 {
     tci_c_like c = {out, d, l};
-    const char *word = tci_c_type(&c, TC_I64, 1);
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    tci_str_printf(
-        out,
-        "__attribute__((visibility(\"default\")))\n"
-        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
-        symbol, word, word, word, word);
+    d->head(d, out, symbol, l, k->n_literals);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;

@@ -19,6 +19,7 @@ typedef struct tci_dialect tci_dialect;
 struct tci_dialect {
     const char *name;                 /* "c", "cuda" */
     const char *restrict_word;        /* "__restrict__" */
+    const char *local_word;           /* before the declaration of an array: "", "__shared__ " */
     int vector_bytes;
     tci_scratch *s;
     void *state;                      /* the requests made so far */
@@ -30,6 +31,10 @@ struct tci_dialect {
     /* A constant as source text of the scalar compute type: exact bits (hex floats or bit
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
+    /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
+     * `task_end` are in scope after it. */
+    void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                 int n_literals);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };

@@ -28,7 +28,7 @@ typedef struct tci_build_row {
 } tci_build_row;
 
 static const tci_build_row tci_build_rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, doc) {arity, TCI_BUILD_##rule},
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) {arity, TCI_BUILD_##rule},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -535,4 +535,40 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     }
     int64_t attr = at;
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+}
+
+/* ---- effects ---- */
+
+TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value)
+{
+    if (!param || !value) {
+        return NULL;
+    }
+    if (param->op != TCI_OP_DATA || !param->storage || !param->storage->is_param) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "given a tensor made by %s to assign to: expected one of tc_param",
+                       tci_op_name(param->op));
+        return NULL;
+    }
+    if (value->dtype != param->dtype) {
+        tci_graph_fail(g, TC_ERR_DTYPE,
+                       "the value is %s, the parameter %s: expected one dtype (tc_cast converts)",
+                       tci_dtype_get((tc_dtype)value->dtype)->name,
+                       tci_dtype_get((tc_dtype)param->dtype)->name);
+        return NULL;
+    }
+    bool fits = value->rank <= param->rank;
+    for (int i = 1; fits && i <= value->rank; i++) {
+        tci_dim size = value->shape[value->rank - i];
+        fits = size == 1 || size == param->shape[param->rank - i];
+    }
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "the value has shape %s, the parameter %s",
+                       TCI_SHAPE_TEXT(value), TCI_SHAPE_TEXT(param));
+        return NULL;
+    }
+    tci_node *in[2] = {param, tci_build_broadcast(g, value, param->rank, param->shape)};
+    return in[1] ? tci_graph_node(g, TCI_OP_ASSIGN, (tc_dtype)param->dtype, param->rank,
+                                  param->shape, 2, in, 0, NULL)
+                 : NULL;
 }

@@ -36,6 +36,9 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
+/* An effect: param takes value, which broadcasts to its shape, when a program has run. */
+TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value);
+
 /* ---- move.c ---- */
 /* One size may be -1: what is left. */
 TCI_FN tci_node *tci_build_reshape(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);

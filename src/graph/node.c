@@ -211,7 +211,7 @@ static bool tci_node_take_slot(tci_graph *g, uint32_t *id)
 
 static bool tci_node_is_unique(int op)
 {
-    return op == TCI_OP_INPUT || op == TCI_OP_DATA || op == TCI_OP_LITERAL;
+    return op == TCI_OP_INPUT || op == TCI_OP_DATA || op == TCI_OP_LITERAL || op == TCI_OP_ASSIGN;
 }
 
 static uint64_t tci_node_hash(const tci_node_want *w)
@@ -306,6 +306,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
     for (int i = 0; i < w->n_in; i++) {
         n->in[i] = w->in[i];
         n->in[i]->n_users++;
+        n->stateful = n->stateful || n->in[i]->stateful;
     }
     if (w->rank) {
         memcpy(n->shape, w->shape, (size_t)w->rank * sizeof(*n->shape));

@@ -2,7 +2,8 @@
  *
  * Invariants (checked by graph/verify.c):
  *  - inputs precede users; shapes have no negative size; element counts fit int64
- *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT and DATA
+ *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
+ *    and ASSIGN
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
@@ -26,7 +27,9 @@
  * operand dtype; accumulates in its compute dtype (integers wrap) SOFTMAX, LOG_SOFTMAX   axis MEAN
  * axes ascending LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64
  * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
- * class indices */
+ * class indices
+ *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the same
+ * shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
@@ -60,7 +63,7 @@ TCI_FN const char *tci_op_name(int op);
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
-    bool borrowed;
+    bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
     uint64_t version;  /* raised by tc_touch */
@@ -77,6 +80,7 @@ typedef struct tci_node {
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
+    bool stateful;    /* a parameter, or computed from one: a run of a program may change its value */
     uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;
@@ -89,6 +93,12 @@ typedef struct tci_node {
     tc_site site;             /* the user's line that made it */
     void *pass;               /* free for the pass that runs */
 } tci_node;
+
+/* Has a value that stays: a leaf with memory, or evaluated and independent of parameters. */
+static inline bool tci_node_is_value(const tci_node *n)
+{
+    return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
+}
 
 static inline int64_t tci_node_count(const tci_node *n)
 {

@@ -287,6 +287,17 @@ static void tci_verify_where(const tci_verify *v)
     }
 }
 
+static void tci_verify_assign(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_counts(v, 2, 0);
+    tci_verify_that(v, n->in[0]->op == TCI_OP_DATA && !n->n_users, "an effect on a leaf");
+    for (int i = 0; i < 2; i++) {
+        tci_verify_that(v, n->in[i]->dtype == n->dtype && tci_verify_same_shape(n->in[i], n),
+                        "the value is unlike the parameter");
+    }
+}
+
 static void tci_verify_composite(const tci_verify *v)
 {
     const tci_node *n = v->n;
@@ -354,6 +365,9 @@ static void tci_verify_node(const tci_verify *v)
         break;
     case TCI_OP_SCAN:
         tci_verify_axis(v);
+        break;
+    case TCI_OP_ASSIGN:
+        tci_verify_assign(v);
         break;
     case TCI_OP_CONTRACT:
         tci_verify_contract(v);

@@ -1,9 +1,9 @@
 /* interp/kernels.c - runs prepared kernels (interp/steps.h) in blocks.
  *
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
- * The outer points of the range are walked in row-major order, in blocks along the last outer axis
+ * The outer points of the range are walked in the order of p->walk, in blocks along its last axis
  * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
- * blocks). All state is in the caller's workspace; nothing is allocated or locked.
+ * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
@@ -191,7 +191,8 @@ static void tci_exec_interval(int64_t x, int64_t stride, int64_t lo, int64_t hi,
     int64_t step = stride > 0 ? stride : -stride;
     int64_t first = -tci_exec_floor_div(-low, step);
     int64_t past = tci_exec_floor_div(high, step) + 1;
-    *from = TCI_MAX(*from, first);
+    /* Both stay within the block, also where the interval lies past its last lane. */
+    *from = TCI_MIN(TCI_MAX(*from, first), *to);
     *to = TCI_MAX(TCI_MIN(*to, past), *from);
 }
 
@@ -746,11 +747,12 @@ static void tci_exec_points(tci_exec *e, int64_t begin, int64_t end)
     while (begin < end) {
         int64_t rest = begin, n = 1;
         for (int i = p->n_outer - 1; i >= 0; i--) {
-            e->axes[i] = rest % p->sizes[i];
-            rest /= p->sizes[i];
+            int axis = p->walk[i];
+            e->axes[axis] = rest % p->sizes[axis];
+            rest /= p->sizes[axis];
         }
         if (!p->inner && p->n_outer > 0) {
-            int last = p->n_outer - 1;
+            int last = p->walk[p->n_outer - 1];
             n = TCI_MIN(TCI_MIN(p->sizes[last] - e->axes[last], end - begin), (int64_t)p->block);
         }
         tci_exec_block(e, n);

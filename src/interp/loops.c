@@ -19,11 +19,12 @@
 
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 
-/* ---- types: 32-byte vectors, 8-lane vectors for conversions, and scalars, all free to alias
- * ---- */
+/* ---- types, all free to alias ----
+ * Vectors of 16 bytes (the baseline's) and of 32 (AVX2), of 8 lanes (conversions), and scalars. */
 
 #define TCI_IP_TYPE(name, type, bytes)                                                             \
-    typedef type tci_v_##name __attribute__((vector_size(32), aligned(1), may_alias));             \
+    typedef type tci_v16_##name __attribute__((vector_size(16), aligned(1), may_alias));           \
+    typedef type tci_v32_##name __attribute__((vector_size(32), aligned(1), may_alias));           \
     typedef type tci_w_##name __attribute__((vector_size(8 * bytes), aligned(1), may_alias));      \
     typedef type tci_s_##name __attribute__((may_alias));
 TCI_IP_TYPE(f32, float, 4)
@@ -55,76 +56,77 @@ TCI_IP_TYPE(i64, int64_t, 8)
 #endif
 #define TCI_IP_ATTR_base
 
-/* ---- loop shapes; the expression is over x, y, z ---- */
+/* ---- loop shapes; the expression is over x, y, z ----
+ * TCI_IP_V(T) is the vector type of the loops at hand. The elements of a group being equal, an
+ * operand that does not vary is read at its first vector over and over. */
 
 #define TCI_IP_LOOP(isa, prim, T)                                                                  \
     TCI_IP_ATTR_##isa static void tci_interp_##prim##_##T##_##isa(                                 \
         void *out, const void *const *in, const uint8_t *vary, int64_t count)
-#define TCI_IP_STEP(T, i) const tci_v_##T *p##i = in[i]; const int step##i = 2 * vary[i]
+#define TCI_IP_OPERAND(V, i) const V *p##i = in[i]; const int step##i = vary[i]
 
 #define TCI_IP_unary(isa, prim, T, expr)                                                           \
     TCI_IP_LOOP(isa, prim, T)                                                                      \
     {                                                                                              \
-        tci_v_##T *r = out;                                                                        \
-        TCI_IP_STEP(T, 0);                                                                         \
-        for (int64_t g = 0; g < count; g++, r += 2, p0 += step0) {                                 \
-            tci_v_##T x = p0[0];                                                                   \
-            r[0] = (tci_v_##T)(expr);                                                              \
-            x = p0[1];                                                                             \
-            r[1] = (tci_v_##T)(expr);                                                              \
+        typedef TCI_IP_V(T) tci_v;                                                                 \
+        tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
+        TCI_IP_OPERAND(tci_v, 0);                                                                  \
+        for (; r < end; r++, p0 += step0) {                                                        \
+            const tci_v x = *p0;                                                                   \
+            *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
 #define TCI_IP_binary(isa, prim, T, expr)                                                          \
     TCI_IP_LOOP(isa, prim, T)                                                                      \
     {                                                                                              \
-        tci_v_##T *r = out;                                                                        \
-        TCI_IP_STEP(T, 0);                                                                         \
-        TCI_IP_STEP(T, 1);                                                                         \
-        for (int64_t g = 0; g < count; g++, r += 2, p0 += step0, p1 += step1) {                    \
-            tci_v_##T x = p0[0], y = p1[0];                                                        \
-            r[0] = (tci_v_##T)(expr);                                                              \
-            x = p0[1];                                                                             \
-            y = p1[1];                                                                             \
-            r[1] = (tci_v_##T)(expr);                                                              \
+        typedef TCI_IP_V(T) tci_v;                                                                 \
+        tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
+        TCI_IP_OPERAND(tci_v, 0);                                                                  \
+        TCI_IP_OPERAND(tci_v, 1);                                                                  \
+        for (; r < end; r++, p0 += step0, p1 += step1) {                                           \
+            const tci_v x = *p0, y = *p1;                                                          \
+            *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
 #define TCI_IP_ternary(isa, prim, T, expr)                                                         \
     TCI_IP_LOOP(isa, prim, T)                                                                      \
     {                                                                                              \
-        tci_v_##T *r = out;                                                                        \
-        TCI_IP_STEP(T, 0);                                                                         \
-        TCI_IP_STEP(T, 1);                                                                         \
-        TCI_IP_STEP(T, 2);                                                                         \
-        for (int64_t g = 0; g < count; g++, r += 2, p0 += step0, p1 += step1, p2 += step2) {       \
-            tci_v_##T x = p0[0], y = p1[0], z = p2[0];                                             \
-            r[0] = (tci_v_##T)(expr);                                                              \
-            x = p0[1];                                                                             \
-            y = p1[1];                                                                             \
-            z = p2[1];                                                                             \
-            r[1] = (tci_v_##T)(expr);                                                              \
+        typedef TCI_IP_V(T) tci_v;                                                                 \
+        tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
+        TCI_IP_OPERAND(tci_v, 0);                                                                  \
+        TCI_IP_OPERAND(tci_v, 1);                                                                  \
+        TCI_IP_OPERAND(tci_v, 2);                                                                  \
+        for (; r < end; r++, p0 += step0, p1 += step1, p2 += step2) {                              \
+            const tci_v x = *p0, y = *p1, z = *p2;                                                 \
+            *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
-/* One lane at a time, where the build's baseline has no instruction. Operands first copied: out may
- * be an operand. */
-#define TCI_IP_lanes(isa, prim, T, expr)                                                           \
+/* One element at a time, where the baseline has no instruction; operands there are not are taken to
+ * be the first. */
+#define TCI_IP_scalar(isa, prim, T, times, expr)                                                   \
     TCI_IP_LOOP(isa, prim, T)                                                                      \
     {                                                                                              \
-        tci_s_##T *r = out;                                                                        \
-        const tci_s_##T *p0 = in[0], *p1 = in[1], *p2 = in[2];                                     \
-        const int64_t lanes = 64 / (int64_t)sizeof(*r);                                            \
-        for (int64_t i = 0; i < count * lanes; i++) {                                              \
-            const tci_s_##T x = p0[vary[0] ? i : i % lanes];                                       \
-            const tci_s_##T y = p1 ? p1[vary[1] ? i : i % lanes] : x;                              \
-            const tci_s_##T z = p2 ? p2[vary[2] ? i : i % lanes] : x;                              \
+        tci_s_##T *r = out, *end = r + count * (times);                                            \
+        const tci_s_##T *p0 = in[0], *p1 = in[1] ? in[1] : p0, *p2 = in[2] ? in[2] : p0;           \
+        const int step0 = vary[0], step1 = vary[1], step2 = vary[2];                               \
+        for (; r < end; r++, p0 += step0, p1 += step1, p2 += step2) {                              \
+            const tci_s_##T x = *p0, y = *p1, z = *p2;                                             \
             (void)y;                                                                               \
             (void)z;                                                                               \
-            r[i] = (tci_s_##T)(expr);                                                              \
+            *r = (tci_s_##T)(expr);                                                                \
         }                                                                                          \
     }
+#define TCI_IP_lanes(isa, prim, T, expr)                                                           \
+    TCI_IP_scalar(isa, prim, T, TCI_INTERP_GROUP / (int)sizeof *r, expr)
 
 /* ---- rows of GROUP loops: X(prim, shape, T, expression) ---- */
 
-#define TCI_IP_PICK(T, m, a, b) (((T)(m) & (T)(a)) | (~(T)(m) & (T)(b)))
+#define TCI_IP_PICK(T, m, a, b)                                                                    \
+    (((TCI_IP_V(T))(m) & (TCI_IP_V(T))(a)) | (~(TCI_IP_V(T))(m) & (TCI_IP_V(T))(b)))
+/* Shifts by no less than the width give 0, or the sign. */
+#define TCI_IP_SHIFT(T, shifted, bits) ((shifted) & (TCI_IP_V(T))(y < bits))
+#define TCI_IP_SIGNED_SHIFT(T, U, bits)                                                            \
+    (x >> (((y | (TCI_IP_V(T))((TCI_IP_V(U))y > bits - 1)) & (bits - 1))))
 /* Loops that serve both signednesses are listed for the unsigned type (tci_interp_loop_find
  * maps). */
 #define TCI_IP_COMMON_ROWS(X)                                                                      \
@@ -140,53 +142,59 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(LT, binary, i32, x < y) X(LT, binary, i64, x < y) X(LT, binary, u32, x < y)                  \
     X(LT, binary, u64, x < y) X(LE, binary, f32, x <= y) X(LE, binary, f64, x <= y)                \
     X(LE, binary, i32, x <= y) X(LE, binary, i64, x <= y) X(LE, binary, u32, x <= y)               \
-    X(LE, binary, u64, x <= y) X(PMIN, binary, i32, TCI_IP_PICK(tci_v_i32, x < y, x, y))           \
-    X(PMIN, binary, i64, TCI_IP_PICK(tci_v_i64, x < y, x, y))                                      \
-    X(PMAX, binary, i32, TCI_IP_PICK(tci_v_i32, x > y, x, y))                                      \
-    X(PMAX, binary, i64, TCI_IP_PICK(tci_v_i64, x > y, x, y))                                      \
-    X(SHL, binary, u32, (x << (y & 31)) & (tci_v_u32)(y < 32))                                     \
-    X(SHL, binary, u64, (x << (y & 63)) & (tci_v_u64)(y < 64))                                     \
-    X(SHR, binary, u32, (x >> (y & 31)) & (tci_v_u32)(y < 32))                                     \
-    X(SHR, binary, u64, (x >> (y & 63)) & (tci_v_u64)(y < 64))                                     \
-    X(SHR, binary, i32, x >> (((y | (tci_v_i32)((tci_v_u32)y > 31)) & 31)))                        \
-    X(SHR, binary, i64, x >> (((y | (tci_v_i64)((tci_v_u64)y > 63)) & 63)))                        \
-    X(ROUNDB16, unary, u32, TCI_IP_ROUNDB16(x)) X(ROUND16, unary, u32, TCI_IP_ROUND16(x))
+    X(LE, binary, u64, x <= y) X(PMIN, binary, i32, TCI_IP_PICK(i32, x < y, x, y))                 \
+    X(PMIN, binary, i64, TCI_IP_PICK(i64, x < y, x, y))                                            \
+    X(PMAX, binary, i32, TCI_IP_PICK(i32, x > y, x, y))                                            \
+    X(PMAX, binary, i64, TCI_IP_PICK(i64, x > y, x, y))                                            \
+    X(SHL, binary, u32, TCI_IP_SHIFT(u32, x << (y & 31), 32))                                      \
+    X(SHL, binary, u64, TCI_IP_SHIFT(u64, x << (y & 63), 64))                                      \
+    X(SHR, binary, u32, TCI_IP_SHIFT(u32, x >> (y & 31), 32))                                      \
+    X(SHR, binary, u64, TCI_IP_SHIFT(u64, x >> (y & 63), 64))                                      \
+    X(SHR, binary, i32, TCI_IP_SIGNED_SHIFT(i32, u32, 32))                                         \
+    X(SHR, binary, i64, TCI_IP_SIGNED_SHIFT(i64, u64, 64))                                         \
+    X(ROUNDB16, unary, u32, TCI_IP_ROUNDB16(x)) X(ROUND16, unary, u32, TCI_IP_ROUND16(x))          \
+    X(MAXIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, >))                                           \
+    X(MAXIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, >))                                           \
+    X(MINIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, <))                                           \
+    X(MINIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, <))
 
 /* bf16: add half of the last kept bit (ties to even) and cut; NaN stays a quiet NaN. */
 #define TCI_IP_ROUNDB16(x)                                                                         \
-    TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u),                           \
-                (x & 0xffff0000u) | 0x400000u, (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u)
+    TCI_IP_PICK(u32, (x & 0x7fffffffu) > 0x7f800000u, (x & 0xffff0000u) | 0x400000u,               \
+                (x + 0x7fffu + ((x >> 16) & 1u)) & 0xffff0000u)
 /* f16: the same at bit 13, 65520 and above to infinity; below 2^-14 the spacing is 2^-24, which is
  * that of f32 at 0.5: adding and taking away 0.5 rounds there. */
 #define TCI_IP_ROUND16(x)                                                                          \
     ((x & 0x80000000u) |                                                                           \
-     TCI_IP_PICK(                                                                                  \
-         tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) > 0x7f800000u), (x & 0x7fffe000u) | 0x400000u,   \
-         TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) >= 0x477ff000u),                     \
-                     (x & 0u) + 0x7f800000u,                                                       \
-                     TCI_IP_PICK(tci_v_u32, (tci_v_u32)((x & 0x7fffffffu) < 0x38800000u),          \
-                                 TCI_IP_ROUND16_TINY(x & 0x7fffffffu),                             \
-                                 ((x & 0x7fffffffu) + 0xfffu + ((x >> 13) & 1u)) & 0x7fffe000u))))
-#define TCI_IP_ROUND16_TINY(x) ((tci_v_u32)((((tci_v_f32)(x)) + 0.5f) - 0.5f))
+     TCI_IP_PICK(u32, (x & 0x7fffffffu) > 0x7f800000u, (x & 0x7fffe000u) | 0x400000u,              \
+                 TCI_IP_PICK(u32, (x & 0x7fffffffu) >= 0x477ff000u, (x & 0u) + 0x7f800000u,        \
+                             TCI_IP_PICK(u32, (x & 0x7fffffffu) < 0x38800000u,                     \
+                                         TCI_IP_ROUND16_TINY(x & 0x7fffffffu),                     \
+                                         TCI_IP_ROUND16_USUAL(x & 0x7fffffffu)))))
+#define TCI_IP_ROUND16_TINY(x) ((TCI_IP_V(u32))(((TCI_IP_V(f32))(x) + 0.5f) - 0.5f))
+#define TCI_IP_ROUND16_USUAL(x) (((x) + 0xfffu + (((x) >> 13) & 1u)) & 0x7fffe000u)
+/* Reductions' maximum and minimum: the accumulator stays when it is NaN. */
+#define TCI_IP_EXTREME(T, I, cmp) TCI_IP_PICK(I, (x cmp y) | (x != x), x, y)
 
 /* Where x86 has an instruction that GNU C cannot spell. */
 #define TCI_IP_AVX2_ROWS(X)                                                                        \
     X(FMA, ternary, f32, __builtin_ia32_vfmaddps256(x, y, z))                                      \
     X(FMA, ternary, f64, __builtin_ia32_vfmaddpd256(x, y, z))                                      \
     X(SQRT, unary, f32, __builtin_ia32_sqrtps256(x))                                               \
-    X(SQRT, unary, f64, __builtin_ia32_sqrtpd256(x)) X(FLOOR, unary, f32,                          \
-                                                       __builtin_ia32_roundps256(x, 9))            \
-        X(FLOOR, unary, f64, __builtin_ia32_roundpd256(x, 9)) X(CEIL, unary, f32,                  \
-                                                                __builtin_ia32_roundps256(x, 10))  \
-            X(CEIL, unary, f64, __builtin_ia32_roundpd256(x, 10))                                  \
-                X(TRUNC, unary, f32, __builtin_ia32_roundps256(x, 11))                             \
-                    X(TRUNC, unary, f64, __builtin_ia32_roundpd256(x, 11))                         \
-                        X(RINT, unary, f32, __builtin_ia32_roundps256(x, 8))                       \
-                            X(RINT, unary, f64, __builtin_ia32_roundpd256(x, 8))                   \
-                                X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                \
-                                    X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))            \
-                                        X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))        \
-                                            X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
+    X(SQRT, unary, f64, __builtin_ia32_sqrtpd256(x))                                               \
+    X(FLOOR, unary, f32, __builtin_ia32_roundps256(x, 9))                                          \
+    X(FLOOR, unary, f64, __builtin_ia32_roundpd256(x, 9))                                          \
+    X(CEIL, unary, f32, __builtin_ia32_roundps256(x, 10))                                          \
+    X(CEIL, unary, f64, __builtin_ia32_roundpd256(x, 10))                                          \
+    X(TRUNC, unary, f32, __builtin_ia32_roundps256(x, 11))                                         \
+    X(TRUNC, unary, f64, __builtin_ia32_roundpd256(x, 11))                                         \
+    X(RINT, unary, f32, __builtin_ia32_roundps256(x, 8))                                           \
+    X(RINT, unary, f64, __builtin_ia32_roundpd256(x, 8))                                           \
+    X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                                            \
+    X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))                                            \
+    X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))                                            \
+    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
+/* The same where it has not, and elsewhere. */
 #define TCI_IP_BASE_ROWS(X)                                                                        \
     X(FMA, lanes, f32, fmaf(x, y, z)) X(FMA, lanes, f64, fma(x, y, z))                             \
     X(SQRT, lanes, f32, sqrtf(x)) X(SQRT, lanes, f64, sqrt(x))                                     \
@@ -196,15 +204,6 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(RINT, lanes, f32, rintf(x)) X(RINT, lanes, f64, rint(x))                                     \
     X(PMIN, lanes, f32, x < y ? x : y) X(PMIN, lanes, f64, x < y ? x : y)                          \
     X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)
-
-/* Reductions' maximum and minimum: the accumulator stays when it is NaN. */
-#define TCI_IP_EXTREME(T, I, cmp)                                                                  \
-    ((tci_v_##T)TCI_IP_PICK(tci_v_##I, (x cmp y) | (x != x), (tci_v_##I)x, (tci_v_##I)y))
-#define TCI_IP_EXTREME_ROWS(X)                                                                     \
-    X(MAXIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, >))                                           \
-    X(MAXIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, >))                                           \
-        X(MINIMUM, binary, f32, TCI_IP_EXTREME(f32, i32, <))                                       \
-            X(MINIMUM, binary, f64, TCI_IP_EXTREME(f64, i64, <))
 
 /* Small and rare types: baseline code only. */
 #define TCI_IP_SMALL_ROWS(X, U, I, bits)                                                           \
@@ -222,26 +221,38 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, u32, x < y ? x : y) X(PMAX, lanes, u32, x > y ? x : y)                          \
     X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
 
+#define TCI_IP_V(T) tci_v16_##T
 #define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
 TCI_IP_COMMON_ROWS(TCI_ROW)
-TCI_IP_EXTREME_ROWS(TCI_ROW)
 TCI_IP_BASE_ROWS(TCI_ROW)
 TCI_IP_RARE_ROWS(TCI_ROW)
 #undef TCI_ROW
+#undef TCI_IP_V
 #ifdef TCI_IP_HAS_AVX2
+#define TCI_IP_V(T) tci_v32_##T
 #define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
 TCI_IP_COMMON_ROWS(TCI_ROW)
-TCI_IP_EXTREME_ROWS(TCI_ROW)
 TCI_IP_AVX2_ROWS(TCI_ROW)
 #undef TCI_ROW
+#undef TCI_IP_V
 #endif
 
 /* ---- ELEM loops ---- */
 
-/* Conversions that wrap, extend, or round to nearest: eight lanes at a time (arrays are padded).
- * Their one operand varies whenever the result does. */
-#define TCI_IP_convert(isa, from, to)                                                              \
-    TCI_IP_LOOP(isa, CAST_##from, to)                                                              \
+/* Conversions that wrap, extend, or round to nearest. Their one operand varies whenever the result
+ * does. With AVX2 eight lanes at a time (arrays are padded). */
+#define TCI_IP_convert(prim, from, to, name)                                                       \
+    TCI_IP_LOOP(base, prim, name)                                                                  \
+    {                                                                                              \
+        tci_s_##to *r = out, *end = r + count;                                                     \
+        const tci_s_##from *p = in[0];                                                             \
+        (void)vary;                                                                                \
+        while (r < end) {                                                                          \
+            *r++ = (tci_s_##to)*p++;                                                               \
+        }                                                                                          \
+    }
+#define TCI_IP_convert8(prim, from, to, name)                                                      \
+    TCI_IP_LOOP(avx2, prim, name)                                                                  \
     {                                                                                              \
         tci_w_##to *r = out;                                                                       \
         const tci_w_##from *p = in[0];                                                             \
@@ -258,14 +269,18 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
     X(u32, f64) X(u64, f32) X(u64, f64) X(i8, i16) X(i8, f32) X(i8, f64) X(i16, i8)                \
     X(i16, i32) X(i16, i64) X(i16, f32) X(i16, f64) X(i32, i16) X(i32, f64) X(i64, i16)            \
     X(i64, f32) X(i64, f64)
-#define TCI_ROW(from, to) TCI_IP_convert(base, from, to)
+#define TCI_ROW(from, to) TCI_IP_convert(CAST_##from, from, to, to)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 TCI_IP_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
+TCI_IP_convert(TOINT, f32, i32, f32)
+TCI_IP_convert(TOINT, f64, i64, f64)
 #ifdef TCI_IP_HAS_AVX2
-#define TCI_ROW(from, to) TCI_IP_convert(avx2, from, to)
+#define TCI_ROW(from, to) TCI_IP_convert8(CAST_##from, from, to, to)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
+TCI_IP_convert8(TOINT, f32, i32, f32)
+TCI_IP_convert8(TOINT, f64, i64, f64)
 #endif
 
 /* Truncating conversions: CAST saturates and maps NaN to 0, TOINT knows its values in range. */
@@ -295,46 +310,17 @@ TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 TCI_IP_SATURATE_ROWS(TCI_ROW)
 #undef TCI_ROW
 
-#define TCI_IP_toint(isa, from, to)                                                                \
-    TCI_IP_LOOP(isa, TOINT, from)                                                                  \
-    {                                                                                              \
-        tci_w_##to *r = out;                                                                       \
-        const tci_w_##from *p = in[0];                                                             \
-        (void)vary;                                                                                \
-        for (int64_t i = 0; i < count; i += 8) {                                                   \
-            *r++ = __builtin_convertvector(*p++, tci_w_##to);                                      \
-        }                                                                                          \
-    }
-TCI_IP_toint(base, f32, i32)
-TCI_IP_toint(base, f64, i64)
-#ifdef TCI_IP_HAS_AVX2
-TCI_IP_toint(avx2, f32, i32)
-TCI_IP_toint(avx2, f64, i64)
-#endif
-
-/* Scalar loops over two operands. */
-#define TCI_IP_pairs(prim, T, expr)                                                                \
-    TCI_IP_LOOP(base, prim, T)                                                                     \
-    {                                                                                              \
-        tci_s_##T *r = out;                                                                        \
-        const tci_s_##T *p0 = in[0], *p1 = in[1];                                                  \
-        const int step0 = vary[0], step1 = vary[1];                                                \
-        for (int64_t i = 0; i < count; i++, p0 += step0, p1 += step1) {                            \
-            const tci_s_##T x = *p0, y = *p1;                                                      \
-            r[i] = (tci_s_##T)(expr);                                                              \
-        }                                                                                          \
-    }
+#define TCI_IP_pairs(prim, T, expr) TCI_IP_scalar(base, prim, T, 1, expr)
 #define TCI_IP_UNSIGNED_DIV_ROWS(X, T) X(DIV, T, y == 0 ? 0 : x / y) X(REM, T, y == 0 ? 0 : x % y)
 #define TCI_IP_SIGNED_DIV_ROWS(X, T, U)                                                            \
     X(DIV, T, y == 0 ? 0 : y == -1 ? (tci_s_##T)(0 - (tci_s_##U)x) : x / y)                        \
     X(REM, T, y == 0 || y == -1 ? 0 : x % y)
 #define TCI_IP_PAIR_ROWS(X)                                                                        \
-    TCI_IP_UNSIGNED_DIV_ROWS(X, u8)                                                                \
-    TCI_IP_UNSIGNED_DIV_ROWS(X, u16) TCI_IP_UNSIGNED_DIV_ROWS(X, u32)                              \
-        TCI_IP_UNSIGNED_DIV_ROWS(X, u64) TCI_IP_SIGNED_DIV_ROWS(X, i8, u8)                         \
-            TCI_IP_SIGNED_DIV_ROWS(X, i16, u16) TCI_IP_SIGNED_DIV_ROWS(X, i32, u32)                \
-                TCI_IP_SIGNED_DIV_ROWS(X, i64, u64) X(REM, f32, fmodf(x, y))                       \
-                    X(REM, f64, fmod(x, y))
+    TCI_IP_UNSIGNED_DIV_ROWS(X, u8) TCI_IP_UNSIGNED_DIV_ROWS(X, u16)                               \
+    TCI_IP_UNSIGNED_DIV_ROWS(X, u32) TCI_IP_UNSIGNED_DIV_ROWS(X, u64)                              \
+    TCI_IP_SIGNED_DIV_ROWS(X, i8, u8) TCI_IP_SIGNED_DIV_ROWS(X, i16, u16)                          \
+    TCI_IP_SIGNED_DIV_ROWS(X, i32, u32) TCI_IP_SIGNED_DIV_ROWS(X, i64, u64)                        \
+    X(REM, f32, fmodf(x, y)) X(REM, f64, fmod(x, y))
 #define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim, T, expr)
 TCI_IP_PAIR_ROWS(TCI_ROW)
 #undef TCI_ROW
@@ -369,49 +355,39 @@ TCI_IP_LOOP(base, TO_F16, f32)
 #else
 #define TCI_IP_BEST(name) tci_interp_##name##_base
 #endif
-#define TCI_IP_ROW(prim, T, to, group, base, best)                                                 \
-    {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, base, best},
+#define TCI_IP_ONLY(name) tci_interp_##name##_base
+#define TCI_IP_ROW(prim, T, to, group, name, best)                                                 \
+    {prim, TCI_IP_DT_##T, TCI_IP_DT_##to, group, tci_interp_##name##_base, best(name)},
 
 static const tci_interp_loop_row tci_interp_loop_rows[] = {
 #define TCI_ROW(prim, shape, T, expr)                                                              \
-    TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base, TCI_IP_BEST(prim##_##T))
-    TCI_IP_COMMON_ROWS(TCI_ROW) TCI_IP_EXTREME_ROWS(TCI_ROW) TCI_IP_BASE_ROWS(TCI_ROW)
+    TCI_IP_ROW(TCI_P_##prim, T, T, true, prim##_##T, TCI_IP_BEST)
+    TCI_IP_COMMON_ROWS(TCI_ROW) TCI_IP_BASE_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(prim, shape, T, expr)                                                              \
-    TCI_IP_ROW(TCI_P_##prim, T, T, true, tci_interp_##prim##_##T##_base,                           \
-               tci_interp_##prim##_##T##_base)
-        TCI_IP_RARE_ROWS(TCI_ROW)
+    TCI_IP_ROW(TCI_P_##prim, T, T, true, prim##_##T, TCI_IP_ONLY)
+    TCI_IP_RARE_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(from, to)                                                                          \
-    TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
-               TCI_IP_BEST(CAST_##from##_##to))
-            TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
+    TCI_IP_ROW(TCI_P_CAST, from, to, false, CAST_##from##_##to, TCI_IP_BEST)
+    TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(from, to)                                                                          \
-    TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
-               tci_interp_CAST_##from##_##to##_base)
-                TCI_IP_CONVERT_ROWS(TCI_ROW)
+    TCI_IP_ROW(TCI_P_CAST, from, to, false, CAST_##from##_##to, TCI_IP_ONLY)
+    TCI_IP_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(from, to, min, past_max)                                                           \
-    TCI_IP_ROW(TCI_P_CAST, from, to, false, tci_interp_CAST_##from##_##to##_base,                  \
-               tci_interp_CAST_##from##_##to##_base)
-                    TCI_IP_SATURATE_ROWS(TCI_ROW)
+    TCI_IP_ROW(TCI_P_CAST, from, to, false, CAST_##from##_##to, TCI_IP_ONLY)
+    TCI_IP_SATURATE_ROWS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(prim, T, expr)                                                                     \
-    TCI_IP_ROW(TCI_P_##prim, T, T, false, tci_interp_##prim##_##T##_base,                          \
-               tci_interp_##prim##_##T##_base)
-                        TCI_IP_PAIR_ROWS(TCI_ROW)
+#define TCI_ROW(prim, T, expr) TCI_IP_ROW(TCI_P_##prim, T, T, false, prim##_##T, TCI_IP_ONLY)
+    TCI_IP_PAIR_ROWS(TCI_ROW)
 #undef TCI_ROW
-                            TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, tci_interp_TOINT_f32_base,
-                                       TCI_IP_BEST(TOINT_f32))
-                                TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, tci_interp_TOINT_f64_base,
-                                           TCI_IP_BEST(TOINT_f64))
-                                    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false,
-                                               tci_interp_FROM_F16_u16_base,
-                                               tci_interp_FROM_F16_u16_base)
-                                        TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false,
-                                                   tci_interp_TO_F16_f32_base,
-                                                   tci_interp_TO_F16_f32_base)};
+    TCI_IP_ROW(TCI_P_TOINT, f32, i32, false, TOINT_f32, TCI_IP_BEST)
+    TCI_IP_ROW(TCI_P_TOINT, f64, i64, false, TOINT_f64, TCI_IP_BEST)
+    TCI_IP_ROW(TCI_IP_FROM_F16, u16, f32, false, FROM_F16_u16, TCI_IP_ONLY)
+    TCI_IP_ROW(TCI_IP_TO_F16, f32, u16, false, TO_F16_f32, TCI_IP_ONLY)
+};
 
 #ifdef TCI_IP_HAS_AVX2
 TCI_FN bool tci_interp_has_avx2(void)
@@ -445,28 +421,31 @@ static const tci_interp_loop_row *tci_interp_loop_table(int *n)
 #undef TCI_IP_ATTR_avx2
 #undef TCI_IP_ATTR_base
 #undef TCI_IP_LOOP
-#undef TCI_IP_STEP
+#undef TCI_IP_OPERAND
 #undef TCI_IP_unary
 #undef TCI_IP_binary
 #undef TCI_IP_ternary
+#undef TCI_IP_scalar
 #undef TCI_IP_lanes
 #undef TCI_IP_PICK
+#undef TCI_IP_SHIFT
+#undef TCI_IP_SIGNED_SHIFT
 #undef TCI_IP_COMMON_ROWS
 #undef TCI_IP_ROUNDB16
 #undef TCI_IP_ROUND16
 #undef TCI_IP_ROUND16_TINY
+#undef TCI_IP_ROUND16_USUAL
+#undef TCI_IP_EXTREME
 #undef TCI_IP_AVX2_ROWS
 #undef TCI_IP_BASE_ROWS
-#undef TCI_IP_EXTREME
-#undef TCI_IP_EXTREME_ROWS
 #undef TCI_IP_SMALL_ROWS
 #undef TCI_IP_RARE_ROWS
 #undef TCI_IP_convert
+#undef TCI_IP_convert8
 #undef TCI_IP_HOT_CONVERT_ROWS
 #undef TCI_IP_CONVERT_ROWS
 #undef TCI_IP_saturate
 #undef TCI_IP_SATURATE_ROWS
-#undef TCI_IP_toint
 #undef TCI_IP_pairs
 #undef TCI_IP_UNSIGNED_DIV_ROWS
 #undef TCI_IP_SIGNED_DIV_ROWS
@@ -475,6 +454,7 @@ static const tci_interp_loop_row *tci_interp_loop_table(int *n)
 #undef TCI_P_MINIMUM
 #undef TCI_P_MULADD
 #undef TCI_IP_BEST
+#undef TCI_IP_ONLY
 #undef TCI_IP_ROW
 
 #else /* no vector types */

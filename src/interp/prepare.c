@@ -948,7 +948,7 @@ static void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, 
 
 static int tci_prep_outer_vec(const tci_prep *b)
 {
-    return b->k->vector == TCI_VEC_OUTER ? b->k->n_outer - 1 : -1;
+    return !b->p->inner && b->p->n_outer > 0 ? b->p->walk[b->p->n_outer - 1] : -1;
 }
 
 /* The outer-level section of a node: -1 constants, else before that stage. */
@@ -1245,7 +1245,7 @@ static void tci_prep_memory(tci_prep *b)
                                      : longest;
         }
     } else if (p->n_outer > 0) {
-        longest = p->sizes[p->n_outer - 1];
+        longest = p->sizes[p->walk[p->n_outer - 1]];
     }
     longest = (TCI_MIN(longest, TCI_INTERP_BLOCK) + TCI_VLANES - 1) / TCI_VLANES * TCI_VLANES;
     p->block = (int)TCI_MAX(longest, TCI_VLANES);
@@ -1285,6 +1285,31 @@ static void tci_prep_mark_all(tci_prep *b)
 }
 
 /* ---- the whole ---- */
+
+/* The outer axes in their order; but where blocks along the last one would be so short that starting
+ * a step costs more than its lanes do, the longest axis comes last instead. */
+static void tci_prep_walk(tci_prep *b)
+{
+    tci_interp *p = b->p;
+    const int last = p->n_outer - 1;
+    int longest = last;
+    p->walk = TCI_NEW_ARRAY(b->s, int32_t, p->n_outer + 1);
+    for (int i = last; i >= 0; i--) {
+        longest = p->sizes[i] > p->sizes[longest] ? i : longest;
+    }
+    if (last < 0 || p->inner || p->sizes[last] >= 32 || p->sizes[longest] < 4 * p->sizes[last]) {
+        longest = last;
+    }
+    int n = 0;
+    for (int i = 0; i <= last; i++) {
+        if (i != longest) {
+            p->walk[n++] = i;
+        }
+    }
+    if (last >= 0) {
+        p->walk[n] = longest;
+    }
+}
 
 static void tci_prep_shape(tci_prep *b)
 {
@@ -1332,7 +1357,8 @@ static void tci_prep_grain(tci_interp *p)
     }
     int64_t grain = TCI_MAX(4096 / work, 1);
     if (!p->inner && p->n_outer > 0) {
-        int64_t whole = TCI_MIN(p->sizes[p->n_outer - 1], (int64_t)p->block);
+        int64_t last = p->sizes[p->walk[p->n_outer - 1]];
+        int64_t whole = TCI_MIN(last, (int64_t)p->block);
         int64_t least = p->points / TCI_MAX(whole, 1) >= 16
                             ? whole
                             : TCI_MIN(whole, TCI_MAX(p->points / 16, 32));
@@ -1348,6 +1374,7 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
     b->k = k;
     b->p = p;
     tci_prep_shape(b);
+    tci_prep_walk(b);
     tci_prep_nodes(b);
     tci_prep_derive(b);
     tci_prep_needs(b);

@@ -204,7 +204,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 #define MIN(x, y) tci_ref_extreme(false, x, y)
 #define MODULO(x, y) tci_ref_modulo(x, y)
     switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id: return value;
         TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW

@@ -5,8 +5,8 @@
  * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
  * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes lie along the section's vector axis: the last outer axis (TCI_VEC_OUTER), or in the
- * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
+ * Lanes lie along the section's vector axis: the axis walked last of the outer ones
+ * (TCI_VEC_OUTER), or in the innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
  * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
  * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
  *
@@ -162,6 +162,7 @@ struct tci_interp {
     bool inner;             /* TCI_VEC_INNER */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes;         /* of the axes */
+    int32_t *walk;          /* n_outer: the outer axes, slowest first */
     int64_t points, grain;
     int block;              /* most lanes of a block here */
     int64_t *operand_n;     /* elements of each operand */

@@ -19,6 +19,7 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
 {
     tci_kernel *k = TCI_NEW(s, tci_kernel);
     k->s = s;
+    k->vlanes = TCI_VLANES;
     return k;
 }
 

@@ -17,7 +17,7 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: 64 virtual lanes on the LAST inner axis of each REDUCE stage: element
+ *   vector == TCI_VEC_INNER: 64 (vlanes) virtual lanes on the LAST inner axis of each REDUCE stage: element
  *       j of that axis goes to lane j % 64, lanes go on over the other inner axes (in order); at
  *       the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] =
  *       combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not exist
@@ -40,7 +40,10 @@
 #include "../base/str.h"
 #include "../ops/prim.h"
 
-enum { TCI_VLANES = 64 }; /* virtual lanes of an INNER reduction */
+enum {
+    TCI_VLANES = 64,
+    TCI_VLANES_MAX = 512
+}; /* virtual lanes of an INNER reduction, unless a backend has more */
 
 /* ---- index expressions ---- */
 typedef enum tci_kx_op {
@@ -130,6 +133,7 @@ typedef struct tci_kernel {
     tci_scratch *s;
     tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
     int n_outer;
+    int vlanes;  /* virtual lanes of an INNER reduction: a power of two, 64 .. TCI_VLANES_MAX */
     /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
     uint8_t vector;
     tci_kx *kx; int n_kx, cap_kx;

@@ -302,7 +302,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 #define MIN(a, b) tci_lower_extreme(e, false, a, b)
 #define MODULO(a, b) tci_lower_modulo(e, a, b)
     switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id: return value;
         TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW

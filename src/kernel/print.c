@@ -133,8 +133,11 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
         tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
                        (long long)k->axes[a].size);
     }
-    tci_str_printf(out, " vector %s literals %d\n", k->vector == TCI_VEC_INNER ? "inner" : "outer",
-                   k->n_literals);
+    tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
+    if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
+        tci_str_printf(out, " of %d", k->vlanes);
+    }
+    tci_str_printf(out, " literals %d\n", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,

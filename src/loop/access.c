@@ -133,10 +133,26 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
 
 /* ---- one lane at a time ---- */
 
+/* An array with an element for each lane. */
+static int tci_access_lane_local(tci_build *b, tc_dtype t, int block)
+{
+    int local = tci_build_local(b, t, b->l->lanes, block);
+    b->l->locals[local].is_lane = true;
+    return local;
+}
+
 static void tci_access_open_lanes(tci_build *b, const tci_bind *vec, tci_lopen *open)
 {
     int end = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
-    int lane = tci_build_for(b, tci_lx_const(b->l, 0), end, 1, open);
+    int begin = tci_lx_const(b->l, 0);
+    if (b->l->threads > 1) { /* each thread walks the lanes it holds */
+        int held = b->l->lanes / b->l->threads;
+        begin =
+            tci_lx_make(b->l, TCI_LX_MUL, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0), -1, held);
+        int next = tci_lx_make(b->l, TCI_LX_ADD, begin, tci_lx_const(b->l, held), 0);
+        end = tci_lx_make(b->l, TCI_LX_MIN, end, next, 0);
+    }
+    int lane = tci_build_for(b, begin, end, 1, open);
     tci_lin at = tci_lin_add(b, vec->at, tci_lin_var(b, lane));
     b->lane_axis = b->vec_axis;
     b->lane_bind = vec;
@@ -157,11 +173,11 @@ static int tci_access_by_lane(tci_build *b, int inst)
 {
     const tci_bind *vec = b->bind[b->vec_axis];
     tc_dtype t = (tc_dtype)b->k->insts[inst].dtype;
-    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    int local = tci_access_lane_local(b, t, b->cur);
     tci_lopen open;
     tci_access_open_lanes(b, vec, &open);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = TCI_MEM_STORE_ONE;
+    st.mem = TCI_MEM_STORE_LANE;
     st.base = ~local;
     st.x = tci_lx_var(b->l, open.st.dst);
     st.args[0] = tci_build_value(b, inst);
@@ -336,7 +352,7 @@ static int tci_access_red_lane(tci_build *b, int inst)
     tc_dtype t = (tc_dtype)b->l->values[vector].dtype;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_STORE;
-    st.base = ~tci_build_local(b, t, b->l->lanes, b->lane_parent);
+    st.base = ~tci_access_lane_local(b, t, b->lane_parent);
     st.x = tci_lx_const(b->l, 0);
     st.args[0] = vector;
     tci_build_mem(b, st, t, 1, b->lane_parent);
@@ -364,7 +380,7 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
 {
     const tci_bind *vec = b->bind[b->vec_axis];
     tc_dtype t = (tc_dtype)b->l->values[value].dtype;
-    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    int local = tci_access_lane_local(b, t, b->cur);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_STORE;
     st.base = ~local;
@@ -377,7 +393,7 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     one.mem = TCI_MEM_LOAD_ONE;
     one.base = ~local;
     one.x = tci_lx_var(b->l, open.st.dst);
-    st.mem = TCI_MEM_STORE_ONE;
+    st.mem = TCI_MEM_STORE_LANE;
     st.base = store->operand;
     st.x = tci_build_lx(b, tci_build_kx(b, store->x));
     st.args[0] = tci_build_mem(b, one, t, 1, b->cur);

@@ -54,7 +54,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
 {
-    tci_llocal m = {(uint8_t)storage, n};
+    tci_llocal m = {(uint8_t)storage, n, false};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
     return l->n_locals - 1;
 }
@@ -232,7 +232,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
         return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE:
     case TCI_MEM_STORE_STREAM:
-    case TCI_MEM_STORE_ONE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
+    case TCI_MEM_STORE_ONE:
+    case TCI_MEM_STORE_LANE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
     case TCI_MEM_STORE_N:
         return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE_STRIDED:

@@ -28,6 +28,7 @@ typedef enum tci_lx_op {
     TCI_LX_MOD,        /* a % c, likewise */
     TCI_LX_MIN,        /* smaller of a and b */
     TCI_LX_MAX,        /* larger of a and b */
+    TCI_LX_THREAD,     /* number of the thread in its block; 0 where threads == 1 */
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
@@ -88,6 +89,7 @@ typedef struct tci_lindex {
 typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
     int64_t n;
+    bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -97,7 +99,8 @@ typedef struct tci_lblock {
 
 struct tci_loop {
     tci_scratch *s;
-    int lanes;
+    int lanes;      /* of a vector */
+    int threads;    /* that a vector is spread over, lanes / threads neighbours each */
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;

@@ -15,8 +15,17 @@ typedef struct tci_launch {
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
 
-/* vector_bytes 0: scalar code. Never fails but by escape. */
-TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, int vector_bytes,
+/* What code is scheduled for. */
+typedef struct tci_machine {
+    int vector_bytes;     /* of a vector register, or of the lanes one thread holds; 0: scalar code */
+    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
+     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
+    int block_threads;
+} tci_machine;
+/* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
+TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
+/* Never fails but by escape. */
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
 TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l);
 TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);

@@ -19,6 +19,8 @@ typedef enum tci_mem {
     TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
     TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
     TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
+    /* as STORE_ONE, inside a loop over lanes: by the thread that holds the lane */
+    TCI_MEM_STORE_LANE,
     TCI_MEM_SPLAT,       /* T f(T1 v): every lane */
     TCI_MEM_IOTA,        /* T f(T1 first): first, first + 1, ... */
     TCI_MEM_FIRST_N,     /* B f(long n): lanes < n */
@@ -28,6 +30,8 @@ typedef enum tci_mem {
     TCI_MEM_HIGH_HALF,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    /* void f(void): between threads that write and read local arrays; only where threads > 1 */
+    TCI_MEM_BARRIER,
     TCI_MEM_COUNT
 } tci_mem;
 

@@ -19,6 +19,10 @@ enum {
     TCI_SCHED_BLOCK_VECTOR = 64,     /* its elements along the vector axis */
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
+    TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
+    TCI_SCHED_WARP = 32,             /* least threads of a block */
+    TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
+    TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -29,7 +33,7 @@ typedef struct tci_sched {
     const tci_kernel *k;
     tci_loop *l;
     tci_build *b;
-    int vector_bytes;
+    tci_machine machine;
     /* instructions reached from a stage's roots; scratch for the decisions */
     bool *live;
     int vec_axis, row_axis; /* -1 none */
@@ -46,6 +50,11 @@ typedef struct tci_sched {
     int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
+
+static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
+}
 
 /* ---- what a stage computes ---- */
 
@@ -136,7 +145,7 @@ TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
 {
     int64_t cost = tci_stage_cost(k, stage);
-    int unroll = cost <= 6 ? 4 : cost <= 24 ? 2 : 1;
+    int unroll = cost <= 8 ? 4 : cost <= 48 ? 2 : 1;
     return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
 }
 
@@ -170,14 +179,49 @@ static int tci_sched_widest(const tci_kernel *k)
     return TCI_MAX(widest, 1);
 }
 
-static int tci_sched_lanes(const tci_kernel *k, int vector_bytes)
+/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
+static int tci_sched_threads(int64_t n, int held, int most)
+{
+    int threads = TCI_MIN(TCI_SCHED_WARP, most);
+    while (threads < most && (int64_t)threads * held < n) {
+        threads *= 2;
+    }
+    return threads;
+}
+
+TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
+{
+    int64_t longest = 1;
+    int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
+    if (machine.block_threads == 0) {
+        return TCI_VLANES;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        longest = TCI_MAX(longest, st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1);
+    }
+    int threads = tci_sched_threads(tci_sched_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
+                                    machine.block_threads);
+    return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
+}
+
+/* Sets lanes and threads. */
+static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
 {
     bool outer = k->vector == TCI_VEC_OUTER;
+    l->lanes = l->threads = 1;
     if (outer && (k->n_outer == 0 || k->axes[k->n_outer - 1].size < 2)) {
-        return 1;
+        return;
     }
-    int lanes = vector_bytes / tci_sched_widest(k);
-    return TCI_MAX(TCI_MIN(lanes, TCI_VLANES), 1);
+    int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
+    if (machine.block_threads == 0) {
+        l->lanes = TCI_MIN(held, TCI_VLANES);
+        return;
+    }
+    l->threads = outer ? tci_sched_threads(k->axes[k->n_outer - 1].size, held,
+                                           TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
+                       : k->vlanes / held;
+    l->lanes = l->threads * held;
 }
 
 /* ---- tiles ---- */
@@ -215,8 +259,9 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool dot = false, scan = false;
-    int n_accs = 1, n_registers = s->vector_bytes == 64 ? 32 : 16;
-    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
+    int n_accs = 1,
+        n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
+    int64_t n_vecs = TCI_MAX((s->n_vec + s->l->lanes - 1) / s->l->lanes, 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
@@ -278,6 +323,10 @@ static void tci_sched_map_tile(tci_sched *s)
         s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
                                            (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
+    if (s->machine.block_threads) { /* one vector of a block is wide enough */
+        s->row_axis = -1;
+        return;
+    }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
     if (s->transposing) {
@@ -296,7 +345,7 @@ static bool tci_sched_can_stream(tci_sched *s)
 {
     const tci_kernel *k = s->k;
     s->stream_store = -1;
-    if (s->l->lanes < 2 || s->transposing) {
+    if (s->l->lanes < 2 || s->transposing || s->machine.block_threads) {
         return false;
     }
     for (int i = 0; i < k->n_stores; i++) {
@@ -324,11 +373,6 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
-static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
-
 static void tci_sched_units(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -346,6 +390,9 @@ static void tci_sched_units(tci_sched *s)
     int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
     int64_t want = tci_sched_ceil_div(s->n_vec, TCI_MAX(pieces, 1));
     s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
+    if (s->machine.block_threads) {
+        s->chunk = step;
+    }
     s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
     s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
     s->group = s->n_tiles;
@@ -354,8 +401,15 @@ static void tci_sched_units(tci_sched *s)
     } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
         s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
     }
+    if (s->machine.block_threads) {
+        s->group = 1;
+    }
     s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
     s->units = s->points * s->n_chunks * s->n_groups;
+    if (s->machine.block_threads) { /* as many blocks as there are */
+        s->grain = 1;
+        return;
+    }
     double unit_ns = s->total_ns / (double)TCI_MAX(s->units, 1);
     s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
     s->grain = TCI_MIN(s->grain, TCI_MAX(s->units, 1));
@@ -435,7 +489,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
 
 static void tci_sched_keep_rows(tci_sched *s)
 {
-    int64_t room = TCI_SCHED_KEEP_BYTES;
+    int64_t room = s->machine.block_threads ? TCI_SCHED_BLOCK_KEEP_BYTES : TCI_SCHED_KEEP_BYTES;
     for (int later = 1; later < s->k->n_stages; later++) {
         for (int first = 0; first < later; first++) {
             if (tci_sched_same_axes(s->k, first, later)) {
@@ -711,15 +765,15 @@ static void tci_sched_decide(tci_sched *s)
     tci_sched_units(s);
 }
 
-TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, int vector_bytes,
+TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch)
 {
     tci_sched s = {0};
     s.k = k;
     s.l = tci_loop_make(scratch, k);
-    s.l->lanes = tci_sched_lanes(k, vector_bytes);
+    tci_sched_lanes(s.l, k, machine);
     s.b = tci_build_make(scratch, k, s.l);
-    s.vector_bytes = vector_bytes;
+    s.machine = machine;
     tci_sched_decide(&s);
     if (s.units > 0) {
         tci_sched_nest(&s);

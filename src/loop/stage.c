@@ -501,14 +501,14 @@ static void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_s
 
 static tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
 {
-    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, TCI_VLANES, b->cur), -1};
+    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, b->k->vlanes, b->cur), -1};
     if (tci_stage_is_arg(red)) {
-        array.index = tci_build_local(b, TC_I64, TCI_VLANES, b->cur);
+        array.index = tci_build_local(b, TC_I64, b->k->vlanes, b->cur);
     }
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_lopen open;
-    int i =
-        tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, TCI_VLANES), b->l->lanes, &open);
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, b->k->vlanes), b->l->lanes,
+                          &open);
     tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
     tci_build_close(b, &open);
     return array;
@@ -581,14 +581,14 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
 static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t begin, int64_t end)
 {
-    int64_t whole = begin + (end - begin) / TCI_VLANES * TCI_VLANES;
+    int64_t whole = begin + (end - begin) / b->k->vlanes * b->k->vlanes;
     void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, int64_t, int64_t, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
     if (whole > begin) {
         tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), TCI_VLANES,
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, whole - 1, TCI_VLANES);
+        block(b, m, tci_lin_var(b, j), begin, whole - 1, b->k->vlanes);
         tci_build_close(b, &open);
     }
     if (end > whole) {
@@ -618,7 +618,7 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
     int lanes = b->l->lanes;
     const tci_stage_pair *acc = &m->acc[r * m->n_regs];
     tci_stage_pair v;
-    for (int h = TCI_VLANES / 2; h >= lanes; h /= 2) {
+    for (int h = b->k->vlanes / 2; h >= lanes; h /= 2) {
         if (m->in_array) {
             tci_lopen open;
             int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
@@ -652,7 +652,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, TCI_VLANES), 1);
+    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, b->k->vlanes), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -681,7 +681,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage)
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
-    int n_cuts = tci_stage_cuts(b, m.axis, TCI_VLANES, cuts, TCI_STAGE_MAX_CUTS / 2);
+    int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
         tci_stage_stretch(b, &m, begin, cuts[i]);
@@ -761,6 +761,11 @@ TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
     for (int stage = 0; stage < k->n_stages; stage++) {
         bool inner = k->vector == TCI_VEC_INNER;
         b->stage = stage;
+        if (stage > 0 && b->l->threads > 1 && b->n_keeps > 0) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_BARRIER;
+            tci_loop_append(b->l, b->cur, st);
+        }
         if (k->stages[stage].kind == TCI_STAGE_MAP) {
             if (inner) {
                 tci_stage_map_inner(b, stage);

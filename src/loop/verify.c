@@ -53,8 +53,9 @@ static void tci_lverify_prim(tci_lverify *v, const tci_lstmt *st)
             continue;
         }
         const tci_lvalue *arg = tci_lverify_use(v, st->args[i]);
-        TCI_ASSERT(v->s, i < p->arity && arg->lanes == to->lanes);
-        bool condition = st->prim == TCI_P_SELECT && i == 0;
+        bool mask = st->prim == TCI_P_LANE1 && (i == 2 || (i == 1 && st->args[2] < 0));
+        TCI_ASSERT(v->s, (i < p->arity || mask) && arg->lanes == to->lanes);
+        bool condition = mask || (st->prim == TCI_P_SELECT && i == 0);
         const tci_lvalue *like = &v->l->values[st->args[st->prim == TCI_P_SELECT ? 1 : 0]];
         TCI_ASSERT(v->s, arg->dtype == (condition ? TC_BOOL : like->dtype));
         TCI_ASSERT(v->s, p->result != 'S' || condition || arg->dtype == to->dtype);
@@ -91,7 +92,8 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         const tci_lvalue *value = tci_lverify_use(v, st->args[0]);
-        bool one = st->mem == TCI_MEM_STORE_ONE || st->mem == TCI_MEM_SPLAT;
+        bool one = st->mem == TCI_MEM_STORE_ONE || st->mem == TCI_MEM_STORE_LANE ||
+                    st->mem == TCI_MEM_SPLAT;
         TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
         TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
     }

@@ -324,7 +324,7 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     tci_node *r = n;
     g->site = n->site;
     switch (n->op) {
-#define TCI_ROW(id, name, doc)                                                                     \
+#define TCI_ROW(id, name, gradient, doc)                                                           \
     case TCI_OP_##id:                                                                              \
         r = tci_expand_##id(g, n);                                                                 \
         break;

@@ -1,7 +1,7 @@
 /* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
  * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
  *
- * Elementwise row: X(ID, name, arity, rule, flags, value, doc)
+ * Elementwise row: X(ID, name, arity, rule, flags, value, gradient, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
  *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
@@ -10,90 +10,126 @@
  *   value  nested neutral calls over A, B, C: op(...) names a prim; K(x) is the constant x in the
  *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is
  *          computed in the compute dtype and rounded once to the result dtype.
- * Reduce row: X(ID, name, result rule, identity, doc)
+ *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
+ *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
+ *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
+ *          asks. src/grad/vjp.c gives the calls their meaning; the whole is computed in the
+ *          compute dtype and rounded once.
+ * Reduce row: X(ID, name, result rule, identity, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL
- * Special rows: X(ID, name, doc): movement and the ops with their own functions; tci_shape_ID etc.
- *   are pasted from the id, so a missing one does not compile.
- * Composite rows: X(ID, name, doc): expanded into rows above by tci_expand_ID (ops/composite). */
+ *   gradient  as above, and SPREAD(t): t along the axes it was reduced by; TALLY(c): how many are
+ *          true along them; OTHERS(): the product of the other elements along them
+ * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
+ *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
+ *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
+ * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
+ *   (ops/composite).
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
 #define TCI_EW_OPS(X)                                                                              \
-    X(NEG, neg, 1, NUMERIC, Z, NEG(A), "-a")                                                       \
-    X(ABS, abs, 1, NUMERIC, Z, ABS(A), "|a|")                                                      \
-    X(EXP, exp, 1, FLOAT, M, EXP(A), "e to the a")                                                 \
-    X(LOG, log, 1, FLOAT, M, LOG(A), "natural logarithm")                                          \
-    X(SQRT, sqrt, 1, FLOAT, M, SQRT(A), "square root")                                             \
-    X(RSQRT, rsqrt, 1, FLOAT, M, DIV(K(1), SQRT(A)), "1 / sqrt(a)")                                \
-    X(RECIPROCAL, reciprocal, 1, FLOAT, M, DIV(K(1), A), "1 / a")                                  \
-    X(SQUARE, square, 1, SAME, Z, MUL(A, A), "a * a")                                              \
-    X(SIN, sin, 1, FLOAT, Z, SIN(A), "sine of a in radians")                                       \
-    X(COS, cos, 1, FLOAT, -, COS(A), "cosine of a in radians")                                     \
-    X(TANH, tanh, 1, FLOAT, Z, TANH(A), "hyperbolic tangent")                                      \
-    X(SIGMOID, sigmoid, 1, FLOAT, M, SIGMOID(A), "1 / (1 + exp(-a))")                              \
-    X(SILU, silu, 1, FLOAT, Z, MUL(A, SIGMOID(A)), "a * sigmoid(a)")                               \
-    X(ERF, erf, 1, FLOAT, Z, ERF(A), "error function")                                             \
-    X(GELU, gelu, 1, FLOAT, Z, GELU(A), "a * (1 + erf(a / sqrt 2)) / 2")                           \
-    X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)), "max(a, 0), NaN stays")                             \
-    X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), "largest integer not above")                          \
-    X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), "smallest integer not below")                            \
-    X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), "towards zero")                                       \
-    X(ROUND, round, 1, NUMERIC, M, RINT(A), "nearest integer, ties to even")                       \
-    X(ISNAN, isnan, 1, COMPARE, -, NE(A, A), "a is NaN")                                           \
-    X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), "a == 0")                                     \
-    X(ADD, add, 2, SAME, C, ADD(A, B), "a + b")                                                    \
-    X(SUB, sub, 2, NUMERIC, -, SUB(A, B), "a - b")                                                 \
-    X(MUL, mul, 2, SAME, C, MUL(A, B), "a * b")                                                    \
-    X(DIV, div, 2, FLOAT, -, DIV(A, B), "a / b, always in floats")                                 \
-    X(POW, pow, 2, NUMERIC, -, POW(A, B), "a to the b")                                            \
-    X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B), "the larger; NaN if either is")                     \
-    X(MINIMUM, minimum, 2, SAME, C, MIN(A, B), "the smaller; NaN if either is")                    \
-    X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B), "a - b * floor(a / b), sign of b")        \
-    X(EQ, eq, 2, COMPARE, C, EQ(A, B), "a == b")                                                   \
-    X(NE, ne, 2, COMPARE, C, NE(A, B), "a != b")                                                   \
-    X(LT, lt, 2, COMPARE, -, LT(A, B), "a < b")                                                    \
-    X(LE, le, 2, COMPARE, -, LE(A, B), "a <= b")                                                   \
-    X(GT, gt, 2, COMPARE, -, LT(B, A), "a > b")                                                    \
-    X(GE, ge, 2, COMPARE, -, LE(B, A), "a >= b")                                                   \
-    X(LOGICAL_AND, logical_and, 2, LOGIC, C, AND(A, B), "both nonzero")                            \
-    X(LOGICAL_OR, logical_or, 2, LOGIC, C, OR(A, B), "either nonzero")
+    X(NEG, neg, 1, NUMERIC, Z, NEG(A), DA(NEG(G)), "-a")                                           \
+    X(ABS, abs, 1, NUMERIC, Z, ABS(A),                                                             \
+      DA(WHERE(LT(A, K(0)), NEG(G), WHERE(LT(K(0), A), G, K(0)))), "|a|")                          \
+    X(EXP, exp, 1, FLOAT, M, EXP(A), DA(MUL(G, Y)), "e to the a")                                  \
+    X(LOG, log, 1, FLOAT, M, LOG(A), DA(DIV(G, A)), "natural logarithm")                           \
+    X(SQRT, sqrt, 1, FLOAT, M, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                   \
+    X(RSQRT, rsqrt, 1, FLOAT, M, DIV(K(1), SQRT(A)),                                               \
+      DA(MUL(MUL(K(-0.5), G), MUL(Y, SQUARE(Y)))), "1 / sqrt(a)")                                  \
+    X(RECIPROCAL, reciprocal, 1, FLOAT, M, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")      \
+    X(SQUARE, square, 1, SAME, Z, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                    \
+    X(SIN, sin, 1, FLOAT, Z, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                   \
+    X(COS, cos, 1, FLOAT, -, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")            \
+    X(TANH, tanh, 1, FLOAT, Z, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent")    \
+    X(SIGMOID, sigmoid, 1, FLOAT, M, SIGMOID(A),                                                   \
+      DA(MUL(G, MUL(Y, SUB(K(1), Y)))), "1 / (1 + exp(-a))")                                       \
+    X(SILU, silu, 1, FLOAT, Z, MUL(A, SIGMOID(A)),                                                 \
+      DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
+    X(ERF, erf, 1, FLOAT, Z, ERF(A),                                                               \
+      DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
+    X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
+      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
+          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
+      "a * (1 + erf(a / sqrt 2)) / 2")                                                             \
+    X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
+      DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
+    X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
+    X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
+    X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
+    X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
+    X(ISNAN, isnan, 1, COMPARE, -, NE(A, A), NONE, "a is NaN")                                     \
+    X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
+    X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
+    X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
+    X(MUL, mul, 2, SAME, C, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                         \
+    X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
+      DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
+    X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
+      DAB(WHERE(EQ(B, K(0)), K(0), MUL(G, MUL(B, POW(A, SUB(B, K(1)))))),                          \
+          MUL(G, WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0), MUL(Y, LOG(A))))),                     \
+      "a to the b")                                                                                \
+    X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
+      DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
+          WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
+      "the larger; NaN if either is")                                                              \
+    X(MINIMUM, minimum, 2, SAME, C, MIN(A, B),                                                     \
+      DAB(WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
+          WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
+      "the smaller; NaN if either is")                                                             \
+    X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
+      DAB(G, NEG(MUL(G, FLOOR(DIV(A, B))))), "a - b * floor(a / b), sign of b")                    \
+    X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
+    X(NE, ne, 2, COMPARE, C, NE(A, B), NONE, "a != b")                                             \
+    X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
+    X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
+    X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
+    X(GE, ge, 2, COMPARE, -, LE(B, A), NONE, "a >= b")                                             \
+    X(LOGICAL_AND, logical_and, 2, LOGIC, C, AND(A, B), NONE, "both nonzero")                      \
+    X(LOGICAL_OR, logical_or, 2, LOGIC, C, OR(A, B), NONE, "either nonzero")
 
 #define TCI_REDUCE_OPS(X)                                                                          \
-    X(SUM, sum, SUM, 0, "sum over the axes")                                                       \
-    X(PROD, prod, SUM, 1, "product over the axes")                                                 \
-    X(MAX, max, SAME, LOWEST, "largest over the axes; NaN if any is")                              \
-    X(MIN, min, SAME, HIGHEST, "smallest over the axes; NaN if any is")                            \
-    X(ANY, any, BOOL, 0, "any nonzero")                                                            \
-    X(ALL, all, BOOL, 1, "all nonzero")                                                            \
-    X(ARGMAX, argmax, INDEX, LOWEST, "index of the first largest (first NaN wins)")                \
-    X(ARGMIN, argmin, INDEX, HIGHEST, "index of the first smallest (first NaN wins)")
+    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
+    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
+    X(MAX, max, SAME, LOWEST,                                                                      \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      "largest over the axes; NaN if any is")                                                      \
+    X(MIN, min, SAME, HIGHEST,                                                                     \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      "smallest over the axes; NaN if any is")                                                     \
+    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
+    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
+    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
+    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
 
 /* Shapes and attributes as graph/node.h describes. */
 #define TCI_SPECIAL_OPS(X)                                                                         \
-    X(INPUT, input, "named placeholder, bound at run")                                             \
-    X(DATA, data, "leaf with memory: borrowed, copied or an evaluated value")                      \
-    X(LITERAL, literal, "0-d number given in C: a slot filled at run time")                        \
-    X(CONST, const, "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")     \
-    X(IOTA, iota, "0, 1, 2 ... along one axis, i64")                                               \
-    X(WHERE, where, "c ? a : b")                                                                   \
-    X(CAST, cast, "dtype conversion with tc's defined corners")                                    \
-    X(RESHAPE, reshape, "same elements, row-major order, other shape")                             \
-    X(PERMUTE, permute, "axes in another order")                                                   \
-    X(EXPAND, expand, "axes of size 1 repeated, without a copy")                                   \
-    X(SLICE, slice, "start and step per axis; negative steps walk backwards")                      \
-    X(PAD, pad, "fill around, or crop where negative")                                             \
-    X(CAT, cat, "joined along an axis")                                                            \
-    X(WINDOW, window, "sliding windows along axes as extra axes")                                  \
-    X(GATHER, gather, "x read at an index tensor along an axis")                                   \
-    X(SCAN, scan, "running sum along an axis")                                                     \
-    X(CONTRACT, contract, "sum of products over labelled axes (einsum of two operands)")
+    X(INPUT, input, LEAF, "named placeholder, bound at run")                                       \
+    X(DATA, data, LEAF, "leaf with memory: borrowed, copied or an evaluated value")                \
+    X(LITERAL, literal, LEAF, "0-d number given in C: a slot filled at run time")                  \
+    X(CONST, const, LEAF,                                                                          \
+      "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
+    X(IOTA, iota, LEAF, "0, 1, 2 ... along one axis, i64")                                         \
+    X(WHERE, where, OWN, "c ? a : b")                                                              \
+    X(CAST, cast, OWN, "dtype conversion with tc's defined corners")                               \
+    X(RESHAPE, reshape, OWN, "same elements, row-major order, other shape")                        \
+    X(PERMUTE, permute, OWN, "axes in another order")                                              \
+    X(EXPAND, expand, OWN, "axes of size 1 repeated, without a copy")                              \
+    X(SLICE, slice, OWN, "start and step per axis; negative steps walk backwards")                 \
+    X(PAD, pad, OWN, "fill around, or crop where negative")                                        \
+    X(CAT, cat, OWN, "joined along an axis")                                                       \
+    X(WINDOW, window, OWN, "sliding windows along axes as extra axes")                             \
+    X(GATHER, gather, OWN, "x read at an index tensor along an axis")                              \
+    X(SCAN, scan, OWN, "running sum along an axis")                                                \
+    X(CONTRACT, contract, OWN, "sum of products over labelled axes (einsum of two operands)")      \
+    X(ASSIGN, assign, NONE, "a parameter takes a value when the program has run")
 
 #define TCI_COMPOSITE_OPS(X)                                                                       \
-    X(SOFTMAX, softmax, "exp(x - max) / sum along an axis")                                        \
-    X(LOG_SOFTMAX, log_softmax, "x - max - log(sum(exp(x - max))) along an axis")                  \
-    X(MEAN, mean, "sum / count over axes")                                                         \
-    X(LAYER_NORM, layer_norm, "(x - mean) / sqrt(var + eps) * weight + bias over axes")            \
-    X(CROSS_ENTROPY, cross_entropy, "mean of -log_softmax(logits)[target]")
+    X(SOFTMAX, softmax, OWN, "exp(x - max) / sum along an axis")                                   \
+    X(LOG_SOFTMAX, log_softmax, OWN, "x - max - log(sum(exp(x - max))) along an axis")             \
+    X(MEAN, mean, EXPANSION, "sum / count over axes")                                              \
+    X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
+    X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
 
 #endif

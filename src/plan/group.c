@@ -9,6 +9,7 @@
 
 enum {
     TCI_GROUP_MAX_INSTS = 20000,  /* of one kernel made by joining roots */
+    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage, and stages look at all values */
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
@@ -474,7 +475,7 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
-    if (g->n_insts + r->n_insts > TCI_GROUP_MAX_INSTS) {
+    if (g->n_insts + r->n_insts > TCI_GROUP_MAX_INSTS || g->n_roots >= TCI_GROUP_MAX_ROOTS) {
         *why = TCI_WHY_SIZE;
         return false;
     }

@@ -3,7 +3,10 @@
  *
  * Placement: a sweep over the steps with a list of free gaps, first fit; a temporary is placed at
  * the step that first writes it and its room is free again after the step that last reads it.
- * Offsets are multiples of 64. */
+ * Offsets are multiples of 64.
+ *
+ * Parameters: the new value of one may be written over the old where nothing reads the old later.
+ * So a step that only writes such values is put off until the last step that reads them. */
 #include "group.h"
 
 typedef struct tci_memory_gap { int64_t begin, end; } tci_memory_gap;
@@ -164,6 +167,79 @@ static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out,
     return true;
 }
 
+/* ---- parameters ---- */
+
+static bool tci_memory_uses(const tci_plan *p, int step, int buffer, bool as_output)
+{
+    const tci_kernel *k = p->kernels[p->steps[step].kernel];
+    for (int o = 0; o < k->n_operands; o++) {
+        if (p->steps[step].operands[o] == buffer && k->operands[o].is_output == as_output) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The output buffer of assign i. */
+static int tci_memory_assigned(const tci_plan *p, int i)
+{
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].kind == TCI_BUF_OUTPUT && p->buffers[b].index == p->assigns[i].output) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+/* Per step: the step after which it is best run (itself, where it is best left alone). */
+static int32_t *tci_memory_put_off(tci_scratch *s, const tci_plan *p)
+{
+    int32_t *after = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    int32_t *n_outputs = TCI_NEW_ARRAY(s, int32_t, p->n_steps + 1);
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_kernel *k = p->kernels[p->steps[t].kernel];
+        after[t] = t;
+        for (int o = 0; o < k->n_operands; o++) {
+            n_outputs[t] += k->operands[o].is_output;
+        }
+    }
+    for (int i = 0; i < p->n_assigns; i++) {
+        int out = tci_memory_assigned(p, i), writer = -1, last = -1;
+        bool read = false;
+        for (int t = 0; t < p->n_steps; t++) {
+            writer = tci_memory_uses(p, t, out, true) ? t : writer;
+            last = tci_memory_uses(p, t, p->assigns[i].input, false) ? t : last;
+            read = read || tci_memory_uses(p, t, out, false);
+        }
+        if (writer >= 0 && !read && n_outputs[writer] == 1) {
+            after[writer] = TCI_MAX(after[writer], last);
+        }
+    }
+    return after;
+}
+
+static void tci_memory_order(tci_scratch *s, tci_plan *p)
+{
+    if (!p->n_assigns) {
+        return;
+    }
+    int32_t *after = tci_memory_put_off(s, p);
+    tci_step *steps = TCI_NEW_ARRAY(s, tci_step, p->n_steps + 1);
+    int at = 0;
+    for (int t = 0; t < p->n_steps; t++) {
+        if (after[t] == t) {
+            steps[at++] = p->steps[t];
+        }
+        for (int late = 0; late < t; late++) {
+            if (after[late] == t) {
+                steps[at++] = p->steps[late];
+            }
+        }
+    }
+    p->steps = steps;
+    p->cap_steps = p->n_steps + 1;
+}
+
 static bool tci_memory_may_alias(tci_scratch *s, const tci_plan *p, int out, int in)
 {
     bool written = false;
@@ -184,13 +260,24 @@ static bool tci_memory_may_alias(tci_scratch *s, const tci_plan *p, int out, int
     return true;
 }
 
+static bool tci_memory_is_assign(const tci_plan *p, int output, int input)
+{
+    for (int i = 0; i < p->n_assigns; i++) {
+        if (p->assigns[i].output == output && p->assigns[i].input == input) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
 {
     for (int o = 0; o < p->n_buffers; o++) {
         for (int i = 0; i < p->n_buffers && p->buffers[o].kind == TCI_BUF_OUTPUT; i++) {
             const tci_buffer *out = &p->buffers[o], *in = &p->buffers[i];
             if (in->kind == TCI_BUF_INPUT && in->bytes == out->bytes && in->dtype == out->dtype &&
-                p->n_buffers < 256 && tci_memory_may_alias(s, p, o, i)) {
+                (p->n_buffers < 256 || tci_memory_is_assign(p, out->index, in->index)) &&
+                tci_memory_may_alias(s, p, o, i)) {
                 tci_alias alias = {out->index, in->index};
                 TCI_PUSH(s, p->aliases, p->n_aliases, p->cap_aliases, alias);
             }
@@ -200,6 +287,7 @@ static void tci_memory_aliases(tci_scratch *s, tci_plan *p)
 
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
 {
+    tci_memory_order(s, p);
     tci_memory_lifetimes(p);
     tci_memory_place(s, p);
     tci_memory_aliases(s, p);

@@ -135,10 +135,17 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
-    tci_plan_algorithm(s, g, outputs, n_roots);
     for (int i = 0; i < n_inputs; i++) {
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
     }
+    for (int i = 0; i < n_roots; i++) {
+        if (outputs[i]->op == TCI_OP_ASSIGN) {
+            tci_alias assign = {i, tci_plan_leaf_buffer(p, outputs[i]->in[0])};
+            TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
+            outputs[i] = outputs[i]->in[1];
+        }
+    }
+    tci_plan_algorithm(s, g, outputs, n_roots);
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);

@@ -40,6 +40,7 @@ typedef struct tci_plan {
     tci_step *steps; int n_steps, cap_steps;
     tci_buffer *buffers; int n_buffers, cap_buffers;
     tci_alias *aliases; int n_aliases, cap_aliases;
+    tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */

@@ -167,7 +167,7 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
 #define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
     switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, doc)                                          \
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id:                                                                              \
         return value;
         TCI_EW_OPS(TCI_ROW)
@@ -426,10 +426,42 @@ static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
     }
 }
 
+/* ---- nothing to compute ---- */
+
+static int64_t tci_rewrite_operand_count(const tci_node *n)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < n->n_in; i++) {
+        least = TCI_MIN(least, tci_node_count(n->in[i]));
+    }
+    return least;
+}
+
+/* A value without elements, or a sum over none, is a constant: no kernel runs over an empty domain,
+ * where work moved out of its loops (the check of an index) would run all the same. */
+static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
+{
+    bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
+                n->op == TCI_OP_CONTRACT;
+    bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
+                    (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
+    if (!computes || (tci_node_count(n) && !(sums && !tci_rewrite_operand_count(n)))) {
+        return NULL;
+    }
+    bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;
+    tci_value v = tci_rewrite_k((tc_dtype)n->dtype, one ? 1 : 0);
+    return tci_build_broadcast(p->g, tci_graph_const(p->g, (tc_dtype)n->dtype, v), n->rank,
+                               n->shape);
+}
+
 /* ---- the passes ---- */
 
 static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
 {
+    tci_node *nothing = tci_rewrite_empty(p, n);
+    if (nothing) {
+        return nothing;
+    }
     if (tci_op_is_ew(n->op)) {
         return tci_rewrite_ew(p, n);
     }

@@ -7,11 +7,15 @@
  * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
  * changes hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
  *
+ * Parameters: a program with effects (tci_run_effect) has one run at a time; what is not written in
+ * place is copied at the end, so every read of a run sees the old values.
+ *
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
  * sorted by address, and each span looks back only as far as an earlier span still reaches. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "../base/alloc.h"
 #include "../debug/trace.h"
@@ -34,6 +38,10 @@ static void tci_call_fill_slots(tc_call *c)
                 c->slots[slot] = c->workspace + b->offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
                 c->slots[slot] = f->captured_data[b->index - f->n_inputs];
+            } else if (b->kind == TCI_BUF_OUTPUT && b->index >= f->n_outputs) {
+                const tci_run_effect *e = &f->effects[b->index - f->n_outputs];
+                c->slots[slot] =
+                    e->stage < 0 ? f->captured_data[e->captured] : c->stage + e->stage;
             }
         }
     }
@@ -55,7 +63,8 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     bool on_device = code->device && code->device->alloc;
     size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
     size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
-    size_t workspace_bytes = arena_bytes + interp_bytes;
+    interp_bytes = (interp_bytes + 63) & ~(size_t)63;
+    size_t workspace_bytes = arena_bytes + interp_bytes + (on_device ? 0 : (size_t)f->stage_bytes);
     if (workspace_bytes) {
         c->workspace = tci_heap_get_aligned(workspace_bytes);
         if (!c->workspace) {
@@ -63,6 +72,7 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
             return NULL;
         }
         c->interp = c->workspace + arena_bytes;
+        c->stage = c->interp + interp_bytes;
     }
     c->program = f;
     c->slots = (void **)((char *)c + slots_at);
@@ -165,7 +175,7 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
 /* Name of buffer `index` in the order of tci_run_span. */
 static void tci_call_name_buffer(const tc_program *f, int index, char *text, size_t room)
 {
-    int n_outputs = f->code->n_outputs;
+    int n_outputs = f->n_outputs;
     if (index < n_outputs) {
         snprintf(text, room, "output %d", index);
     } else if (index - n_outputs < f->n_inputs) {
@@ -182,7 +192,7 @@ static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const
 {
     const tc_program *f = c->program;
     const tci_code *code = f->code;
-    int input = index - code->n_outputs;
+    int input = index - f->n_outputs;
     const void *data;
     int64_t bytes;
     if (input < 0) {
@@ -222,7 +232,7 @@ static tc_status tci_call_judge(tc_call *c, const tci_run_span *a, const tci_run
     const tc_program *f = c->program;
     const tci_run_span *out = a->index < b->index ? a : b; /* outputs have the lower numbers */
     const tci_run_span *other = out == a ? b : a;
-    int input = other->index - f->code->n_outputs;
+    int input = other->index - f->n_outputs;
     bool exact = a->begin == b->begin && a->end == b->end;
     if (exact && input >= 0 && tci_call_may_alias(f, out->index, input)) {
         return TC_OK;
@@ -336,12 +346,12 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
 {
     const tc_program *f = c->program;
     const tci_code *code = f->code;
-    if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != code->n_outputs)) {
+    if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != f->n_outputs)) {
         return tci_call_refuse(c, TC_ERR_BUFFER,
                                "given %d inputs and %d outputs, expected %d and %d", inputs->n,
-                               outputs->n, f->n_inputs, code->n_outputs);
+                               outputs->n, f->n_inputs, f->n_outputs);
     }
-    if (TCI_UNLIKELY((!inputs->items && inputs->n) || !outputs->items)) {
+    if (TCI_UNLIKELY((!inputs->items && inputs->n) || (!outputs->items && outputs->n))) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "given a NULL list of buffers");
     }
     for (int i = 0; i < inputs->n; i++) {
@@ -455,13 +465,23 @@ static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *out
     }
 }
 
-TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+/* Values that could not be written in place, now that nothing reads the old ones any more. */
+static void tci_call_commit(tc_call *c)
 {
     const tc_program *f = c->program;
-    tc_status status = tci_call_check(c, &inputs, &outputs);
-    if (TCI_UNLIKELY(status != TC_OK)) {
-        return status;
+    for (int i = 0; i < f->n_effects && !c->device; i++) {
+        const tci_run_effect *e = &f->effects[i];
+        if (e->stage >= 0 && e->bytes) {
+            memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
+        }
     }
+}
+
+/* The buffers are checked. */
+static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
     for (int i = 0; f->faults && i < f->max_threads; i++) {
         c->faults[i] = 0;
     }
@@ -477,7 +497,30 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
         tci_call_launch(c);
     }
     tci_fpenv_leave(saved);
+    if (TCI_UNLIKELY(f->n_effects && !status)) {
+        tci_call_commit(c);
+    }
     return TCI_UNLIKELY(f->faults && !status) ? tci_call_find_fault(c) : status;
+}
+
+TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    tc_program *f = c->program;
+    tc_status status = tci_call_check(c, &inputs, &outputs);
+    if (TCI_UNLIKELY(status != TC_OK)) {
+        return status;
+    }
+    if (TCI_LIKELY(!f->n_effects)) {
+        return tci_call_run_checked(c, inputs, outputs);
+    }
+    if (__atomic_exchange_n(&f->busy, true, __ATOMIC_ACQUIRE)) {
+        return tci_call_refuse(c, TC_ERR_BUSY,
+                               "a run of this program is under way on another thread, and it "
+                               "changes parameters: expected one run at a time");
+    }
+    status = tci_call_run_checked(c, inputs, outputs);
+    __atomic_store_n(&f->busy, false, __ATOMIC_RELEASE);
+    return status;
 }
 
 #undef TCI_CALL_PAIRWISE

@@ -45,6 +45,14 @@ typedef struct tci_run_step {
 /* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
 
+/* A parameter that a run changes: output n_outputs + i of the code. In place where the plan allows
+ * it, else into the call's memory, from where it is copied when all has run. */
+typedef struct tci_run_effect {
+    int32_t captured;
+    int64_t stage;             /* bytes from tc_call.stage; -1: in place */
+    int64_t bytes;
+} tci_run_effect;
+
 /* The last failing tc_run of one thread. Only that thread writes the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
@@ -61,6 +69,10 @@ struct tc_program {
     void **captured_data;      /* lowest address of each */
     int n_captured;
     int n_inputs;              /* user inputs: code->n_inputs without the captured leaves */
+    int n_outputs;             /* user outputs: code->n_outputs without the effects */
+    tci_run_effect *effects; int n_effects;
+    int64_t stage_bytes;
+    bool busy;                 /* atomic: a run is under way; used where there are effects */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
@@ -89,8 +101,9 @@ struct tc_call {
     int64_t *faults;           /* max_threads words */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
+    char *stage;               /* new values of parameters that cannot be written in place */
     tci_run_span *spans;       /* NULL when there are few buffers */
-    void **device;             /* memory of a device (run/device.c), or NULL */
+    struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
     tci_error last;
 };
 
@@ -107,7 +120,8 @@ TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
 /* Records a failure that concerns a live tensor (its compile, run or read): tc_error(t) and the
  * context's error tell it until the next one. On a handle without a node the handle's own error
  * stays the answer. Returns why. */
-TCI_FN tc_status tci_fail(tc_tensor t, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
+TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
+                          const char *format, ...) TCI_PRINTF(5, 6);
 TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx);
 
 /* ---- api/scope.c ---- */

@@ -27,13 +27,15 @@ typedef struct tci_program_sizes {
     size_t n_slots, n_literal_words, n_binds;
 } tci_program_sizes;
 
-static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int buffer)
+static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
+                                       int buffer)
 {
     const tci_code_buffer *b = &code->buffers[buffer];
-    return b->kind == TCI_BUF_OUTPUT || (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
+    return (b->kind == TCI_BUF_OUTPUT && b->index < n_outputs) ||
+           (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs)
+static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs, int n_outputs)
 {
     tci_program_sizes sizes = {0, 0, 0};
     for (int i = 0; i < code->n_steps; i++) {
@@ -42,7 +44,8 @@ static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs)
         sizes.n_slots += (size_t)kernel->n_operands;
         sizes.n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
-            sizes.n_binds += tci_program_is_user_buffer(code, n_inputs, step->operands[j]);
+            sizes.n_binds +=
+                tci_program_is_user_buffer(code, n_inputs, n_outputs, step->operands[j]);
         }
     }
     return sizes;
@@ -56,7 +59,7 @@ static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_by
     return p;
 }
 
-static size_t tci_program_lay_out(tc_program *f, const tci_code *code, int n_captured,
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci_request *r,
                                   const tci_program_sizes *sizes, int64_t **literal_words)
 {
     char *block = (char *)f;
@@ -69,8 +72,9 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, int n_cap
     p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
     p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
     *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
-    p->captured = tci_program_carve(block, &at, (size_t)n_captured, sizeof(tci_storage *));
-    p->captured_data = tci_program_carve(block, &at, (size_t)n_captured, sizeof(void *));
+    p->captured = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(tci_storage *));
+    p->captured_data = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(void *));
+    p->effects = tci_program_carve(block, &at, (size_t)r->n_effects, sizeof(tci_run_effect));
     return at;
 }
 
@@ -100,6 +104,36 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
         f->captured[i] = r->captured[i]->storage;
         f->captured_data[i] = tci_program_lowest(r->captured[i]);
         tci_storage_retain(f->captured[i]);
+    }
+}
+
+static bool tci_program_in_place(const tc_program *f, int output, int captured)
+{
+    for (int i = 0; i < f->n_captured; i++) { /* another view of the same parameter */
+        if (i != captured && f->captured[i] == f->captured[captured]) {
+            return false;
+        }
+    }
+    for (int i = 0; i < f->code->n_aliases; i++) {
+        tci_alias a = f->code->aliases[i];
+        if (a.output == output && a.input == f->n_inputs + captured) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tci_program_place_effects(tc_program *f, const tci_request *r)
+{
+    for (int i = 0; i < f->n_effects; i++) {
+        tci_run_effect *e = &f->effects[i];
+        e->captured = r->effects[i];
+        e->bytes = f->code->outputs[f->n_outputs + i].bytes;
+        e->stage = -1;
+        if (!tci_program_in_place(f, f->n_outputs + i, e->captured)) {
+            e->stage = f->stage_bytes;
+            f->stage_bytes += (e->bytes + 63) & ~(int64_t)63;
+        }
     }
 }
 
@@ -141,7 +175,7 @@ static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
         }
         for (int j = 0; j < kernel->n_operands; j++) {
             const tci_code_buffer *b = &code->buffers[from->operands[j]];
-            if (tci_program_is_user_buffer(code, f->n_inputs, from->operands[j])) {
+            if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
                 f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots};
             }
@@ -185,26 +219,30 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
         return TC_ERR_LIMIT;
     }
     int n_inputs = r->n_user_inputs;
-    tci_program_sizes sizes = tci_program_measure(code, n_inputs);
+    int n_outputs = code->n_outputs - r->n_effects;
+    tci_program_sizes sizes = tci_program_measure(code, n_inputs, n_outputs);
     if (sizes.n_slots > INT32_MAX) {
         return TC_ERR_LIMIT;
     }
     int64_t *literal_words = NULL;
-    size_t bytes = tci_program_lay_out(NULL, code, r->n_captured, &sizes, &literal_words);
+    size_t bytes = tci_program_lay_out(NULL, code, r, &sizes, &literal_words);
     tc_program *p = tci_heap_get(bytes);
     if (!p) {
         return TC_ERR_MEMORY;
     }
-    tci_program_lay_out(p, code, r->n_captured, &sizes, &literal_words);
+    tci_program_lay_out(p, code, r, &sizes, &literal_words);
     p->code = code;
     p->options = tci_program_options(o);
     p->from_memory = r->found == TCI_FOUND_MEMORY;
     p->from_disk = r->found == TCI_FOUND_DISK;
     p->n_inputs = n_inputs;
+    p->n_outputs = n_outputs;
+    p->n_effects = r->n_effects;
     p->n_captured = r->n_captured;
     p->refs = 1;
     pthread_mutex_init(&p->lock, NULL);
     tci_program_capture(p, r);
+    tci_program_place_effects(p, r);
     tci_program_fill_steps(p, literal_words);
     tci_program_sort_aliases(p);
     tci_code_retain(code);

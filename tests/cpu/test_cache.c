@@ -1,12 +1,17 @@
 /* The caches on disk and in memory under use and abuse, and compilers that misbehave. Needs a
  * compiler. */
+#define _GNU_SOURCE
 #include "tc.h"
 
+#include "json.h"
 #include "tc_test.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -70,6 +75,7 @@ typedef struct outcome {
     bool correct;
     char backend[16];
     char error[4096];
+    char explain[4096];
     tc_stats used; /* by this attempt alone */
 } outcome;
 
@@ -119,6 +125,16 @@ static bool run_is_correct(tc_program *f, int which)
     return true;
 }
 
+static void keep_explain(outcome *r, const tc_program *f)
+{
+    FILE *text = tmpfile();
+    REQUIRE(text);
+    CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+    rewind(text);
+    r->explain[fread(r->explain, 1, sizeof(r->explain) - 1, text)] = 0;
+    fclose(text);
+}
+
 /* In a fresh context, and (fresh) with nothing in memory. */
 static outcome attempt(const tc_options *o, int which, bool fresh)
 {
@@ -141,6 +157,7 @@ static outcome attempt(const tc_options *o, int which, bool fresh)
         CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
         snprintf(r.backend, sizeof(r.backend), "%s", info.backend);
         r.correct = run_is_correct(f, which);
+        keep_explain(&r, f);
         tc_program_free(f);
     } else {
         snprintf(r.error, sizeof(r.error), "%s", tc_error(y));
@@ -594,6 +611,195 @@ TEST(a_full_disk_does_no_harm)
     end();
 }
 
+/* ---- places that do not hold code ---- */
+
+/* Runs body in a child that may mount over folders of its own. */
+static void in_child_with_mounts(int (*body)(void))
+{
+    enum { NO_MOUNTS = 77 };
+    int ended = -1;
+    fflush(stdout);
+    tc_shutdown();
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)) {
+            _exit(NO_MOUNTS);
+        }
+        int result = body();
+        fflush(stdout);
+        _exit(result || tct_failures);
+    }
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    if (WIFEXITED(ended) && WEXITSTATUS(ended) == NO_MOUNTS) {
+        end();
+        SKIP("nothing can be mounted here");
+    }
+    CHECK_EQ_INT(ended, 0);
+}
+
+static int mount_folder(const char *name, unsigned long flags, const char *options)
+{
+    return mkdir(in_dir(name), 0700) || mount("tmpfs", in_dir(name), "tmpfs", flags, options);
+}
+
+static int try_noexec_places(void)
+{
+    int n;
+    tc_options o = default_options();
+    if (mount_folder("cache", MS_NOEXEC, "mode=0700")
+        || mount_folder("temporary", MS_NOEXEC, "mode=0700")) {
+        return 1;
+    }
+    outcome memory_only = attempt(&o, 0, true); /* built and loaded elsewhere */
+    CHECK_RAN(memory_only, "cpu");
+    folder_bytes(in_dir("cache"), &n);
+    CHECK_EQ_INT(n, 0);
+    setenv("TMPDIR", in_dir("temporary"), 1);
+    outcome nowhere = attempt(&o, 0, true);
+    CHECK_RAN(nowhere, "interp");
+    CHECK_HAS(nowhere.explain, "interpreted instead of compiled");
+    CHECK_HAS(nowhere.explain, "cannot be loaded");
+    CHECK_EQ_INT(nowhere.used.interpreted, 1);
+    o.fallback = TC_FALLBACK_REFUSE;
+    outcome refused = attempt(&o, 0, true);
+    CHECK_EQ_INT(refused.status, TC_ERR_COMPILER);
+    CHECK_HAS(refused.error, "cannot be loaded");
+    o = default_options();
+    o.cache_dir = in_dir("sound"); /* only the place of the build is noexec */
+    outcome sound = attempt(&o, 0, true);
+    CHECK_RAN(sound, "cpu");
+    CHECK_EQ_INT(attempt(&o, 0, true).used.disk_hits, 1);
+    return 0;
+}
+
+TEST(noexec_places_mean_memory_only_or_the_interpreter)
+{
+    begin();
+    in_child_with_mounts(try_noexec_places);
+    end();
+}
+
+static int try_full_places(void)
+{
+    tc_options o = default_options();
+    if (mount_folder("cache", 0, "mode=0700,size=8k")
+        || mount_folder("temporary", 0, "mode=0700,size=8k")) {
+        return 1;
+    }
+    outcome memory_only = attempt(&o, 0, true);
+    CHECK_RAN(memory_only, "cpu");
+    CHECK_STR(find_file(in_dir("cache"), "tc-", ".tmp"), "");
+    outcome again = attempt(&o, 0, true);
+    CHECK_RAN(again, "cpu");
+    CHECK_EQ_INT(again.used.disk_hits + again.used.cache_rejects, 0);
+    setenv("TMPDIR", in_dir("temporary"), 1);
+    outcome nowhere = attempt(&o, 0, true); /* neither source nor object file fits */
+    CHECK_RAN(nowhere, "interp");
+    CHECK_HAS(nowhere.explain, "interpreted instead of compiled");
+    return 0;
+}
+
+TEST(full_places_do_no_harm)
+{
+    begin();
+    in_child_with_mounts(try_full_places);
+    end();
+}
+
+TEST(a_read_only_place_is_only_read)
+{
+    begin();
+    tc_options o = default_options();
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    char seeded[600];
+    snprintf(seeded, sizeof(seeded), "%s", in_dir("cache"));
+    int ended = -1;
+    fflush(stdout);
+    tc_shutdown();
+    pid_t child = fork();
+    if (child == 0) {
+        if (unshare(CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)
+            || mount(seeded, seeded, NULL, MS_BIND, NULL)
+            || mount(NULL, seeded, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL)) {
+            _exit(0);
+        }
+        outcome known = attempt(&o, 0, true);
+        outcome other = attempt(&o, 1, true);
+        bool good = known.correct && known.used.disk_hits == 1 && other.correct
+                    && !strcmp(other.backend, "cpu") && other.used.compiler_runs == 1;
+        _exit(!good);
+    }
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    CHECK_EQ_INT(ended, 0);
+    end();
+}
+
+TEST(names_with_spaces_and_quotes_are_only_names)
+{
+    begin();
+    tc_options o = default_options();
+    o.cache_dir = in_dir("a b'c\"d;$(touch pwned)");
+    setenv("TMPDIR", in_dir("t m'p"), 1);
+    CHECK_EQ_INT(mkdir(in_dir("t m'p"), 0700), 0);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    CHECK_EQ_INT(attempt(&o, 0, true).used.disk_hits, 1);
+    o.cc = "cc; touch pwned";
+    outcome r = attempt(&o, 1, true);
+    CHECK_RAN(r, "interp");
+    CHECK_HAS(r.explain, "cc; touch pwned");
+    CHECK(access("pwned", F_OK) != 0);
+    unsetenv("TMPDIR");
+    end();
+}
+
+TEST(a_linked_directory_of_others_is_not_used)
+{
+    if (geteuid() != 0) {
+        SKIP("only root can give a directory away");
+    }
+    begin();
+    int n;
+    tc_options o = default_options();
+    CHECK_EQ_INT(mkdir(in_dir("theirs"), 0755), 0);
+    CHECK_EQ_INT(chown(in_dir("theirs"), 12345, 12345), 0);
+    CHECK_EQ_INT(symlink(in_dir("theirs"), in_dir("cache")), 0);
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    folder_bytes(in_dir("theirs"), &n);
+    CHECK_EQ_INT(n, 0);
+    CHECK_EQ_INT(unlink(in_dir("cache")), 0);
+    CHECK_EQ_INT(mkdir(in_dir("open"), 0700), 0); /* anybody could swap what lies in it */
+    CHECK_EQ_INT(chmod(in_dir("open"), 0777), 0);
+    o.cache_dir = in_dir("open/cache");
+    CHECK_RAN(attempt(&o, 0, true), "cpu");
+    folder_bytes(o.cache_dir, &n);
+    CHECK_EQ_INT(n, 0);
+    end();
+}
+
+TEST(code_for_other_features_is_not_loaded)
+{
+    begin();
+    tc_options narrow = default_options();
+    tc_options scalar = default_options();
+    narrow.vector_bits = 128;
+    scalar.vector_bits = -1;
+    CHECK_RAN(attempt(&narrow, 0, true), "cpu");
+    char wide_entry[1024];
+    snprintf(wide_entry, sizeof(wide_entry), "%s", find_file(in_dir("cache"), "tc-p-", ".bin"));
+    bytes entry = read_file(wide_entry);
+    unlink(wide_entry);
+    outcome r = attempt(&scalar, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(r.used.disk_hits + r.used.kernel_hits, 0);
+    CHECK_EQ_INT(r.used.compiler_runs, 1);
+    write_file(find_file(in_dir("cache"), "tc-p-", ".bin"), entry.data, entry.n, 0600);
+    outcome planted = attempt(&scalar, 0, true); /* sound, but of the other features */
+    CHECK_RAN(planted, "cpu");
+    CHECK_EQ_INT(planted.used.disk_hits, 0);
+    free(entry.data);
+    end();
+}
+
 /* ---- races ---- */
 
 TEST(racing_processes_all_get_it_right)
@@ -666,6 +872,95 @@ TEST(racing_threads_compile_once)
     end();
 }
 
+/* ---- fork ---- */
+
+static bool large_run_is_correct(tc_program *f)
+{
+    enum { LARGE = 1 << 20 };
+    float *x = malloc(LARGE * sizeof(float));
+    float *y = malloc(LARGE * sizeof(float));
+    bool good = x && y;
+    for (int i = 0; good && i < LARGE; i++) {
+        x[i] = (float)i;
+    }
+    good = good && tc_run(f, TC_BUFS(TC_BUF(x, LARGE)), TC_BUFS(TC_BUF(y, LARGE))) == TC_OK;
+    for (int i = 0; good && i < LARGE; i++) {
+        good = y[i] == -(x[i] + 3);
+    }
+    free(x);
+    free(y);
+    return good;
+}
+
+TEST(a_forked_child_runs_and_compiles)
+{
+    begin();
+    tc_options o = default_options();
+    tc_ctx *ctx;
+    tc_program *f;
+    int ended = -1;
+    o.threads = 4;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1 << 20);
+    REQUIRE(tc_compile(tc_neg(tc_add(x, 3)), &f) == TC_OK);
+    CHECK(large_run_is_correct(f)); /* the workers exist now */
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        bool good = large_run_is_correct(f);
+        o.threads = 1;
+        outcome fresh = attempt(&o, 2, false);
+        good = good && fresh.correct && !strcmp(fresh.backend, "cpu");
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        tc_shutdown();
+        _exit(!good);
+    }
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    CHECK_EQ_INT(ended, 0);
+    CHECK(large_run_is_correct(f));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    end();
+}
+
+static void *compile_much(void *arg)
+{
+    int *stop = arg;
+    tc_options o = default_options();
+    o.backend = "interp";
+    o.no_disk_cache = true;
+    while (!__atomic_load_n(stop, __ATOMIC_RELAXED)) {
+        (void)attempt(&o, (int)(tct_random() % 50), false);
+    }
+    return NULL;
+}
+
+/* A fork finds the locks of other threads in any state. */
+TEST(a_child_forked_amid_compiles_is_not_stuck)
+{
+    begin();
+    int stop = 0;
+    pthread_t busy;
+    tc_options o = default_options();
+    o.backend = "interp";
+    o.no_disk_cache = true;
+    REQUIRE(pthread_create(&busy, NULL, compile_much, &stop) == 0);
+    for (int i = 0; i < 200; i++) {
+        int ended = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20);
+            _exit(!attempt(&o, i % 50, false).correct);
+        }
+        CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+        CHECK_EQ_INT(ended, 0);
+    }
+    __atomic_store_n(&stop, 1, __ATOMIC_RELAXED);
+    pthread_join(busy, NULL);
+    end();
+}
+
 /* ---- compilers ---- */
 
 TEST(a_missing_compiler_means_the_interpreter)
@@ -677,6 +972,8 @@ TEST(a_missing_compiler_means_the_interpreter)
     CHECK_RAN(r, "interp");
     CHECK_EQ_INT(r.used.interpreted, 1);
     CHECK_EQ_INT(r.used.compiler_runs, 0);
+    CHECK_HAS(r.explain, "interpreted instead of compiled");
+    CHECK_HAS(r.explain, "/no/such/compiler");
     outcome again = attempt(&o, 0, false);
     CHECK_RAN(again, "interp");
     CHECK_EQ_INT(again.used.memory_hits, 1);
@@ -723,6 +1020,43 @@ TEST(a_failing_compiler_is_quoted_and_its_source_kept)
     folder[strcspn(folder, "\n ")] = 0;
     CHECK(find_file(folder, "tc_0", ".c")[0]);
     CHECK(find_file(folder, "build", ".log")[0]);
+    end();
+}
+
+TEST(a_killed_compiler_has_failed)
+{
+    begin();
+    tc_options o = default_options();
+    outcome r = with_script("#!/bin/sh\necho half; kill -9 $$\n", &o);
+    CHECK_HAS(r.error, "half");
+    CHECK_HAS(r.error, "code 137");
+    end();
+}
+
+TEST(a_compiler_that_cannot_be_started_is_missing)
+{
+    begin();
+    tc_options o = default_options();
+    outcome r = with_script("#!/no/such/interpreter\n", &o);
+    CHECK_HAS(r.error, "cannot be started");
+    CHECK_EQ_INT(r.used.compiler_runs, 0);
+    end();
+}
+
+TEST(the_environment_names_the_compiler)
+{
+    begin();
+    tc_options o = default_options();
+    write_script(in_dir("other-cc"), "#!/bin/sh\ntouch \"${0%/*}/used\"\nexec cc \"$@\"\n");
+    setenv("TC_CC", in_dir("other-cc"), 1);
+    outcome r = attempt(&o, 0, true);
+    CHECK_RAN(r, "cpu");
+    CHECK_EQ_INT(access(in_dir("used"), F_OK), 0);
+    unsetenv("TC_CC");
+    outcome usual = attempt(&o, 0, true); /* what one compiler made is not another's */
+    CHECK_RAN(usual, "cpu");
+    CHECK_EQ_INT(usual.used.disk_hits + usual.used.kernel_hits, 0);
+    CHECK_EQ_INT(usual.used.compiler_runs, 1);
     end();
 }
 
@@ -835,7 +1169,52 @@ TEST(a_trace_is_json_at_any_moment)
     CHECK_HAS((char *)b.data, "\"name\":\"compiler\"");
     CHECK_HAS((char *)b.data, "\"cat\":\"kernel\"");
     CHECK(b.data[0] == '[' && b.n > 3 && !strcmp((char *)b.data + b.n - 3, "\n]\n"));
+    json *events = json_parse((char *)b.data);
+    REQUIRE(events && events->kind == JSON_LIST && events->n > 3);
+    for (const json *e = events->first; e; e = e->next) {
+        const json *phase = json_get(e, "ph"), *name = json_get(e, "name");
+        const json *at = json_get(e, "ts"), *duration = json_get(e, "dur");
+        CHECK(phase && phase->kind == JSON_STRING && !strcmp(phase->string, "X"));
+        CHECK(name && name->kind == JSON_STRING && name->string[0]);
+        CHECK(at && at->kind == JSON_NUMBER && at->number >= 0);
+        CHECK(duration && duration->kind == JSON_NUMBER && duration->number >= 0);
+        CHECK(json_get(e, "pid") && json_get(e, "tid"));
+    }
+    json_free(events);
     free(b.data);
+    end();
+}
+
+/* What the environment asks for, seen from outside. */
+TEST(the_environment_asks_for_logs_dumps_and_traces)
+{
+    begin();
+    int ended = -1;
+    fflush(stdout);
+    tc_shutdown();
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(in_dir("stderr"), O_WRONLY | O_CREAT, 0600);
+        dup2(fd, 2);
+        setenv("TC_LOG", "all", 1);
+        setenv("TC_DUMP", "plan,source", 1);
+        setenv("TC_DUMP_DIR", in_dir("dump"), 1);
+        setenv("TC_TRACE", in_dir("trace.json"), 1);
+        tc_options o = default_options();
+        outcome r = attempt(&o, 0, true);
+        _exit(!r.correct);
+    }
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    CHECK_EQ_INT(ended, 0);
+    bytes log = read_file(in_dir("stderr"));
+    log.data[log.n] = 0;
+    CHECK_HAS((char *)log.data, "tc compile: ");
+    CHECK_HAS((char *)log.data, "tc source: ");
+    CHECK(find_file(in_dir("dump"), "plan", ".txt")[0]);
+    CHECK(find_file(in_dir("dump"), "source", ".c")[0]);
+    CHECK(!find_file(in_dir("dump"), "loop", ".txt")[0]);
+    CHECK_EQ_INT(access(in_dir("trace.json"), F_OK), 0);
+    free(log.data);
     end();
 }
 

@@ -641,6 +641,7 @@ static bool build(const char *cc, const tci_target *t, const char *source, const
     if (strcmp(cc, "gcc") == 0) {
         argv[n++] = "-O1"; /* as cpu/cc.c runs it */
         argv[n++] = "-fexpensive-optimizations";
+        argv[n++] = "-fcaller-saves";
     } else if (!tcc) {
         argv[n++] = "-O2";
         argv[n++] = "-fno-builtin-memset"; /* the loops of this file's cases are to stay loops */

@@ -1,12 +1,14 @@
 /* tests/errors/test_build_errors.c - misuse of the calls that record a graph: each gives a poisoned
  * tensor with the right status, and a text that says what was given, what was expected and where.
- * The context stays usable after every one. */
+ * After every one the context and a program compiled before work as ever. */
 #include "tc.h"
 #include "tc_test.h"
 
 static tc_ctx *ctx;
 static tc_tensor x, v, s, w5, i64, boolean,
     image; /* [3, 4], [4], [], [5], [4], [4], [1, 4, 6, 6] */
+
+static tc_program *earlier; /* 2 * v */
 
 static void begin(void)
 {
@@ -21,6 +23,14 @@ static void begin(void)
     i64 = tc_input(ctx, "i64", TC_I64, 4);
     boolean = tc_input(ctx, "boolean", TC_BOOL, 4);
     image = tc_input(ctx, "image", TC_F32, 1, 4, 6, 6);
+    REQUIRE(tc_compile(tc_mul(v, 2), &earlier) == TC_OK);
+}
+
+static void check_earlier(int line)
+{
+    float in[4] = {1, 2, 3, 4}, out[4] = {0, 0, 0, 0};
+    tc_status status = tc_run(earlier, TC_BUFS(TC_BUF(in, 4)), TC_BUFS(TC_BUF(out, 4)));
+    CHECK_MSG(status == TC_OK && out[3] == 8, "after line %d: the earlier program fails", line);
 }
 
 /* The graph that was there before still works. */
@@ -32,6 +42,8 @@ static void end(void)
     CHECK_EQ_INT(tc_status_of(tc_add(x, v)), TC_OK);
     CHECK_STR(tc_error(tc_add(x, v)), "");
     tc_ctx_free(ctx);
+    check_earlier(0);
+    tc_program_free(earlier);
 }
 
 /* t has this status; its text begins with this file and line, names the call, and holds `part`. */
@@ -49,6 +61,7 @@ static void check_poison(int line, tc_tensor t, const char *call, tc_status stat
     CHECK_STR(tc_ctx_error(ctx), text);
     CHECK_EQ_INT(tc_rank(t), -1);
     CHECK_EQ_INT(tc_nbytes(t), -1);
+    check_earlier(line);
 }
 #define POISON(call, name, status, part) check_poison(__LINE__, (call), (name), (status), (part))
 
@@ -236,6 +249,8 @@ TEST(leaves_that_cannot_be)
     POISON(tc_arange(ctx, s, 1, 1, TC_F32), "tc_arange", TC_ERR_ARGUMENT, "a tensor was given");
     CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, NULL, TC_F32, 0, 3)), TC_OK);
     CHECK_EQ_INT(tc_touch(x), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(x), "test_build_errors.c:");
+    CHECK_HAS(tc_error(x), "tc_touch: expected a tensor of tc_borrow or tc_copy_in: given one");
     end();
 }
 
@@ -289,7 +304,11 @@ TEST(contexts_that_cannot_be)
     CHECK_EQ_INT(tc_scope_begin(NULL), TC_ERR_HANDLE);
     CHECK_EQ_INT(tc_scope_end(NULL), TC_ERR_HANDLE);
     CHECK_EQ_INT(tc_scope_end(ctx), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "test_build_errors.c:");
     CHECK_HAS(tc_error(ctx), "tc_scope_end: no scope is open");
+    CHECK_EQ_INT(tc_scope_begin(ctx), TC_OK);
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_stats(ctx, NULL), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_stats(NULL, &stats), TC_ERR_HANDLE);
     CHECK_HAS(tc_ctx_error(NULL), "NULL");
@@ -303,9 +322,11 @@ TEST(the_first_cause_wins)
 {
     begin();
     tc_tensor bad = tc_add(x, w5);
-    int line = __LINE__ - 1;
-    tc_tensor worse = tc_sum(tc_matmul(tc_exp(bad), tc_reshape(v, 77)), TC_AXES(9), 0);
-    check_poison(line, bad, "tc_add", TC_ERR_SHAPE, "[5]");
+    check_poison(__LINE__ - 1, bad, "tc_add", TC_ERR_SHAPE, "[5]");
+    tc_tensor later = tc_reshape(v, 77);
+    CHECK_STR(tc_ctx_error(ctx), tc_error(later)); /* a new failure is the context's last one, */
+    tc_tensor worse = tc_sum(tc_matmul(tc_exp(bad), later), TC_AXES(9), 0);
+    CHECK_STR(tc_ctx_error(ctx), tc_error(later)); /* what follows from one is none */
     CHECK_STR(tc_error(worse), tc_error(bad));
     CHECK_EQ_INT(tc_status_of(worse), TC_ERR_SHAPE);
     CHECK_STR(tc_error(tc_keep(worse)), tc_error(bad));
@@ -314,6 +335,172 @@ TEST(the_first_cause_wins)
     CHECK(strcmp(tc_error(second), tc_error(bad)) != 0);
     CHECK_STR(tc_ctx_error(ctx), tc_error(second)); /* the context's error is the last one */
     CHECK_HAS(tc_error(tc_add(second, bad)), "tc_reshape");
+    end();
+}
+
+/* A freed context is told from a live one, also once others were made and freed. */
+TEST(a_context_after_its_end)
+{
+    tc_ctx *dead, *next[8];
+    tc_stats stats;
+    tc_program *f = NULL;
+    float out[4];
+    begin();
+    REQUIRE(tc_ctx_make(&dead, NULL) == TC_OK);
+    tc_tensor t = tc_full(dead, 1, TC_F32, 4);
+    CHECK_EQ_INT(tc_scope_begin(dead), TC_OK); /* never ended */
+    tc_ctx_free(dead);
+    for (int i = 0; i < 8; i++) {
+        REQUIRE(tc_ctx_make(&next[i], NULL) == TC_OK);
+    }
+    tc_ctx_free(dead); /* a second time: nothing happens, to nobody */
+    CHECK_EQ_INT(tc_scope_begin(dead), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_scope_end(dead), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_stats(dead, &stats), TC_ERR_HANDLE);
+    CHECK_HAS(tc_error(dead), "the context was freed");
+    CHECK_EQ_INT(tc_status_of(tc_input(dead, "x", TC_F32, 3)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_status_of(t), TC_ERR_HANDLE);
+    CHECK_HAS(tc_error(t), "its context was freed");
+    CHECK_EQ_INT(tc_eval(t), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_read(t, out, 4), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_print(stdout, t), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_touch(t), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_compile(t, &f), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(t), TC_TENSORS(v), NULL, &f), TC_ERR_HANDLE);
+    CHECK(!f);
+    CHECK_EQ_INT(tc_status_of(tc_keep(t)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_rank(t), -1);
+    for (int i = 0; i < 8; i++) {
+        CHECK_EQ_INT(tc_status_of(tc_full(next[i], 1, TC_F32, 4)), TC_OK);
+        tc_ctx_free(next[i]);
+    }
+    for (int i = 0; i < 100; i++) { /* the memory is used again, the old handle stays dead */
+        tc_ctx *again;
+        REQUIRE(tc_ctx_make(&again, NULL) == TC_OK);
+        tc_full(again, 1, TC_F32, 4);
+        CHECK_EQ_INT(tc_status_of(t), TC_ERR_HANDLE);
+        tc_ctx_free(again);
+    }
+    end();
+}
+
+TEST(a_tensor_after_its_scope)
+{
+    tc_program *f = NULL;
+    float out[4];
+    begin();
+    CHECK_EQ_INT(tc_scope_begin(ctx), TC_OK);
+    tc_tensor t = tc_full(ctx, 1, TC_F32, 4);
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
+    CHECK_EQ_INT(tc_eval(t), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_read(t, out, 4), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_print(stdout, t), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_touch(t), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_compile(t, &f), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(t), TC_TENSORS(v), NULL, &f), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(v), TC_TENSORS(v, t), NULL, &f), TC_ERR_HANDLE);
+    CHECK_HAS(tc_error(ctx), "dead");
+    CHECK_EQ_INT(tc_eval_many(TC_TENSORS(t, v)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_status_of(tc_keep(t)), TC_ERR_HANDLE);
+    CHECK_EQ_INT(tc_size(t, 0), -1);
+    CHECK_EQ_INT(tc_dtype_of(t), TC_DTYPE_COUNT);
+    /* Scopes left open end with the context. */
+    for (int i = 0; i < 50; i++) {
+        CHECK_EQ_INT(tc_scope_begin(ctx), TC_OK);
+    }
+    end();
+}
+
+/* ---- values of any size: nothing overflows, and what is refused says why ---- */
+
+static const int64_t extremes[] = {0, 1, -1, 2, -2, 3, 5, 1 << 20, 1ll << 31, -(1ll << 31),
+                                   (1ll << 62) - 1, INT64_MAX - 1, INT64_MAX, INT64_MIN + 1,
+                                   INT64_MIN};
+enum { N_EXTREMES = sizeof(extremes) / sizeof(extremes[0]) };
+
+/* Whatever t is, it is either usable or refused with a text of this file. */
+static void check_any(tc_tensor t)
+{
+    tc_status status = tc_status_of(t);
+    bool told = strstr(tc_error(t), "test_build_errors.c:") != NULL;
+    CHECK_MSG(status ? told : tc_count(t) >= 0 && tc_nbytes(t) >= 0, "status %d: %s", (int)status,
+              tc_error(t));
+    CHECK(status != TC_ERR_INTERNAL && status != TC_ERR_MEMORY);
+}
+
+static void check_two(int64_t a, int64_t b)
+{
+    int64_t sizes[2] = {a, b}, one[2] = {1, 1};
+    float memory = 0;
+    check_any(tc_input(ctx, "", TC_F64, a, b));
+    check_any(tc_full(ctx, 1, TC_U8, a, b));
+    check_any(tc_reshape(x, a, b));
+    check_any(tc_permute(x, a, b));
+    check_any(tc_expand(s, a, b));
+    check_any(tc_pad(x, 0, a, b, 0));
+    check_any(tc_borrow_strided(ctx, &memory, TC_F32, 2, one, sizes));
+    check_any(tc_cat(TC_TENSORS(tc_expand(s, a), tc_expand(s, b)), 0));
+    check_any(tc_einsum("i,j->ij", TC_TENSORS(tc_expand(s, a), tc_expand(s, b))));
+    check_any(tc_arange(ctx, a, b, 1, TC_I64));
+    check_any(tc_arange(ctx, a, 1, b, TC_U8));
+    check_any(tc_arange(ctx, 0, b, a, TC_F32));
+    check_any(tc_arange(ctx, (double)a, (double)b, 0.5, TC_F32));
+    check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {a, b}}));
+    check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .stride = {a, b}}));
+    check_any(tc_max_pool2d(image, &(tc_pool){.kernel = {3, 2}, .padding = {a, b}}));
+    check_any(tc_max_pool2d(image, &(tc_pool){{3, 2}, {a, 1}, {0, 0}, {1, b}, true}));
+    tc_tensor w = tc_expand(s, 2, 4, 2, 2);
+    check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.stride = {a, b}}));
+    check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.padding = {a, b}}));
+    check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.dilation = {a, b}}));
+    check_any(tc_conv2d(image, w, TC_NONE, &(tc_conv){.groups = a, .stride = {b, 1}}));
+}
+
+TEST(sizes_of_any_value)
+{
+    begin();
+    for (int i = 0; i < N_EXTREMES; i++) {
+        tc_scope_begin(ctx);
+        for (int j = 0; j < N_EXTREMES; j++) {
+            check_two(extremes[i], extremes[j]);
+            for (int k = 0; k < N_EXTREMES; k++) {
+                check_any(tc_slice(x, 1, extremes[i], extremes[j], extremes[k]));
+                check_any(tc_arange(ctx, extremes[i], extremes[j], extremes[k], TC_I32));
+            }
+        }
+        tc_scope_end(ctx);
+    }
+    check_earlier(__LINE__);
+    end();
+}
+
+TEST(axes_and_dtypes_of_any_value)
+{
+    begin();
+    for (int i = 0; i < N_EXTREMES; i++) {
+        int axis = (int)(uint32_t)extremes[i];
+        check_any(tc_sum(x, TC_AXES(axis), 1));
+        check_any(tc_mean(x, TC_AXES(axis, 0), 0));
+        check_any(tc_argmin(x, axis, 1));
+        check_any(tc_cumsum(x, axis));
+        check_any(tc_softmax(x, axis));
+        check_any(tc_transpose(x, axis, 1));
+        check_any(tc_squeeze(x, axis));
+        check_any(tc_unsqueeze(x, axis));
+        check_any(tc_flip(x, axis));
+        check_any(tc_slice(x, axis, 0, TC_END, 1));
+        check_any(tc_pad(x, axis, 1, 1, 0));
+        check_any(tc_cat(TC_TENSORS(x, x), axis));
+        check_any(tc_gather(x, axis, tc_full(ctx, 0, TC_I64, 3, 4)));
+        check_any(tc_index_select(x, axis, i64));
+        check_any(tc_layer_norm(x, TC_AXES(axis), TC_NONE, TC_NONE, 0));
+        check_any(tc_cast(x, (tc_dtype)axis));
+        check_any(tc_input(ctx, "", extremes[i], 3));
+        check_any(tc_full(ctx, 1, extremes[i], 3));
+        check_any(tc_arange(ctx, 0, 3, 1, (tc_dtype)axis));
+        CHECK(tc_size(x, axis) >= -1);
+    }
+    check_earlier(__LINE__);
     end();
 }
 

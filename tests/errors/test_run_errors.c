@@ -45,6 +45,9 @@ TEST(wrong_number_of_buffers)
     REQUIRE(errors_begin(&w));
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(TC_BUF(w.x, 8)), TC_BUFS(TC_BUF(w.x + 16, 8))), TC_ERR_BUFFER);
     CHECK_HAS(tc_error(w.f), "given 1 inputs and 1 outputs, expected 2 and 1");
+    char place[600];
+    snprintf(place, sizeof(place), "%s:%d: tc_run: given", __FILE__, __LINE__ - 3);
+    CHECK(!strncmp(tc_error(w.f), place, strlen(place)));
     CHECK_EQ_INT(tc_run(w.f, TC_BUFS(), TC_BUFS()), TC_ERR_BUFFER);
     tc_bufs missing = {NULL, 2};
     CHECK_EQ_INT(tc_run(w.f, missing, TC_BUFS(TC_BUF(w.x + 16, 8))), TC_ERR_BUFFER);
@@ -133,7 +136,8 @@ TEST(errors_of_calls_are_their_own)
     tc_call *two = NULL;
     REQUIRE(!tc_call_make(w.f, &one) && !tc_call_make(w.f, &two));
     CHECK_EQ_INT(tc_run_call(one, TC_BUFS(), TC_BUFS()), TC_ERR_BUFFER);
-    CHECK_HAS(tc_error(one), "given 0 inputs");
+    CHECK_HAS(tc_error(one), "tc_run_call: given 0 inputs");
+    CHECK_HAS(tc_error(one), "test_run_errors.c:");
     CHECK_STR(tc_error(two), "");
     CHECK_STR(tc_error(w.f), "");
     tc_call_free(one);
@@ -153,6 +157,12 @@ TEST(null_programs_and_calls)
     CHECK_EQ_INT(tc_explain(f, stdout), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_program_get_info(f, &info), TC_ERR_ARGUMENT);
     CHECK_EQ_INT(tc_compile_times(f, &times), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile_many(NULL, 1, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile_many(NULL, -1, NULL), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_compile_many(NULL, 0, NULL), TC_OK);
+    CHECK_EQ_INT(tc_eval_many((tc_tensors){NULL, 1}), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_register_backend(NULL), TC_ERR_ARGUMENT);
+    CHECK(tc_list_backends(NULL, 0) >= 1);
     CHECK_STR(tc_source(f), "");
     CHECK_STR(tc_error(f), "");
     CHECK_STR(tc_error(c), "");
@@ -297,6 +307,14 @@ TEST(read_checks_its_buffer)
     CHECK_EQ_INT(tc_read(t, readable, 4), TC_ERR_BUFFER);
     CHECK_EQ_INT(tc_read(t, (float *)NULL, 4), TC_ERR_BUFFER);
     CHECK_EQ_INT(tc_read(t, out, 4), TC_OK);
+    CHECK_EQ_INT(tc_print(NULL, t), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(t), "test_run_errors.c:");
+    CHECK_HAS(tc_error(t), "tc_print: given a NULL file");
+    FILE *unwritable = fopen("/dev/null", "r");
+    REQUIRE(unwritable != NULL);
+    CHECK_EQ_INT(tc_print(unwritable, t), TC_ERR_IO);
+    CHECK_HAS(tc_error(t), "cannot be written");
+    fclose(unwritable);
     errors_end(&w);
 }
 

@@ -1,14 +1,19 @@
 /* How the headers behave in a stranger's program: strict warnings, C and C++, two translation
- * units, everything static, no foreign names, any order of includes. Each test runs the C compiler
- * on files of tests/include/cases. Needs TC_TEST_CC and TC_TEST_INCLUDE (set by make). */
+ * units, everything static, no foreign names, any order of includes, any flags, what the include
+ * costs, and the manual's examples. Each test runs the C compiler on files of tests/include/cases.
+ * Needs TC_TEST_CC and TC_TEST_INCLUDE (set by make). */
 #include "tc.h"
 
 #include "tc_test.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
-#define STRICT "-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror"
-#define FAST "-O0 -DTCI_KEEP_OPTIMIZE " /* to compile */
+#include "cases/bits.h"
+
+#define STRICT "-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Werror "
+#define CXX_STRICT STRICT "-Wold-style-cast -Wcast-qual -Wuseless-cast -Wextra-semi "
+#define FAST "-O0 -DTCI_KEEP_OPTIMIZE " /* seconds matter: few builds, and quick ones */
 #define CASES "tests/include/cases/"
 
 static const char *tct_env(const char *name, const char *fallback)
@@ -41,23 +46,29 @@ static void tct_need(const char *program)
     }
 }
 
+
 TEST(declarations_are_strict_c)
 {
-    CHECK_RUNS("$CC -std=c11 " STRICT " $I -fsyntax-only " CASES "declarations.c");
-    CHECK_RUNS("$CC -std=c17 " STRICT " $I -fsyntax-only " CASES "declarations.c");
-    CHECK_RUNS("$CC -std=gnu11 " STRICT " $I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("$CC -std=c11 -pedantic " STRICT "$I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("$CC -std=c17 " STRICT "$I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("$CC -std=gnu11 " STRICT "$I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("$CC -std=gnu11 -O2 " STRICT "$I -c " CASES "declarations.c -o $T/declarations.o");
 }
 
 TEST(declarations_are_strict_cxx17)
 {
     tct_need("g++");
-    CHECK_RUNS("g++ -x c++ -std=c++17 " STRICT " $I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("g++ -x c++ -std=c++17 " CXX_STRICT "$I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("g++ -std=c++17 -O2 " CXX_STRICT "$I -c " CASES "two_c.cc -o $T/two_c.o");
 }
 
 TEST(declarations_are_strict_cxx17_clang)
 {
     tct_need("clang++");
-    CHECK_RUNS("clang++ -x c++ -std=c++17 " STRICT " $I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("clang++ -Wno-unknown-warning-option -x c++ -std=c++17 " CXX_STRICT
+               "$I -fsyntax-only " CASES "declarations.c");
+    CHECK_RUNS("clang++ -Wno-unknown-warning-option -std=c++17 " CXX_STRICT
+               "$I -fsyntax-only " CASES "two_c.cc");
 }
 
 TEST(declarations_with_tcc)
@@ -66,29 +77,107 @@ TEST(declarations_with_tcc)
     CHECK_RUNS("tcc $I -c " CASES "declarations.c -o $T/declarations.o");
 }
 
-TEST(strict_build_without_a_compiler_at_run_time)
+/* Every example of api/manual.h: lines that are indented by five columns. Whole programs stand
+ * alone; other blocks become functions that have a context, x, y, in, out and a program f. */
+TEST(examples_of_the_manual_compile)
 {
-    CHECK_RUNS("$CC -std=gnu11 " FAST STRICT " $I " CASES "alone.c -o $T/alone $L &&"
-               " PATH=/nowhere $T/alone");
+    CHECK_RUNS("mkdir $T/manual && awk -v dir=$T/manual '"
+               "/^ \\*     / { if (!open) { n++; open = 1 }"
+               " text[n] = text[n] substr($0, 8) \"\\n\"; next }"
+               "/^ \\*$/ { if (open) { text[n] = text[n] \"\\n\" } next } { open = 0 }"
+               "END { for (i = 1; i <= n; i++) { file = dir \"/\" i \".c\";"
+               " whole = text[i] ~ /int main/;"
+               " if (!whole) { print \"#include \\\"tc.h\\\"\\n"
+               "void example(tc_ctx *ctx, tc_tensor x, tc_tensor y, float *in, float *out,"
+               " tc_program *f);\\nvoid example(tc_ctx *ctx, tc_tensor x, tc_tensor y, float *in,"
+               " float *out, tc_program *f)\\n{\" >file }"
+               " print text[i] >file; if (!whole) { print \"}\" >file } }"
+               " exit n < 10 }' src/api/manual.h || exit 1;"
+               " for c in $T/manual/*.c; do $CC -std=c11 -Wall -Wextra -Werror -Wno-unused-variable"
+               " -Wno-unused-parameter -Wno-unused-but-set-variable $I -fsyntax-only $c ||"
+               " { cat $c; exit 1; }; done");
 }
 
-TEST(two_translation_units_and_no_foreign_symbol)
+TEST(every_environment_variable_is_in_the_manual)
 {
+    CHECK_RUNS("sed -n 's/^ *X([A-Z_]*, \"\\([A-Z_]*\\)\".*/\\1/p' src/base/env.h >$T/names;"
+               " [ $(wc -l <$T/names) -gt 15 ] || exit 1;"
+               " for name in $(cat $T/names); do grep -q \"$name\" src/api/manual.h ||"
+               " { echo $name; exit 1; }; done");
+}
+
+/* Least processor time of several runs, in ms. */
+static double tct_least_ms(const char *command)
+{
+    double least = 1e9;
+    for (int i = 0; i < 7; i++) {
+        struct rusage a, b;
+        getrusage(RUSAGE_CHILDREN, &a);
+        CHECK_EQ_INT(system(command), 0);
+        getrusage(RUSAGE_CHILDREN, &b);
+        double s = (double)(b.ru_utime.tv_sec - a.ru_utime.tv_sec) +
+                   (double)(b.ru_stime.tv_sec - a.ru_stime.tv_sec);
+        double us = (double)(b.ru_utime.tv_usec - a.ru_utime.tv_usec) +
+                    (double)(b.ru_stime.tv_usec - a.ru_stime.tv_usec);
+        least = fmin(least, 1e3 * s + 1e-3 * us);
+    }
+    return least;
+}
+
+static void tct_include_cost(const char *compiler)
+{
+    char with[512], without[512];
+    snprintf(with, sizeof(with), "echo '#include \"tc.h\"' | %s -I%s -S - -o /dev/null", compiler,
+             tct_env("TC_TEST_INCLUDE", "."));
+    snprintf(without, sizeof(without), "echo 'int x;' | %s -S - -o /dev/null", compiler);
+    double ms = tct_least_ms(with) - tct_least_ms(without);
+    CHECK_MSG(ms < 50, "%s: including tc.h costs %.1f ms", compiler, ms);
+}
+
+TEST(including_the_declarations_costs_little)
+{
+    char c[256];
+    snprintf(c, sizeof(c), "%s -x c", tct_env("TC_TEST_CC", "cc"));
+    tct_include_cost(c);
+    if (!system("command -v g++ >/dev/null 2>&1")) {
+        tct_include_cost("g++ -x c++ -std=c++17");
+    }
+    if (!system("command -v clang++ >/dev/null 2>&1")) {
+        tct_include_cost("clang++ -x c++ -std=c++17");
+    }
+}
+
+TEST(strict_implementation)
+{
+    CHECK_RUNS("$CC -std=gnu11 " STRICT "$I -fsyntax-only " CASES "alone.c");
+    CHECK_RUNS("$CC -std=c11 -pedantic " STRICT "$I -fsyntax-only " CASES "alone.c");
+    CHECK_RUNS("$CC -std=gnu17 -DTC_STATIC " STRICT "$I -fsyntax-only " CASES "alone.c");
+}
+
+TEST(alone_in_an_empty_folder_also_without_a_compiler_at_run_time)
+{
+    CHECK_RUNS("cp " CASES "alone.c $T; [ \"$I\" != -I. ] || { cp tc.h tc_cpu.h $T; I=; };"
+               " P=$(pwd); cd $T && $CC -std=c11 " FAST "${I:+-I$P/${I#-I}} alone.c $L &&"
+               " ./a.out && PATH=/nowhere ./a.out");
+}
+
+TEST(translation_units_in_c_and_cxx_and_no_foreign_symbol)
+{
+    tct_need("g++");
     CHECK_RUNS("$CC " FAST "$I -c " CASES "two_a.c -o $T/a.o &&"
-               " $CC $I $T/a.o " CASES "two_b.c -o $T/two $L && $T/two || exit 1;"
+               " $CC $I -c " CASES "two_b.c -o $T/b.o &&"
+               " g++ -std=c++17 $I $T/a.o $T/b.o " CASES "two_c.cc -o $T/two $L &&"
+               " $T/two || exit 1;"
                " nm -g --defined-only $T/a.o | awk '{print $NF}' |"
                " grep -vE '^(tc_|main$)' && exit 1; exit 0");
 }
 
-TEST(everything_static)
+TEST(everything_static_and_no_cpu_header)
 {
-    CHECK_RUNS("$CC " FAST "-DTC_STATIC $I -c " CASES "alone.c -o $T/alone.o || exit 1;"
-               " nm -g --defined-only $T/alone.o | grep -v ' main$' | grep . && exit 1; exit 0");
-}
-
-TEST(strict_c11_after_other_headers)
-{
-    CHECK_RUNS("$CC -std=c11 " FAST "$I " CASES "alone.c -o $T/alone $L && $T/alone");
+    CHECK_RUNS("cp " CASES "alone.c $T; [ \"$I\" != -I. ] || { cp tc.h $T; I=; };"
+               " P=$(pwd); cd $T && [ -z \"$I\" ] || I=\"-DTC_NO_CPU -I$P/${I#-I}\";"
+               " $CC " FAST "-DTC_STATIC $I -c alone.c && $CC alone.o $L && ./a.out || exit 1;"
+               " nm -g --defined-only alone.o | grep -v ' main$' | grep . && exit 1; exit 0");
 }
 
 TEST(only_prefixed_macros_leak)
@@ -109,25 +198,47 @@ TEST(shipped_headers_are_fresh)
     CHECK_RUNS("build/amalgamate --check");
 }
 
-TEST(alone_in_an_empty_folder)
+/* The flags of a user who wants speed, and macros of all kinds: the bits stay those of this
+ * program. Optimising the whole implementation takes long: -O3 is in the long form only. */
+TEST(any_flags_and_macros_give_the_same_bits)
 {
-    if (strcmp(tct_env("TC_TEST_INCLUDE", "."), ".")) {
-        SKIP("only the shipped headers stand alone");
-    }
-    CHECK_RUNS("cp tc.h tc_cpu.h " CASES "alone.c $T && cd $T && $CC alone.c $L && ./a.out");
+    char path[] = "/tmp/tc-bits-XXXXXX", command[512];
+    static char expected[40000], got[40000];
+    int fd = mkstemp(path);
+    REQUIRE(fd >= 0);
+    CHECK_RUNS("$CC -std=gnu11 -Werror $I -fsyntax-only " CASES "bits.c");
+    snprintf(command, sizeof(command),
+             "$CC %s -march=native -ffp-contract=fast $I " CASES "bits.c -o $T/bits $L &&"
+             " $T/bits >%s",
+             tct_soak ? "-O3" : "-O1 -DTCI_KEEP_OPTIMIZE", path);
+    CHECK_RUNS(command);
+    FILE *file = fdopen(fd, "r");
+    REQUIRE(file != NULL);
+    size_t n = fread(got, 1, sizeof(got) - 1, file);
+    fclose(file);
+    unlink(path);
+    got[n] = 0;
+    bits_text(expected, sizeof(expected));
+    CHECK(strlen(expected) > 1000);
+    CHECK_STR(got, expected);
 }
 
-TEST(without_the_cpu_header)
+/* Every word in capitals that the rooms use and the system's headers do not, as a user's macro. What
+ * breaks or warns here belongs into base/hide.h and base/unprotect.h. */
+TEST(no_macro_of_a_user_gets_into_the_implementation)
 {
-    if (strcmp(tct_env("TC_TEST_INCLUDE", "."), ".")) {
-        SKIP("only the shipped headers stand alone");
-    }
-    CHECK_RUNS("cp tc.h " CASES "alone.c $T && cd $T && $CC " FAST "alone.c $L && ./a.out");
-}
-
-TEST(optimised_user_builds)
-{
-    CHECK_RUNS("$CC -O3 -march=native $I " CASES "alone.c -o $T/alone $L && $T/alone");
+    CHECK_RUNS("W=A-Za-z0-9_; export LC_ALL=C;"
+               " cat src/*/*.[ch] | tr -c $W '\\n' | grep -E '^[A-Z][A-Z0-9_]*$' |"
+               " grep -vE '^TCI?_' | sort -u >$T/words;"
+               " echo '#include \"src/base/posix.h\"' | $CC -std=gnu11 -E -dD -I. -x c - |"
+               " tr -c $W '\\n' | sort -u >$T/system;"
+               " comm -23 $T/words $T/system | sed 's/.*/#define & (1 2 3)/' >$T/a.c;"
+               " [ $(wc -l <$T/a.c) -gt 100 ] || exit 1;"
+               " printf '#define TC_IMPLEMENTATION\\n#include \"tc.h\"\\n' >>$T/a.c;"
+               " $CC -std=gnu11 -Werror $I -fsyntax-only $T/a.c || exit 1;"
+               " grep push_macro src/base/hide.h | tr -dc 'A-Z0-9_\\n' | sort >$T/put;"
+               " grep pop_macro src/base/unprotect.h | tr -dc 'A-Z0-9_\\n' | sort >$T/back;"
+               " cmp $T/put $T/back");
 }
 
 #define STRICT_FLOATS CASES "strict_floats.c"

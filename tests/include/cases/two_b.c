@@ -1,3 +1,4 @@
+/* The C one that uses it. */
 #include "tc.h"
 
 int two_b(tc_ctx *ctx);

@@ -1,0 +1,405 @@
+/* bench/overhead.c - what tc costs beside the work: a run, a rebuild, the pipeline, a long loop.
+ *
+ * Memory of the process is counted through TC_MALLOC. The pipeline is timed with a backend whose
+ * compiler does nothing, so that every stage up to the source text runs and no process starts. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+
+static long long bench_blocks;
+static void *bench_malloc(size_t bytes)
+{
+    __atomic_add_fetch(&bench_blocks, 1, __ATOMIC_RELAXED);
+    return malloc(bytes);
+}
+static void *bench_realloc(void *p, size_t bytes)
+{
+    __atomic_add_fetch(&bench_blocks, 1, __ATOMIC_RELAXED);
+    return realloc(p, bytes);
+}
+
+#define TC_MALLOC bench_malloc
+#define TC_REALLOC bench_realloc
+#define TC_FREE free
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "bench.h"
+
+static tc_ctx *make_context(const char *backend)
+{
+    tc_options o;
+    tc_ctx *ctx;
+    memset(&o, 0, sizeof(o));
+    o.threads = 1;
+    o.backend = backend;
+    o.no_disk_cache = true;
+    if (tc_ctx_make(&ctx, &o)) {
+        fprintf(stderr, "no context for backend %s\n", backend ? backend : "(any)");
+        exit(1);
+    }
+    return ctx;
+}
+
+/* ---- a run ---- */
+
+enum { SMALL = 8 };
+static float small_in[SMALL], small_out[SMALL];
+
+static void run_small(void *arg)
+{
+    tc_program *f = arg;
+    if (tc_run(f, TC_BUFS(TC_BUF(small_in, SMALL)), TC_BUFS(TC_BUF(small_out, SMALL)))) {
+        fprintf(stderr, "%s\n", tc_error(f));
+        exit(1);
+    }
+}
+
+/* What a C programmer would have written, through a pointer as a library's function is called. */
+static void by_hand(float *out, const float *in)
+{
+    for (int i = 0; i < SMALL; i++) {
+        out[i] = in[i] * 0.25f + 1.0f;
+    }
+}
+static void (*volatile by_hand_pointer)(float *out, const float *in) = by_hand;
+
+static void run_by_hand(void *arg)
+{
+    (void)arg;
+    by_hand_pointer(small_out, small_in);
+    BENCH_USE(small_out);
+}
+
+static void bench_run(void)
+{
+    tc_ctx *ctx = make_context(NULL);
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, SMALL);
+    tc_tensor y = tc_add(tc_mul(x, 0.25), 1);
+    if (tc_compile(y, &f)) {
+        fprintf(stderr, "%s\n", tc_error(y));
+        exit(1);
+    }
+    bench_side sides[] = {{.name = "tc_run", .run = run_small, .arg = f},
+                          {.name = "by hand", .run = run_by_hand}};
+    bench_measure(sides, 2, 41, 2);
+    bench_row("tc_run of 8 elements", sides[0].ns, "ns", BENCH_AT_MOST, 150);
+    bench_row("tc_run of 8 elements: the aim", sides[0].ns, "ns", BENCH_AT_MOST, 50);
+    bench_row("the same by hand through a pointer", sides[1].ns, "ns", BENCH_INFO, 0);
+    long long before = bench_blocks;
+    for (int i = 0; i < 100000; i++) {
+        run_small(f);
+    }
+    bench_row("allocations of 100,000 runs", (double)(bench_blocks - before), "", BENCH_AT_MOST, 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* ---- many threads on one program ---- */
+
+typedef struct runner {
+    pthread_t thread;
+    tc_program *program;
+    int runs;
+} runner;
+
+static void *run_many(void *arg)
+{
+    runner *r = arg;
+    float in[SMALL] = {0}, out[SMALL];
+    for (int i = 0; i < r->runs; i++) {
+        if (tc_run(r->program, TC_BUFS(TC_BUF(in, SMALL)), TC_BUFS(TC_BUF(out, SMALL)))) {
+            exit(1);
+        }
+    }
+    return NULL;
+}
+
+static double time_runners(tc_program *f, int n)
+{
+    enum { RUNS = 100000 };
+    runner runners[4];
+    double begin = bench_now_ns();
+    for (int i = 0; i < n; i++) {
+        runners[i].program = f;
+        runners[i].runs = RUNS;
+        if (pthread_create(&runners[i].thread, NULL, run_many, &runners[i])) {
+            exit(1);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        pthread_join(runners[i].thread, NULL);
+    }
+    return (bench_now_ns() - begin) / RUNS;
+}
+
+static void bench_threads(void)
+{
+    tc_ctx *ctx = make_context(NULL);
+    tc_program *f;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, SMALL);
+    if (tc_compile(tc_add(tc_mul(x, 0.25), 1), &f)) {
+        exit(1);
+    }
+    double one = time_runners(f, 1);
+    double two = time_runners(f, 2);
+    bench_row("one program, 1 thread: a run each", one, "ns", BENCH_INFO, 0);
+    bench_row("one program, 2 threads: a run each", two, "ns", BENCH_INFO, 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the lazy form ---- */
+
+static tc_tensor ten_ops(tc_tensor x)
+{
+    tc_tensor y = tc_mul(tc_add(x, 1.5), x);          /* 2 */
+    tc_tensor z = tc_maximum(tc_sub(y, 0.25), 0.125); /* 4 */
+    z = tc_sqrt(tc_add(tc_mul(z, z), y));             /* 7 */
+    return tc_neg(tc_div(tc_abs(z), 3));              /* 10 */
+}
+
+typedef struct lazy {
+    tc_ctx *ctx;
+    tc_tensor x;
+} lazy;
+
+static void rebuild_and_eval(void *arg)
+{
+    lazy *l = arg;
+    tc_scope_begin(l->ctx);
+    if (tc_eval(ten_ops(l->x))) {
+        fprintf(stderr, "%s\n", tc_error(l->ctx));
+        exit(1);
+    }
+    tc_scope_end(l->ctx);
+}
+
+static void bench_lazy(void)
+{
+    lazy l = {.ctx = make_context(NULL)};
+    l.x = tc_copy_in(l.ctx, small_in, TC_F32, SMALL);
+    bench_side side = {.name = "eval", .run = rebuild_and_eval, .arg = &l};
+    bench_measure(&side, 1, 41, 2);
+    bench_row("rebuild and tc_eval of 10 ops", side.ns / 1e3, "us", BENCH_AT_MOST, 5);
+    tc_ctx_free(l.ctx);
+}
+
+/* ---- memory of a long loop ---- */
+
+static long resident_kb(void)
+{
+    long pages = 0, all;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f) {
+        if (fscanf(f, "%ld %ld", &all, &pages) != 2) {
+            pages = 0;
+        }
+        fclose(f);
+    }
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static void bench_loop(void)
+{
+    enum { WARM = 10000, STEPS = 1000000 };
+    tc_ctx *ctx = make_context(NULL);
+    tc_tensor x = tc_copy_in(ctx, small_in, TC_F32, SMALL);
+    long before = 0;
+    double begin = 0;
+    for (int i = 0; i < WARM + STEPS; i++) {
+        if (i == WARM) {
+            before = resident_kb();
+            begin = bench_now_ns();
+        }
+        tc_scope_begin(ctx);
+        x = tc_keep(tc_mul(tc_add(x, (double)i), 0.5));
+        tc_scope_end(ctx);
+    }
+    double ns = (bench_now_ns() - begin) / STEPS;
+    if (tc_status_of(x) != TC_OK) {
+        fprintf(stderr, "%s\n", tc_error(x));
+        exit(1);
+    }
+    if (before) {
+        bench_row("1,000,000 kept steps: memory grows by", (double)(resident_kb() - before), "KiB",
+                  BENCH_AT_MOST, 64);
+    } else {
+        bench_skip("1,000,000 kept steps", "no /proc");
+    }
+    bench_row("a step of that loop", ns / 1e3, "us", BENCH_INFO, 0);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the pipeline without a compiler ---- */
+
+static tc_status idle_target(void *user, int vector_bits, tc_backend_target *target)
+{
+    (void)user;
+    (void)vector_bits;
+    strcpy(target->features, "avx2,fma,f16c vector=32");
+    target->vector_bytes = 32;
+    target->usable = true;
+    return TC_OK;
+}
+
+static tc_status idle_compiler(void *user, const char *wanted, tc_backend_compiler *compiler)
+{
+    (void)user;
+    (void)wanted;
+    strcpy(compiler->path, "/nonexistent/idle");
+    compiler->vector_bytes = 64;
+    return TC_OK;
+}
+
+static size_t idle_source_bytes;
+
+static tc_status idle_compile(void *user, tc_build *build)
+{
+    (void)user;
+    for (int i = 0; i < build->n; i++) {
+        FILE *f = fopen(build->outputs[i], "wb");
+        idle_source_bytes += strlen(build->sources[i]);
+        if (!f || fputs("idle", f) < 0 || fclose(f)) {
+            return TC_ERR_IO;
+        }
+    }
+    return TC_OK;
+}
+
+static tc_status idle_load(void *user, const char *path, void **module)
+{
+    (void)path;
+    *module = user;
+    return TC_OK;
+}
+
+static void *idle_find(void *user, void *module, const char *symbol)
+{
+    (void)module;
+    (void)symbol;
+    return user;
+}
+
+static void idle_free(void *user, void *module)
+{
+    (void)user;
+    (void)module;
+}
+
+static int idle_user;
+static const tc_backend idle_backend = {.name = "idle",
+                                        .dialect = "c",
+                                        .user = &idle_user,
+                                        .target = idle_target,
+                                        .compiler = idle_compiler,
+                                        .compile = idle_compile,
+                                        .module_load = idle_load,
+                                        .module_find = idle_find,
+                                        .module_free = idle_free};
+
+/* One chain: all of it is one kernel. */
+static tc_tensor grow_chain(tc_tensor x, int n)
+{
+    tc_tensor y = x;
+    for (int i = 0; i < n; i += 2) {
+        y = tc_add(tc_mul(y, x), i + 3);
+    }
+    return y;
+}
+
+/* Rounds of a reduction and what depends on it: many kernels in a row. */
+static tc_tensor grow_rounds(tc_tensor x, int n)
+{
+    tc_tensor y = x;
+    for (int i = 0; i < n; i += 5) {
+        y = tc_mul(tc_sub(y, tc_mean(y, TC_AXES(-1), 1)), tc_add(tc_exp(x), i + 3));
+    }
+    return y;
+}
+
+/* Columns cut out of x and added up: movement everywhere. */
+static tc_tensor grow_slices(tc_tensor x, int n)
+{
+    tc_tensor y = tc_slice(x, 1, 0, 8, 1);
+    for (int i = 0; i < n; i += 3) {
+        y = tc_add(tc_flip(y, 1), tc_slice(x, 1, i % 56, i % 56 + 8, 1));
+    }
+    return y;
+}
+
+/* Many small results of one program. */
+static int grow_outputs(tc_tensor x, int n, tc_tensor *outputs)
+{
+    int count = 0;
+    for (int i = 0; i < n; i += 4) {
+        outputs[count++] = tc_sum(tc_mul(tc_add(x, i + 3), tc_add(x, i + 4)), TC_AXES(i % 2), 0);
+    }
+    return count;
+}
+
+typedef tc_tensor (*grow_shape)(tc_tensor x, int n);
+
+/* Seconds from the first node to the program; shape NULL: grow_outputs. */
+static double time_pipeline(grow_shape shape, int n)
+{
+    tc_ctx *ctx = make_context("idle");
+    tc_program *f;
+    tc_tensor *outputs = malloc(sizeof(*outputs) * (size_t)n);
+    double begin = bench_now_ns();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 64);
+    int n_outputs = 1;
+    if (shape) {
+        outputs[0] = shape(x, n);
+    } else {
+        n_outputs = grow_outputs(x, n, outputs);
+    }
+    tc_tensors ins = {&x, 1};
+    tc_tensors outs = {outputs, n_outputs};
+    if (tc_compile_fn(ins, outs, NULL, &f)) {
+        fprintf(stderr, "%s\n", tc_error(outputs[0]));
+        exit(1);
+    }
+    double seconds = (bench_now_ns() - begin) / 1e9;
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    free(outputs);
+    tc_shutdown(); /* so that nothing is found in memory the next time */
+    return seconds;
+}
+
+static void bench_pipeline(void)
+{
+    static const struct { const char *name; grow_shape shape; } shapes[] = {
+        {"a chain", grow_chain}, {"reductions in a row", grow_rounds},
+        {"slices", grow_slices}, {"outputs", NULL}};
+    tc_register_backend(&idle_backend);
+    for (int i = 0; i < (int)(sizeof(shapes) / sizeof(shapes[0])); i++) {
+        enum { ROUNDS = 5 };
+        double small[ROUNDS], large[ROUNDS], ratios[ROUNDS];
+        char text[80];
+        for (int k = 0; k < ROUNDS; k++) {
+            small[k] = time_pipeline(shapes[i].shape, 1000);
+            large[k] = time_pipeline(shapes[i].shape, 10000);
+            ratios[k] = large[k] / small[k];
+        }
+        snprintf(text, sizeof(text), "%s: 10,000 nodes against 1,000", shapes[i].name);
+        bench_row(text, bench_median(ratios, ROUNDS), "times", BENCH_AT_MOST, 12);
+        snprintf(text, sizeof(text), "%s: 10,000 nodes", shapes[i].name);
+        bench_row(text, bench_median(large, ROUNDS), "s", BENCH_AT_MOST, 1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    bench_begin(argc, argv, "overhead");
+    bench_run();
+    bench_threads();
+    bench_lazy();
+    bench_loop();
+    bench_pipeline();
+    return bench_end();
+}

@@ -1,0 +1,583 @@
+/* cuda/backend.c - the "cuda" backend: CUDA source by NVRTC, run by one GPU.
+ *
+ * In: the calls of the seam (api/backend.h). The one idea: everything goes through one stream of
+ * the device's primary context, so order is the order of the calls; a recorded sequence is one
+ * CUDA graph of explicit kernel nodes in a chain, launched by one driver call.
+ *
+ * Faults: kernels write to pinned host words that the device sees; sync, which waits for the
+ * stream, hands them on to the words of the launches (tci_cuda.pending).
+ * Invariant: tci_cuda.lock is held while anything is put into the stream or taken from pending. */
+#include "../compile/backend.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "../base/alloc.h"
+#include "../base/os.h"
+#include "dialect.h"
+#include "load.h"
+#include "nvrtc.h"
+
+enum {
+    TCI_CUDA_WORDS = 512,        /* faults between two syncs */
+    TCI_CUDA_MAX_ARGUMENTS = 500 /* 8-byte words: what every driver takes */
+};
+
+typedef struct tci_cuda_function {
+    void *handle;
+    int threads;
+    struct tci_cuda_function *next;
+} tci_cuda_function;
+
+typedef struct tci_cuda_module {
+    void *handle;
+    tci_cuda_function *functions;
+} tci_cuda_module;
+
+typedef struct tci_cuda_sequence {
+    void *graph, *executable;
+    int64_t *word;  /* pinned; NULL: no launch can fault */
+    int64_t *fault; /* the caller's */
+} tci_cuda_sequence;
+
+static struct {
+    tci_mutex lock;
+    bool known;
+    const tci_cu *cu;
+    void *context, *stream;
+    char architecture[48];
+    tc_backend_target target;
+    int64_t *words; /* pinned, TCI_CUDA_WORDS */
+    struct { int64_t *word, *fault; } pending[TCI_CUDA_WORDS];
+    int n_pending;
+} tci_cuda = {.lock = TCI_MUTEX_INIT};
+
+static _Thread_local char tci_cuda_error[256];
+static _Thread_local bool tci_cuda_is_current;
+
+/* ---- failures ---- */
+
+static tc_status tci_cuda_say(const char *what, const char *detail)
+{
+    snprintf(tci_cuda_error, sizeof(tci_cuda_error), "%s%s%s", what, detail[0] ? ": " : "", detail);
+    return TC_ERR_BACKEND;
+}
+
+/* TC_OK when the driver's code is 0. */
+static tc_status tci_cuda_check(int code, const char *what)
+{
+    const char *name = NULL;
+    if (code == 0) {
+        return TC_OK;
+    }
+    tci_cuda.cu->error_name(code, &name);
+    return tci_cuda_say(what, name ? name : "an unknown error");
+}
+
+static const char *tci_cuda_last_error(void *user)
+{
+    (void)user;
+    return tci_cuda_error;
+}
+
+/* ---- the device ---- */
+
+static void tci_cuda_use(void)
+{
+    if (!tci_cuda_is_current) {
+        tci_cuda.cu->context_set(tci_cuda.context);
+        tci_cuda_is_current = true;
+    }
+}
+
+static tc_status tci_cuda_open_device(int device)
+{
+    const tci_cu *cu = tci_cuda.cu;
+    tc_status status =
+        tci_cuda_check(cu->context_retain(&tci_cuda.context, device), "cuDevicePrimaryCtxRetain");
+    if (!status) {
+        tci_cuda_use();
+        status = tci_cuda_check(cu->stream_create(&tci_cuda.stream, 1), "cuStreamCreate");
+    }
+    if (!status) {
+        size_t bytes = TCI_CUDA_WORDS * sizeof(int64_t);
+        status =
+            tci_cuda_check(cu->host_alloc((void **)&tci_cuda.words, bytes, 3), "cuMemHostAlloc");
+    }
+    if (!status) {
+        memset(tci_cuda.words, 0, TCI_CUDA_WORDS * sizeof(int64_t));
+    }
+    return status;
+}
+
+/* Fills tci_cuda.target; usable only when everything works. */
+static void tci_cuda_detect(void)
+{
+    enum { MAJOR = 75, MINOR = 76 }; /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_... */
+    tc_backend_target *t = &tci_cuda.target;
+    const char *why = "";
+    int device = 0, major = 0, minor = 0, driver = 0;
+    tci_cuda.cu = tci_cu_get(&why);
+    if (!tci_cuda.cu) {
+        snprintf(t->why, sizeof(t->why), "no CUDA driver: %.100s", why);
+        return;
+    }
+    const tci_cu *cu = tci_cuda.cu;
+    tc_status status = tci_cuda_check(cu->init(0), "cuInit");
+    if (!status) {
+        status = tci_cuda_check(cu->device_get(&device, 0), "cuDeviceGet");
+    }
+    if (!status) {
+        cu->device_attribute(&major, MAJOR, device);
+        cu->device_attribute(&minor, MINOR, device);
+        cu->driver_version(&driver);
+        status = tci_cuda_open_device(device);
+    }
+    if (status) {
+        snprintf(t->why, sizeof(t->why), "%.120s", tci_cuda_error);
+        return;
+    }
+    snprintf(tci_cuda.architecture, sizeof(tci_cuda.architecture), "--gpu-architecture=sm_%d%d%s",
+             major, minor, major == 9 ? "a" : "");
+    snprintf(t->features, sizeof(t->features), "cuda sm_%d%d driver %d", major, minor, driver);
+    t->usable = true;
+}
+
+static tc_status tci_cuda_target(void *user, int vector_bits, tc_backend_target *target)
+{
+    (void)user;
+    (void)vector_bits;
+    pthread_mutex_lock(&tci_cuda.lock);
+    if (!tci_cuda.known) {
+        tci_cuda.known = true;
+        tci_cuda.target.vector_bytes = TCI_CUDA_THREAD_BYTES;
+        tci_cuda.target.block_threads = TCI_CUDA_MAX_THREADS;
+        tci_cuda_detect();
+    }
+    *target = tci_cuda.target;
+    pthread_mutex_unlock(&tci_cuda.lock);
+    return TC_OK;
+}
+
+/* ---- compiling ---- */
+
+/* The library is not opened for this: a warm start never needs it. */
+static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_compiler *compiler)
+{
+    const char *why = "";
+    (void)user;
+    (void)wanted; /* a C compiler */
+    memset(compiler, 0, sizeof(*compiler));
+    snprintf(compiler->path, sizeof(compiler->path), "%s", tci_nvrtc_path());
+    compiler->vector_bytes = TCI_CUDA_THREAD_BYTES;
+    if (compiler->path[0] && tci_os_stat(compiler->path, &compiler->bytes, &compiler->mtime_ns)) {
+        return TC_OK;
+    }
+    if (tci_nvrtc_get(&why)) {
+        return TC_OK;
+    }
+    tci_cuda_say("NVRTC cannot be opened", why);
+    return TC_ERR_COMPILER;
+}
+
+static tc_status tci_cuda_compile(void *user, tc_build *build)
+{
+    const char *why = "";
+    (void)user;
+    tc_status status = tci_nvrtc_build(build, tci_cuda.architecture, &why);
+    if (status) {
+        tci_cuda_say(why, "");
+    }
+    return status;
+}
+
+/* ---- modules ---- */
+
+static tc_status tci_cuda_module_load(void *user, const char *path, void **module)
+{
+    tci_str cubin = {0};
+    int code = 0;
+    (void)user;
+    *module = NULL;
+    tci_cuda_module *m = tci_heap_get(sizeof(*m));
+    if (!m) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = TC_ERR_BACKEND;
+    if (!tci_os_read_file(path, &cubin, &code)) {
+        tci_cuda_say("a cubin cannot be read", strerror(code));
+    } else {
+        tci_cuda_use();
+        status =
+            tci_cuda_check(tci_cuda.cu->module_load(&m->handle, cubin.text), "cuModuleLoadData");
+    }
+    tci_str_free(&cubin);
+    if (status) {
+        tci_heap_free(m);
+        return status;
+    }
+    *module = m;
+    return TC_OK;
+}
+
+static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
+{
+    enum { MAX_THREADS_PER_BLOCK = 0 }; /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
+    tci_cuda_module *m = module;
+    tci_cuda_function *f = tci_heap_get(sizeof(*f));
+    (void)user;
+    if (!f) {
+        return NULL;
+    }
+    tci_cuda_use();
+    if (tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
+        tci_cuda.cu->function_attribute(&f->threads, MAX_THREADS_PER_BLOCK, f->handle)) {
+        tci_heap_free(f);
+        return NULL;
+    }
+    pthread_mutex_lock(&tci_cuda.lock);
+    f->next = m->functions;
+    m->functions = f;
+    pthread_mutex_unlock(&tci_cuda.lock);
+    return f;
+}
+
+static void tci_cuda_module_free(void *user, void *module)
+{
+    tci_cuda_module *m = module;
+    (void)user;
+    tci_cuda_use();
+    tci_cuda.cu->module_free(m->handle);
+    while (m->functions) {
+        tci_cuda_function *next = m->functions->next;
+        tci_heap_free(m->functions);
+        m->functions = next;
+    }
+    tci_heap_free(m);
+}
+
+/* ---- launches ---- */
+
+/* The kernel's one argument: operands, literals, the fault word, at least one of each (see
+ * tci_cuda_head). Returns its bytes; 0: too large. */
+static size_t tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
+{
+    int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
+    if (n_buffers + n_literals + 1 > TCI_CUDA_MAX_ARGUMENTS) {
+        return 0;
+    }
+    memset(to, 0, (size_t)(n_buffers + n_literals + 1) * sizeof(*to));
+    for (int i = 0; i < launch->n_buffers; i++) {
+        to[i] = (int64_t)(uintptr_t)launch->buffers[i];
+    }
+    for (int i = 0; i < launch->n_literals; i++) {
+        to[n_buffers + i] = launch->literals[i];
+    }
+    to[n_buffers + n_literals] = (int64_t)(uintptr_t)word;
+    return (size_t)(n_buffers + n_literals + 1) * sizeof(*to);
+}
+
+/* What both ways of launching tell the driver. False: the launch is larger than it can be. */
+static bool tci_cuda_describe(const tc_launch *launch, size_t bytes, tci_cu_kernel_params *k)
+{
+    const tci_cuda_function *f = launch->function;
+    int64_t blocks = launch->task_end - launch->task_begin;
+    memset(k, 0, sizeof(*k));
+    k->function = f->handle;
+    k->grid_x = (unsigned)blocks;
+    k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
+    k->block_x = (unsigned)f->threads;
+    if (bytes == 0 || launch->task_begin != 0 || blocks > INT32_MAX) {
+        tci_cuda_say("a kernel has more operands or blocks than a launch can have", "");
+        return false;
+    }
+    return true;
+}
+
+/* Caller holds the lock. */
+static void tci_cuda_collect(void)
+{
+    for (int i = 0; i < tci_cuda.n_pending; i++) {
+        if (*tci_cuda.pending[i].word) {
+            *tci_cuda.pending[i].fault = *tci_cuda.pending[i].word;
+            *tci_cuda.pending[i].word = 0;
+        }
+    }
+    tci_cuda.n_pending = 0;
+}
+
+/* A place in the list of pending faults; waits for the stream when it is full. */
+static tc_status tci_cuda_reserve(void)
+{
+    tc_status status = TC_OK;
+    if (tci_cuda.n_pending == TCI_CUDA_WORDS) {
+        status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
+        tci_cuda_collect();
+    }
+    return status;
+}
+
+static tc_status tci_cuda_launch_locked(const tc_launch *launch)
+{
+    int64_t arguments[TCI_CUDA_MAX_ARGUMENTS], *word = NULL;
+    tci_cu_kernel_params k;
+    if (launch->fault) {
+        tc_status status = tci_cuda_reserve();
+        if (status) {
+            return status;
+        }
+        word = &tci_cuda.words[tci_cuda.n_pending];
+        tci_cuda.pending[tci_cuda.n_pending].word = word;
+        tci_cuda.pending[tci_cuda.n_pending++].fault = launch->fault;
+    }
+    size_t bytes = tci_cuda_pack(launch, word, arguments);
+    if (!tci_cuda_describe(launch, bytes, &k)) {
+        return TC_ERR_LIMIT;
+    }
+    void *extra[] = {(void *)1, arguments, (void *)2, &bytes, NULL};
+    return tci_cuda_check(tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, 1, 1, 0,
+                                              tci_cuda.stream, NULL, extra),
+                          "cuLaunchKernel");
+}
+
+static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
+{
+    (void)user;
+    if (launch->task_end == launch->task_begin) {
+        return TC_OK;
+    }
+    tci_cuda_use();
+    pthread_mutex_lock(&tci_cuda.lock);
+    tc_status status = tci_cuda_launch_locked(launch);
+    pthread_mutex_unlock(&tci_cuda.lock);
+    return status;
+}
+
+static tc_status tci_cuda_sync(void *user)
+{
+    (void)user;
+    tci_cuda_use();
+    pthread_mutex_lock(&tci_cuda.lock);
+    tc_status status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
+    tci_cuda_collect();
+    pthread_mutex_unlock(&tci_cuda.lock);
+    return status;
+}
+
+/* ---- sequences ---- */
+
+static void tci_cuda_sequence_free(void *user, void *sequence)
+{
+    tci_cuda_sequence *s = sequence;
+    (void)user;
+    if (!s) {
+        return;
+    }
+    tci_cuda_use();
+    if (s->executable) {
+        tci_cuda.cu->graph_exec_free(s->executable);
+    }
+    if (s->graph) {
+        tci_cuda.cu->graph_free(s->graph);
+    }
+    if (s->word) {
+        tci_cuda.cu->host_free(s->word);
+    }
+    tci_heap_free(s);
+}
+
+/* A chain: each node waits for the one before. */
+static tc_status tci_cuda_add_nodes(tci_cuda_sequence *s, const tc_launch *launches, int n)
+{
+    int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
+    tci_cu_kernel_params k;
+    void *last = NULL;
+    for (int i = 0; i < n; i++) {
+        const tc_launch *launch = &launches[i];
+        void *node = NULL;
+        if (launch->task_end == launch->task_begin) {
+            continue;
+        }
+        size_t bytes = tci_cuda_pack(launch, launch->fault ? s->word : NULL, arguments);
+        if (!tci_cuda_describe(launch, bytes, &k)) {
+            return TC_ERR_LIMIT;
+        }
+        void *extra[] = {(void *)1, arguments, (void *)2, &bytes, NULL};
+        k.extra = extra;
+        tc_status status = tci_cuda_check(
+            tci_cuda.cu->graph_add_kernel(&node, s->graph, &last, last != NULL, &k),
+            "cuGraphAddKernelNode");
+        if (status) {
+            return status;
+        }
+        last = node;
+    }
+    return tci_cuda_check(tci_cuda.cu->graph_instantiate(&s->executable, s->graph, 0),
+                          "cuGraphInstantiate");
+}
+
+static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
+{
+    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
+    if (!s) {
+        return TC_ERR_MEMORY;
+    }
+    tci_cuda_use();
+    tc_status status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    for (int i = 0; i < n && !status; i++) {
+        if (launches[i].fault && !s->word) {
+            status = tci_cuda_check(tci_cuda.cu->host_alloc((void **)&s->word, sizeof(*s->word), 3),
+                                    "cuMemHostAlloc");
+            s->fault = launches[i].fault;
+        }
+    }
+    if (!status) {
+        if (s->word) {
+            *s->word = 0;
+        }
+        status = tci_cuda_add_nodes(s, launches, n);
+    }
+    if (status) {
+        tci_cuda_sequence_free(user, s);
+        s = NULL;
+    }
+    *sequence = s;
+    return status;
+}
+
+static tc_status tci_cuda_replay(void *user, void *sequence)
+{
+    const tci_cuda_sequence *s = sequence;
+    (void)user;
+    tci_cuda_use();
+    pthread_mutex_lock(&tci_cuda.lock);
+    tc_status status = s->word ? tci_cuda_reserve() : TC_OK;
+    if (!status && s->word) {
+        tci_cuda.pending[tci_cuda.n_pending].word = s->word;
+        tci_cuda.pending[tci_cuda.n_pending++].fault = s->fault;
+    }
+    if (!status) {
+        status = tci_cuda_check(tci_cuda.cu->graph_launch(s->executable, tci_cuda.stream),
+                                "cuGraphLaunch");
+    }
+    pthread_mutex_unlock(&tci_cuda.lock);
+    return status;
+}
+
+/* ---- memory ---- */
+
+static void *tci_cuda_alloc(void *user, int64_t bytes)
+{
+    tci_cu_ptr p = 0;
+    (void)user;
+    tci_cuda_use();
+    tc_status status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+    return status ? NULL : (void *)(uintptr_t)p;
+}
+
+static void tci_cuda_free(void *user, void *memory)
+{
+    (void)user;
+    tci_cuda_use();
+    tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
+}
+
+static tc_status tci_cuda_copy(void *to, const void *from, int64_t bytes)
+{
+    tci_cuda_use();
+    tc_status status = tci_cuda_check(
+        tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
+                          tci_cuda.stream),
+        "cuMemcpyAsync");
+    return status
+               ? status
+               : tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
+}
+
+static tc_status tci_cuda_upload(void *user, void *to_device, const void *from, int64_t bytes)
+{
+    (void)user;
+    return tci_cuda_copy(to_device, from, bytes);
+}
+
+static tc_status tci_cuda_download(void *user, void *to, const void *from_device, int64_t bytes)
+{
+    (void)user;
+    return tci_cuda_copy(to, from_device, bytes);
+}
+
+static bool tci_cuda_is_device(void *user, const void *memory)
+{
+    enum { MEMORY_TYPE = 2, DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
+    unsigned type = 0;
+    (void)user;
+    tci_cuda_use();
+    return !tci_cuda.cu->pointer_attribute(&type, MEMORY_TYPE, (tci_cu_ptr)(uintptr_t)memory) &&
+           type == DEVICE;
+}
+
+/* ---- what users call (api/cuda.h) ---- */
+
+static bool tci_cuda_works(void)
+{
+    tc_backend_target target;
+    tci_cuda_target(NULL, 0, &target);
+    return target.usable;
+}
+
+TC_API tc_status tc_cuda_alloc(int64_t bytes, void **memory)
+{
+    if (!memory || bytes < 0) {
+        return TC_ERR_ARGUMENT;
+    }
+    *memory = NULL;
+    if (!tci_cuda_works()) {
+        return TC_ERR_BACKEND;
+    }
+    *memory = tci_cuda_alloc(NULL, TCI_MAX(bytes, 1));
+    return *memory ? TC_OK : TC_ERR_MEMORY;
+}
+
+TC_API void tc_cuda_free(void *memory)
+{
+    if (memory && tci_cuda_works()) {
+        tci_cuda_free(NULL, memory);
+    }
+}
+
+TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
+{
+    if (bytes < 0 || (bytes > 0 && (!to || !from))) {
+        return TC_ERR_ARGUMENT;
+    }
+    if (!tci_cuda_works()) {
+        return TC_ERR_BACKEND;
+    }
+    return bytes ? tci_cuda_copy(to, from, bytes) : TC_OK;
+}
+
+TCI_FN const tc_backend *tci_cuda_backend(void)
+{
+    static const tc_backend backend = {
+        .name = "cuda",
+        .dialect = "cuda",
+        .target = tci_cuda_target,
+        .compiler = tci_cuda_compiler,
+        .compile = tci_cuda_compile,
+        .module_load = tci_cuda_module_load,
+        .module_find = tci_cuda_module_find,
+        .module_free = tci_cuda_module_free,
+        .launch = tci_cuda_launch,
+        .sync = tci_cuda_sync,
+        .alloc = tci_cuda_alloc,
+        .free = tci_cuda_free,
+        .upload = tci_cuda_upload,
+        .download = tci_cuda_download,
+        .record = tci_cuda_record,
+        .replay = tci_cuda_replay,
+        .sequence_free = tci_cuda_sequence_free,
+        .is_device = tci_cuda_is_device,
+        .last_error = tci_cuda_last_error,
+    };
+    return &backend;
+}

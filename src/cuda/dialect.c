@@ -1,0 +1,313 @@
+/* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
+ *
+ * In: requests by name (emit/dialect.h), where `lanes` counts the lanes that ONE THREAD holds.
+ * Out: definitions for NVRTC, without any #include.
+ *
+ * The one idea: a vector of T * q lanes is spread over the T threads of a block, q neighbouring
+ * lanes each, so that a thread's lanes are one access of up to 16 bytes and a warp's accesses join.
+ * Lane i belongs to thread i / q. Whatever is not a vector is computed by all threads alike, so
+ * control flow is the same in the whole block and any statement may hold a barrier. Scalars are
+ * spelled by the C dialect, which this one extends; only vectors differ: a struct of q elements.
+ *
+ * Lanes meet in three places: LANE (one lane to all), HIGH_HALF (lane i takes lane i + h) and
+ * BARRIER (local arrays may be read by other threads than wrote them). */
+#include <string.h>
+
+#include "../cpu/spell.h"
+#include "dialect.h"
+
+typedef struct tci_cuda_dialect {
+    const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
+    const char *(*mem)(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage, int lanes);
+    const char *(*type)(tci_dialect *d, tc_dtype t, int lanes);
+} tci_cuda_dialect;
+
+/* The C dialect's own functions, for scalars. */
+static tci_cuda_dialect tci_cuda_scalar(tci_dialect *d)
+{
+    return *(const tci_cuda_dialect *)((tci_cd *)d->state)->more;
+}
+
+static const char *tci_cuda_type(tci_dialect *d, tc_dtype t, int lanes)
+{
+    tci_cd *cd = d->state;
+    const char *element = tci_cuda_scalar(d).type(d, t, 1);
+    if (lanes == 1) {
+        return element;
+    }
+    bool is_new;
+    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_str_printf(&cd->out, "typedef struct { %s v[%d]; } %s;\n", element, lanes, name);
+    }
+    return name;
+}
+
+/* ---- prims: the scalar one on each of the thread's lanes ---- */
+
+/* Scalars with an instruction or an exact function of their own; the others are the C dialect's. */
+static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_scalars[] = {
+    {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"}, {TCI_P_ABS, "a", "fabsf", "fabs"},
+    {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},   {TCI_P_FLOOR, "a", "floorf", "floor"},
+    {TCI_P_CEIL, "a", "ceilf", "ceil"},              {TCI_P_TRUNC, "a", "truncf", "trunc"},
+    {TCI_P_RINT, "a", "rintf", "rint"},
+};
+
+static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
+                                        int imm)
+{
+    tci_cd *cd = d->state;
+    for (int i = 0; i < TCI_COUNT(tci_cuda_scalars) && tci_dtype_is_float(t); i++) {
+        if (tci_cuda_scalars[i].prim != p) {
+            continue;
+        }
+        bool is_new;
+        const char *args = tci_cuda_scalars[i].args;
+        const char *name = tci_scratch_printf(d->s, "tc_%s_%s", tci_prim_get(p)->name,
+                                              tci_dtype_get(t)->name);
+        name = tci_cd_intern(cd, name, &is_new);
+        if (is_new) {
+            tci_str_printf(&cd->out, "#define %s(%s) %s(%s)\n", name, args,
+                           t == TC_F32 ? tci_cuda_scalars[i].f32 : tci_cuda_scalars[i].f64, args);
+        }
+        return name;
+    }
+    return tci_cuda_scalar(d).prim(d, p, t, to, 1, imm);
+}
+
+static void tci_cuda_define_lanes(tci_cd *cd, const char *name, const char *scalar,
+                                  const char *const *types, int n_args, const char *result)
+{
+    tci_str params = {.s = cd->d.s}, args = {.s = cd->d.s};
+    for (int i = 0; i < n_args; i++) {
+        tci_str_printf(&params, "%s%s %c", i ? ", " : "", types[i], 'a' + i);
+        tci_str_printf(&args, "%s%c.v[i]", i ? ", " : "", 'a' + i);
+    }
+    tci_str_printf(&cd->out,
+                   "TC_I %s %s(%s) {\n    %s r;\n    TC_LANES(r) {\n"
+                   "        r.v[i] = %s(%s);\n    }\n    return r;\n}\n",
+                   result, name, params.text, result, scalar, args.text);
+}
+
+static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes,
+                                 int imm)
+{
+    tci_cd *cd = d->state;
+    const char *scalar = tci_cuda_scalar_prim(d, p, t, to, imm);
+    if (lanes == 1) {
+        return scalar;
+    }
+    bool is_new;
+    const char *name = tci_cd_intern(cd, tci_scratch_printf(d->s, "%sx%d", scalar, lanes), &is_new);
+    if (!is_new) {
+        return name;
+    }
+    const tci_prim_info *info = tci_prim_get(p);
+    const char *type = d->type(d, t, lanes), *mask = d->type(d, TC_BOOL, lanes);
+    const char *types[3] = {type, type, type};
+    int n_args = info->arity;
+    if (p == TCI_P_SELECT) {
+        types[0] = mask;
+    }
+    if (p == TCI_P_LANE1) {
+        n_args = tci_helper_get(imm)->arity + 1;
+        types[n_args - 1] = mask;
+    }
+    const char *result = info->result == 'O'   ? d->type(d, to, lanes)
+                         : info->result == 'B' ? mask
+                                               : type;
+    tci_cuda_define_lanes(cd, name, scalar, types, n_args, result);
+    return name;
+}
+
+/* ---- memory ---- */
+
+/* $n the name, $T the vector type, $E its element, $S the storage type, $L and $W one element
+ * loaded and stored, $B the mask type, $Q lanes of a thread. Counts and strides are of the whole
+ * block's vector. */
+static const struct { uint8_t mem; const char *text; } tci_cuda_rows[] = {
+    {TCI_MEM_LOAD,
+     "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
+     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
+     "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
+     "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
+     "    } else {\n        TC_LANES(r) {\n            r.v[i] = $L(p + i);\n        }\n    }\n"
+     "    return r;\n}\n"},
+    {TCI_MEM_LOAD_MASK,
+     "TC_I $T $n(const $S *p, $B m) {\n    $T r;\n    p += $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LOAD_N,
+     "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
+     "    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LOAD_STRIDED,
+     "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * TC_THREAD;\n"
+     "    TC_LANES(r) {\n        r.v[i] = $L(p + stride * i);\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LOAD_STRIDED_N,
+     "TC_I $T $n(const $S *p, tc_i64 stride, tc_i64 n) {\n    $T r;\n"
+     "    p += stride * $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
+    {TCI_MEM_STORE,
+     "TC_I void $n($S *p, $T x) {\n    p += $Q * TC_THREAD;\n"
+     "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
+     "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
+     "        *(tc_pack<$S, $Q> *)p = w;\n"
+     "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
+    {TCI_MEM_STORE_N,
+     "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n"
+     "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
+     "    }\n}\n"},
+    {TCI_MEM_STORE_STRIDED,
+     "TC_I void $n($S *p, tc_i64 stride, $T x) {\n    p += stride * $Q * TC_THREAD;\n"
+     "    TC_LANES(x) {\n        $W(p + stride * i, x.v[i]);\n    }\n}\n"},
+    {TCI_MEM_STORE_STRIDED_N,
+     "TC_I void $n($S *p, tc_i64 stride, $T x, tc_i64 n) {\n    p += stride * $Q * TC_THREAD;\n"
+     "    n -= $Q * TC_THREAD;\n    TC_LANES(x) {\n        if (i < n) {\n"
+     "            $W(p + stride * i, x.v[i]);\n        }\n    }\n}\n"},
+    {TCI_MEM_SPLAT,
+     "TC_I $T $n($E x) {\n    $T r;\n    TC_LANES(r) {\n        r.v[i] = x;\n    }\n"
+     "    return r;\n}\n"},
+    {TCI_MEM_IOTA,
+     "TC_I $T $n($E first) {\n    $T r;\n    TC_LANES(r) {\n"
+     "        r.v[i] = ($E)(first + $Q * TC_THREAD + i);\n    }\n    return r;\n}\n"},
+    {TCI_MEM_FIRST_N,
+     "TC_I $T $n(tc_i64 n) {\n    $T r;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
+     "        r.v[i] = i < n;\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LANE,
+     "TC_I $E $n($T x, int lane) {\n    return ($E)tc_lane(x, x.v[lane % $Q], lane / $Q);\n}\n"},
+    {TCI_MEM_HIGH_HALF,
+     "TC_I $T $n($T x, int h) {\n    if (h >= $Q) {\n        return tc_down(x, h / $Q);\n    }\n"
+     "    $T r = x;\n    TC_LANES(r) {\n        if (i < h) {\n"
+     "            r.v[i] = x.v[(i + h) % $Q];\n        }\n    }\n    return r;\n}\n"},
+};
+
+static const char *tci_cuda_letter(tci_dialect *d, char letter, const char *name, tc_dtype t,
+                                   tc_dtype storage, int lanes)
+{
+    tci_cuda_dialect scalar = tci_cuda_scalar(d);
+    switch (letter) {
+    case 'n': return name;
+    case 'T': return d->type(d, t, lanes);
+    case 'E': return d->type(d, t, 1);
+    case 'B': return d->type(d, TC_BOOL, lanes);
+    case 'S': return tci_dtype_get(storage)->ctype;
+    case 'L': return scalar.mem(d, TCI_MEM_LOAD_ONE, t, storage, 1);
+    case 'W': return scalar.mem(d, TCI_MEM_STORE_ONE, t, storage, 1);
+    default: return tci_scratch_printf(d->s, "%d", lanes);
+    }
+}
+
+static void tci_cuda_define_mem(tci_dialect *d, const char *name, const char *text, tc_dtype t,
+                                tc_dtype storage, int lanes)
+{
+    tci_cd *cd = d->state;
+    tci_str own = {.s = d->s};
+    (void)d->type(d, TC_I64, 1);
+    while (*text) {
+        size_t plain = strcspn(text, "$");
+        tci_str_add_n(&own, text, plain);
+        text += plain;
+        if (*text) {
+            tci_str_add(&own, tci_cuda_letter(d, text[1], name, t, storage, lanes));
+            text += 2;
+        }
+    }
+    tci_str_add_n(&cd->out, tci_str_text(&own), own.n);
+}
+
+static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                                int lanes)
+{
+    tci_cd *cd = d->state;
+    if (m == TCI_MEM_STORE_STREAM) {
+        m = TCI_MEM_STORE;
+    }
+    if (m == TCI_MEM_BARRIER) {
+        return "__syncthreads";
+    }
+    if (lanes == 1) {
+        return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
+    }
+    bool is_new;
+    const char *type = tci_cd_suffix(cd, compute, lanes);
+    const char *name = tci_scratch_printf(d->s, "tc_mem%d_%s_%s", (int)m, type,
+                                          tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    for (int i = 0; is_new && i < TCI_COUNT(tci_cuda_rows); i++) {
+        if (tci_cuda_rows[i].mem == m) {
+            tci_cuda_define_mem(d, name, tci_cuda_rows[i].text, compute, storage, lanes);
+        }
+    }
+    return name;
+}
+
+/* ---- the file ---- */
+
+/* tc_lane and tc_down hold barriers before and after their use of the shared box, so that one
+ * may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
+static const char tci_cuda_prelude_text[] =
+    "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
+    "#define TC_I static __device__ __forceinline__\n"
+    "#define TC_THREAD ((long long)threadIdx.x)\n"
+    "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
+    "sizeof((r).v[0])); i++)\n"
+    "#define TC_IS_ALIGNED(p, n) ((n) <= 16 && ((n) & ((n) - 1)) == 0 && "
+    "((unsigned long long)(p) & ((n) - 1)) == 0)\n"
+    "#define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)\n"
+    "#define __builtin_fma(a, b, c) __fma_rn(a, b, c)\n"
+    "template <class S, int n> struct __align__(sizeof(S) * n > 16 ? 16 : sizeof(S) * n) tc_pack "
+    "{ S e[n]; };\n"
+    "template <class T, class E> TC_I E tc_lane(const T &x, E mine, int thread) {\n"
+    "    __shared__ E box;\n    __syncthreads();\n    if (threadIdx.x == thread) {\n"
+    "        box = mine;\n    }\n    __syncthreads();\n    return box;\n}\n"
+    "template <class T> TC_I T tc_down(T x, int threads) {\n    T r = x;\n"
+    "    if (threads < 32) {\n        TC_LANES(r) {\n"
+    "            r.v[i] = __shfl_down_sync(0xffffffffu, x.v[i], threads);\n        }\n"
+    "        return r;\n    }\n"
+    "    __shared__ T box[256];\n    __syncthreads();\n"
+    "    int from = (int)threadIdx.x - threads;\n"
+    "    if (from >= 0 && from < threads) {\n        box[from] = x;\n    }\n    __syncthreads();\n"
+    "    if ((int)threadIdx.x < threads) {\n        r = box[threadIdx.x];\n    }\n    return "
+    "r;\n}\n";
+
+static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
+{
+    tci_cd *cd = d->state;
+    tci_str_add(out, tci_cuda_prelude_text);
+    tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
+}
+
+/* One block is one task. The arguments are one struct, so that a launch is one copy. */
+static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                          int n_literals)
+{
+    const char *word = d->type(d, TC_I64, 1);
+    tci_str_printf(out,
+                   "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n"
+                   "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
+                   "    %s *fault = args.fault;\n"
+                   "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
+                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_literals, 1), word,
+                   l->threads, symbol, symbol, word, word, word);
+}
+
+TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
+{
+    tci_dialect *d = tci_dialect_c(s, 0);
+    tci_cuda_dialect *scalar = TCI_NEW(s, tci_cuda_dialect);
+    scalar->prim = d->prim;
+    scalar->mem = d->mem;
+    scalar->type = d->type;
+    ((tci_cd *)d->state)->more = scalar;
+    d->name = "cuda";
+    d->vector_bytes = vector_bytes;
+    d->local_word = "__shared__ ";
+    d->prim = tci_cuda_prim;
+    d->mem = tci_cuda_mem;
+    d->type = tci_cuda_type;
+    d->prelude = tci_cuda_prelude;
+    d->head = tci_cuda_head;
+    return d;
+}

@@ -1,0 +1,78 @@
+/* cuda/load.h - the CUDA driver and NVRTC as tables of functions, opened at run time: no CUDA
+ * header, no library at link time. Names and enum values: the CUDA 13 driver API reference. */
+#ifndef TCI_CUDA_LOAD_H
+#define TCI_CUDA_LOAD_H
+
+#include <stddef.h>
+
+#include "../api/backend.h"
+
+typedef unsigned long long tci_cu_ptr; /* device address */
+
+typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
+    void *function;
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void **params;
+    void **extra;
+    void *kernel, *context;
+} tci_cu_kernel_params;
+
+/* X(field, symbol, arguments) */
+#define TCI_CU_ROWS(X)                                                                            \
+    X(init, "cuInit", (unsigned))                                                                 \
+    X(error_name, "cuGetErrorName", (int, const char **))                                         \
+    X(driver_version, "cuDriverGetVersion", (int *))                                              \
+    X(device_get, "cuDeviceGet", (int *, int))                                                    \
+    X(device_name, "cuDeviceGetName", (char *, int, int))                                         \
+    X(device_attribute, "cuDeviceGetAttribute", (int *, int, int))                                \
+    X(context_retain, "cuDevicePrimaryCtxRetain", (void **, int))                                 \
+    X(context_set, "cuCtxSetCurrent", (void *))                                                   \
+    X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
+    X(stream_wait, "cuStreamSynchronize", (void *))                                               \
+    X(module_load, "cuModuleLoadData", (void **, const void *))                                   \
+    X(module_find, "cuModuleGetFunction", (void **, void *, const char *))                        \
+    X(module_free, "cuModuleUnload", (void *))                                                    \
+    X(function_attribute, "cuFuncGetAttribute", (int *, int, void *))                             \
+    X(launch, "cuLaunchKernel", (void *, unsigned, unsigned, unsigned, unsigned, unsigned,        \
+                                 unsigned, unsigned, void *, void **, void **))                   \
+    X(alloc, "cuMemAlloc_v2", (tci_cu_ptr *, size_t))                                             \
+    X(free, "cuMemFree_v2", (tci_cu_ptr))                                                         \
+    X(host_alloc, "cuMemHostAlloc", (void **, size_t, unsigned))                                  \
+    X(host_free, "cuMemFreeHost", (void *))                                                       \
+    X(copy, "cuMemcpyAsync", (tci_cu_ptr, tci_cu_ptr, size_t, void *))                            \
+    X(pointer_attribute, "cuPointerGetAttribute", (void *, int, tci_cu_ptr))                      \
+    X(graph_create, "cuGraphCreate", (void **, unsigned))                                         \
+    X(graph_add_kernel, "cuGraphAddKernelNode_v2",                                                \
+      (void **, void *, void *const *, size_t, const tci_cu_kernel_params *))                     \
+    X(graph_instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))    \
+    X(graph_launch, "cuGraphLaunch", (void *, void *))                                            \
+    X(graph_exec_free, "cuGraphExecDestroy", (void *))                                            \
+    X(graph_free, "cuGraphDestroy", (void *))
+
+#define TCI_NVRTC_ROWS(X)                                                                         \
+    X(version, "nvrtcVersion", (int *, int *))                                                    \
+    X(create, "nvrtcCreateProgram",                                                               \
+      (void **, const char *, const char *, int, const char *const *, const char *const *))       \
+    X(compile, "nvrtcCompileProgram", (void *, int, const char *const *))                         \
+    X(log_size, "nvrtcGetProgramLogSize", (void *, size_t *))                                     \
+    X(log, "nvrtcGetProgramLog", (void *, char *))                                                \
+    X(cubin_size, "nvrtcGetCUBINSize", (void *, size_t *))                                        \
+    X(cubin, "nvrtcGetCUBIN", (void *, char *))                                                   \
+    X(destroy, "nvrtcDestroyProgram", (void **))
+
+#define TCI_ROW(field, symbol, arguments) int (*field) arguments;
+typedef struct tci_cu {
+    TCI_CU_ROWS(TCI_ROW)
+} tci_cu;
+typedef struct tci_nvrtc {
+    TCI_NVRTC_ROWS(TCI_ROW)
+} tci_nvrtc;
+#undef TCI_ROW
+
+/* Process lifetime, opened at the first call; NULL: *why says why. Both from any thread. */
+TCI_FN const tci_cu *tci_cu_get(const char **why);
+TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why);
+/* The file that tci_nvrtc_get would open, found without opening it: "" when nothing is found. */
+TCI_FN const char *tci_nvrtc_path(void);
+
+#endif

@@ -1,0 +1,194 @@
+/* grad/grad.c - the walk from a root back to the nodes whose gradients are asked for.
+ *
+ * In: a root with its gradient, nodes in the same graph. Out: a gradient node for each.
+ * The one idea: one pass over the nodes in reverse of a post-order, each handing its finished
+ * gradient on to its operands, where contributions meet by addition. What does not lie between the
+ * asked-for nodes and the root is not touched. The order is that of the graph, so the same graph
+ * gives the same gradients, bit for bit.
+ *
+ * A composite without a rule of its own is expanded in place and differentiated by this same walk,
+ * which then ends at the composite's inputs.
+ *
+ * A node's `pass` holds its place in the list while the walk runs; a walk inside a walk gives back
+ * what it found there. */
+#include "grad.h"
+
+#include <string.h>
+
+typedef struct tci_grad_place {
+    tci_node *node;
+    tci_node *grad;   /* the sum so far; NULL: nothing yet */
+    void *old_pass;
+    bool asked;       /* its gradient is a result */
+    bool leads;       /* an asked-for node lies at or behind it, along floats */
+    bool passes;      /* one lies behind it: its operands take their part */
+} tci_grad_place;
+
+typedef struct tci_grad_walk {
+    tci_scratch *s;
+    tci_graph *g;
+    tci_grad_place *places;
+    int n, cap;
+} tci_grad_walk;
+
+/* ---- the list ---- */
+
+static tci_grad_place *tci_grad_find(const tci_grad_walk *w, const tci_node *n)
+{
+    uintptr_t at = (uintptr_t)n->pass;
+    return at < (uintptr_t)w->n && w->places[at].node == n ? &w->places[at] : NULL;
+}
+
+static void tci_grad_add_place(tci_grad_walk *w, tci_node *n)
+{
+    tci_grad_place p = {.node = n, .old_pass = n->pass};
+    n->pass = (void *)(uintptr_t)w->n;
+    TCI_PUSH(w->s, w->places, w->n, w->cap, p);
+}
+
+typedef struct tci_grad_frame {
+    tci_node *node;
+    int next_in;
+} tci_grad_frame;
+
+/* Inputs before users; does not go behind nodes that are already listed. */
+static void tci_grad_list(tci_grad_walk *w, tci_node *root)
+{
+    tci_grad_frame *stack = NULL, first = {root, 0};
+    int n = 0, cap = 0;
+    if (tci_grad_find(w, root)) {
+        return;
+    }
+    TCI_PUSH(w->s, stack, n, cap, first);
+    while (n) {
+        tci_grad_frame *top = &stack[n - 1];
+        if (top->next_in == top->node->n_in) {
+            tci_grad_add_place(w, top->node);
+            n--;
+            continue;
+        }
+        tci_grad_frame in = {top->node->in[top->next_in++], 0};
+        if (!tci_grad_find(w, in.node)) {
+            TCI_PUSH(w->s, stack, n, cap, in);
+        }
+    }
+}
+
+/* first: nodes below it are ends of the walk, they lead nowhere but to themselves. */
+static void tci_grad_find_ways(tci_grad_walk *w, int first)
+{
+    for (int i = 0; i < w->n; i++) {
+        tci_grad_place *p = &w->places[i];
+        tci_node *n = p->node;
+        bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
+                   tci_vjp_kind_of(n->op) != TCI_VJP_FLAT;
+        for (int k = 0; may && !p->passes && k < n->n_in; k++) {
+            p->passes = tci_grad_find(w, n->in[k])->leads;
+        }
+        p->leads = p->asked || p->passes;
+    }
+}
+
+/* ---- contributions ---- */
+
+static void tci_grad_add(tci_grad_walk *w, const tci_vjp *v, tci_node *to, tci_node *grad)
+{
+    tci_grad_place *p = tci_grad_find(w, to);
+    TCI_ASSERT(w->s, p && grad->dtype == to->dtype &&
+                         tci_build_same_shape(grad->rank, grad->shape, to->rank, to->shape));
+    tci_node *both[2] = {p->grad, grad};
+    p->grad = p->grad ? tci_vjp_built(v, tci_build_ew(w->g, TCI_OP_ADD, both)) : grad;
+}
+
+static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+                         tci_node *const *wanted, int n, bool ends, tci_node **grads);
+
+static bool tci_grad_leads(const tci_grad_walk *w, const tci_node *n)
+{
+    return tci_grad_find(w, n)->leads;
+}
+
+/* Operands of a composite that lead nowhere are given to the inner walk too, as ends; what it finds
+ * for them is left aside. */
+static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
+{
+    tci_node *n = v->n;
+    tci_node *inner = tci_vjp_built(v, tci_expand_composite(w->g, n));
+    tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
+    tci_grad_run(w->s, w->g, inner, v->grad, n->in, n->n_in, true, grads);
+    for (int i = 0; i < n->n_in; i++) {
+        bool again = false; /* an operand that stands twice has all of its gradient at both places */
+        for (int k = 0; k < i; k++) {
+            again = again || n->in[k] == n->in[i];
+        }
+        if (grads[i] && !again && tci_grad_leads(w, n->in[i])) {
+            tci_grad_add(w, v, n->in[i], grads[i]);
+        }
+    }
+}
+
+static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
+{
+    tci_node *n = p->node;
+    tci_vjp v = {.s = w->s, .g = w->g, .n = n, .grad = p->grad};
+    tci_vjp_kind kind = tci_vjp_kind_of(n->op);
+    if (kind == TCI_VJP_EXPANSION) {
+        tci_grad_expand(w, &v);
+        return;
+    }
+    for (int i = 0; i < n->n_in; i++) {
+        tci_node *x = n->in[i], *grad = NULL;
+        if (!tci_grad_leads(w, x)) {
+            continue;
+        }
+        if (kind == TCI_VJP_NONE) {
+            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) has no gradient",
+                             tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+        }
+        v.which = i;
+        if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_find(w, x)->asked) {
+            grad = tci_vjp_through_window(&v);
+        }
+        tci_grad_add(w, &v, grad ? x->in[0] : x, grad ? grad : tci_vjp_operand(&v));
+    }
+}
+
+/* ends: the wanted nodes are the ends of the walk. */
+static void tci_grad_run(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+                         tci_node *const *wanted, int n, bool ends, tci_node **grads)
+{
+    tci_grad_walk w = {.s = s, .g = g};
+    for (int i = 0; ends && i < n; i++) {
+        if (!tci_grad_find(&w, wanted[i])) {
+            tci_grad_add_place(&w, wanted[i]);
+        }
+    }
+    int first = w.n;
+    tci_grad_list(&w, root);
+    for (int i = 0; i < n; i++) {
+        tci_grad_place *p = tci_grad_find(&w, wanted[i]);
+        if (p) {
+            p->asked = true;
+        }
+    }
+    tci_grad_find_ways(&w, first);
+    tci_grad_find(&w, root)->grad = seed;
+    for (int i = w.n - 1; i >= first; i--) {
+        if (w.places[i].grad && w.places[i].passes) {
+            tci_grad_node(&w, &w.places[i]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        const tci_grad_place *p = tci_grad_find(&w, wanted[i]);
+        grads[i] = p ? p->grad : NULL;
+    }
+    for (int i = w.n - 1; i >= 0; i--) {
+        w.places[i].node->pass = w.places[i].old_pass;
+    }
+}
+
+TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+                           tci_node *const *wanted, int n, tci_node **grads)
+{
+    tci_grad_run(s, g, root, seed, wanted, n, false, grads);
+}

@@ -1,0 +1,50 @@
+/* grad/grad.h - gradients: ordinary nodes of the same graph, so they fuse, compile and can be
+ * differentiated again like any other.
+ *
+ *   vjp.c    what one operand takes from the gradient of a result: the gradient columns of
+ *            ops/table.h, given their meaning once
+ *   rules.c  the same for rows marked OWN: movement, contractions, composites
+ *   grad.c   the walk from the loss back to what is asked for */
+#ifndef TCI_GRAD_GRAD_H
+#define TCI_GRAD_GRAD_H
+
+#include "../graph/build.h"
+
+/* What the gradient column of a row says. */
+typedef enum tci_vjp_kind {
+    TCI_VJP_NONE,     /* asking for it is an error */
+    TCI_VJP_LEAF,     /* no operands */
+    TCI_VJP_FLAT,     /* zero everywhere */
+    TCI_VJP_ROW,      /* a formula */
+    TCI_VJP_OWN,      /* a function of rules.c */
+    TCI_VJP_EXPANSION /* a composite's: that of what it expands into */
+} tci_vjp_kind;
+TCI_FN tci_vjp_kind tci_vjp_kind_of(int op);
+
+/* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
+typedef struct tci_vjp {
+    tci_scratch *s; /* builders that fail escape through it */
+    tci_graph *g;
+    tci_node *n;
+    int which;
+    tci_node *grad;
+} tci_vjp;
+/* n itself; escapes with the graph's error on NULL. */
+TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n);
+/* The operand's gradient from this use of it: the operand's shape and dtype. NULL: none. Kinds ROW
+ * and OWN only. */
+TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v);
+TCI_FN tci_node *tci_vjp_own(const tci_vjp *v);
+/* n is a CONTRACT whose operand is a WINDOW: the gradient of the window's input as one contraction
+ * over windows of n's gradient (a transposed convolution), without the operand's own, which is
+ * larger by the window's size. NULL: the labels are not of that kind. */
+TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v);
+
+/* Gradients of root, a float, given its own, for each of wanted (distinct or not; inputs of each
+ * other or not). grads[i] NULL: root does not depend on it. Linear in the nodes between; no
+ * recursion but for composites inside composites. Escapes on failure, and with TC_ERR_UNSUPPORTED
+ * at an op without a gradient. */
+TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_node *seed,
+                           tci_node *const *wanted, int n, tci_node **grads);
+
+#endif

@@ -1,0 +1,496 @@
+/* grad/rules.c - gradients that do not fit a row: movement, contractions, composites.
+ *
+ * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
+ * The one idea: the transpose of a movement is a movement, or a sum of movements, of the rows that
+ * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel of
+ * their own, and their gradients follow.
+ *
+ * GATHER's transpose adds the gradients of all reads of an element. Here that is a sum over the
+ * reads with a comparison: element i takes what the index says came from i. It costs (size of the
+ * axis) x (reads) operations and no memory, needs no atomics, and has one order. */
+#include "grad.h"
+
+#include <string.h>
+
+/* ---- helpers ---- */
+
+static tci_node *tci_rule_number(const tci_vjp *v, tc_dtype t, double x)
+{
+    tci_value f = {.f = x}, i = {.i = (int64_t)x};
+    return tci_vjp_built(v, tci_graph_const(v->g, t, tci_dtype_is_float(t) ? f : i));
+}
+
+static tci_node *tci_rule_binary(const tci_vjp *v, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_vjp_built(v, tci_build_ew(v->g, op, in));
+}
+
+static tci_node *tci_rule_reshape(const tci_vjp *v, tci_node *x, int rank, const tci_dim *shape)
+{
+    return tci_vjp_built(v, tci_build_reshape(v->g, x, rank, shape));
+}
+
+static tci_node *tci_rule_sum(const tci_vjp *v, tci_node *x, const int *axes, int n, bool keepdims)
+{
+    tc_axes list = {axes, n, false};
+    return tci_vjp_built(v, tci_build_reduce(v->g, TCI_OP_SUM, x, list, keepdims));
+}
+
+/* Zeros around x along one axis; negative counts cut off. */
+static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, int64_t before,
+                              int64_t after)
+{
+    tci_node *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
+    return tci_vjp_built(v, tci_build_pad(v->g, x, axis, before, after, zero));
+}
+
+/* x with axis `axis` as two axes: one of `size` before it. */
+static tci_dim *tci_rule_insert(const tci_vjp *v, const tci_node *x, int axis, tci_dim size)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, x->rank + 1);
+    for (int i = 0; i <= x->rank; i++) {
+        shape[i] = i == axis ? size : x->shape[i - (i > axis)];
+    }
+    return shape;
+}
+
+/* step - 1 zeros between the elements along an axis. */
+static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, int64_t step)
+{
+    int64_t n = x->shape[axis];
+    if (step == 1 || n < 2) {
+        return x;
+    }
+    tci_dim *whole = tci_scratch_copy(v->s, x->shape, sizeof(*whole) * (size_t)x->rank);
+    tci_node *apart = tci_rule_reshape(v, x, x->rank + 1, tci_rule_insert(v, x, axis + 1, 1));
+    whole[axis] = n * step;
+    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, step - 1);
+    return tci_rule_pad(v, tci_rule_reshape(v, padded, x->rank, whole), axis, 0, 1 - step);
+}
+
+/* 0, 1, 2 ... along one axis of a shape, 1 along the others. */
+static tci_node *tci_rule_ramp(const tci_vjp *v, int rank, const tci_dim *shape, int axis)
+{
+    tci_dim *ones = TCI_NEW_ARRAY(v->s, tci_dim, rank);
+    for (int i = 0; i < rank; i++) {
+        ones[i] = i == axis ? shape[i] : 1;
+    }
+    return tci_rule_reshape(v, tci_vjp_built(v, tci_build_iota(v->g, shape[axis])), rank, ones);
+}
+
+/* Where `index`, of the same rank and with size 1 along the axis or broadcast there, names the place
+ * along that axis; negative ones count from its end. */
+static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, const tci_dim *shape,
+                               int axis)
+{
+    tci_node *i = tci_vjp_built(v, tci_build_cast(v->g, index, TC_I64));
+    tci_node *zero = tci_rule_number(v, TC_I64, 0);
+    tci_node *size = tci_rule_number(v, TC_I64, (double)shape[axis]);
+    tci_node *from_end = tci_rule_binary(v, TCI_OP_ADD, i, size);
+    tci_node *place = tci_vjp_built(
+        v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero), from_end, i));
+    return tci_rule_binary(v, TCI_OP_EQ, place, tci_rule_ramp(v, rank, shape, axis));
+}
+
+/* ---- choice and conversion ---- */
+
+static tci_node *tci_vjp_WHERE(const tci_vjp *v)
+{
+    tci_node *zero = tci_rule_number(v, (tc_dtype)v->n->dtype, 0), *c = v->n->in[0];
+    return v->which == 1 ? tci_build_where(v->g, c, v->grad, zero)
+                         : tci_build_where(v->g, c, zero, v->grad);
+}
+
+static tci_node *tci_vjp_CAST(const tci_vjp *v)
+{
+    return tci_build_cast(v->g, v->grad, (tc_dtype)v->n->in[0]->dtype);
+}
+
+/* ---- movement ---- */
+
+static tci_node *tci_vjp_RESHAPE(const tci_vjp *v)
+{
+    return tci_build_reshape(v->g, v->grad, v->n->in[0]->rank, v->n->in[0]->shape);
+}
+
+static tci_node *tci_vjp_PERMUTE(const tci_vjp *v)
+{
+    int *back = TCI_NEW_ARRAY(v->s, int, v->n->rank);
+    for (int i = 0; i < v->n->rank; i++) {
+        back[v->n->attr[i]] = i;
+    }
+    return tci_build_permute(v->g, v->grad, v->n->rank, back);
+}
+
+static tci_node *tci_vjp_EXPAND(const tci_vjp *v)
+{
+    const tci_node *n = v->n;
+    int *axes = TCI_NEW_ARRAY(v->s, int, n->rank), n_axes = 0;
+    for (int i = 0; i < n->rank; i++) {
+        if (n->shape[i] != n->in[0]->shape[i]) {
+            axes[n_axes++] = i;
+        }
+    }
+    return tci_rule_sum(v, v->grad, axes, n_axes, true);
+}
+
+/* Element j of the result is element start + j * step of x. */
+static tci_node *tci_vjp_SLICE(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    tci_node *r = v->grad;
+    for (int i = 0; i < n->rank; i++) {
+        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
+        if (count && step < 0) {
+            r = tci_vjp_built(v, tci_build_flip(v->g, r, i));
+            start += (count - 1) * step;
+            step = -step;
+        }
+        r = tci_rule_spread(v, r, i, step);
+        r = tci_rule_pad(v, r, i, start, x->shape[i] - start - r->shape[i]);
+    }
+    return r;
+}
+
+static tci_node *tci_vjp_PAD(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    int64_t *before = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
+    int64_t *after = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
+    tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
+    int64_t away = v->which ? -1 : 1;
+    for (int i = 0; i < n->rank; i++) {
+        before[i] = -away * n->attr[i];
+        after[i] = away * (x->shape[i] + n->attr[i] - n->shape[i]);
+    }
+    if (!v->which) {
+        return tci_build_pad_axes(v->g, v->grad, before, after, zero);
+    }
+    /* the fill: all elements that are not x's */
+    tci_value yes = {.i = 1}, no = {.i = 0};
+    tci_node *inside = tci_build_broadcast(v->g, tci_graph_const(v->g, TC_BOOL, yes), x->rank,
+                                           x->shape);
+    inside = tci_build_pad_axes(v->g, inside, before, after, tci_graph_const(v->g, TC_BOOL, no));
+    tci_node *outside = tci_vjp_built(v, tci_build_where(v->g, inside, zero, v->grad));
+    tc_axes all = {NULL, 0, true};
+    return tci_build_reduce(v->g, TCI_OP_SUM, outside, all, false);
+}
+
+static tci_node *tci_vjp_CAT(const tci_vjp *v)
+{
+    int axis = (int)v->n->attr[0];
+    int64_t start = 0;
+    for (int i = 0; i < v->which; i++) {
+        start += v->n->in[i]->shape[axis];
+    }
+    return tci_build_slice(v->g, v->grad, axis, start, start + v->n->in[v->which]->shape[axis], 1);
+}
+
+/* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
+ * is the axis of the window's elements; in the result it is the last, still to be summed over.
+ * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
+ * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t *entry, int from,
+                                   tci_dim size)
+{
+    int axis = (int)entry[0], at = 0;
+    int64_t kernel = entry[1], d = entry[3], reach = (kernel - 1) * d;
+    int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
+    r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
+    r = tci_rule_spread(v, r, axis, entry[2]);
+    r = tci_rule_pad(v, r, axis, reach, size - r->shape[axis]);
+    for (int i = 0; i < r->rank; i++) {
+        if (i != from) {
+            order[at++] = i;
+        }
+        if (i == axis) {
+            order[at++] = from;
+        }
+    }
+    r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
+    for (int i = 0; i + 1 < r->rank; i++) {
+        shape[i] = i == axis ? kernel * (size + reach) : r->shape[i + (i > axis)];
+    }
+    r = tci_rule_reshape(v, r, r->rank - 1, shape);
+    const int64_t one_axis[4] = {axis, kernel, kernel, d * kernel + 1};
+    return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
+}
+
+static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    int n_windows = n->rank - x->rank;
+    int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
+    tci_node *r = v->grad;
+    for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
+        const int64_t *entry = n->attr + 4 * i;
+        r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
+        axes[i] = x->rank + i;
+    }
+    return tci_rule_sum(v, r, axes, n_windows, false);
+}
+
+static tci_node *tci_vjp_GATHER(const tci_vjp *v)
+{
+    const tci_node *x = v->n->in[0];
+    int axis = (int)v->n->attr[0], rank = v->n->rank, reads = axis + 1;
+    /* [.., size of x, reads, ..] */
+    tci_dim *full = tci_rule_insert(v, v->n, axis, x->shape[axis]);
+    tci_dim *line = tci_rule_insert(v, v->n, axis, 1);
+    tci_node *index = tci_rule_reshape(v, v->n->in[1], rank + 1, line);
+    tci_node *grad = tci_rule_reshape(v, v->grad, rank + 1, line);
+    tci_node *hits = tci_rule_hits(v, index, rank + 1, full, axis);
+    tci_node *zero = tci_rule_number(v, (tc_dtype)v->n->dtype, 0);
+    tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
+    tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
+    for (int i = 0; i < rank; i++) { /* places that no index reaches */
+        r = tci_rule_pad(v, r, i, 0, x->shape[i] - r->shape[i]);
+    }
+    return r;
+}
+
+static tci_node *tci_vjp_SCAN(const tci_vjp *v)
+{
+    int axis = (int)v->n->attr[0];
+    tci_node *back = tci_build_flip(v->g, v->grad, axis);
+    return tci_build_flip(v->g, tci_build_scan(v->g, back, axis), axis);
+}
+
+/* ---- contractions ---- */
+
+/* Labels of the operands (0, 1) or the result (2) of a CONTRACT; room for more behind them. */
+static int *tci_rule_labels(const tci_vjp *v, int which, int room)
+{
+    const int64_t *at = v->n->attr + 3;
+    int *labels = TCI_NEW_ARRAY(v->s, int, v->n->attr[which] + room);
+    for (int i = 0; i < which; i++) {
+        at += v->n->attr[i];
+    }
+    for (int i = 0; i < v->n->attr[which]; i++) {
+        labels[i] = (int)at[i];
+    }
+    return labels;
+}
+
+static int tci_rule_find(const int *labels, int n, int label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* The result's gradient times the other operand, summed over what this operand lacks. An axis that
+ * only this operand has was summed alone: its elements all take the same. */
+static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *x = n->in[v->which];
+    tci_node *other = n->in[1 - v->which];
+    const int *own = tci_rule_labels(v, v->which, 0);
+    const int *others = tci_rule_labels(v, 1 - v->which, 0), *out = tci_rule_labels(v, 2, 0);
+    int *kept = TCI_NEW_ARRAY(v->s, int, x->rank), n_kept = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        bool known = tci_rule_find(out, n->rank, own[i]) >= 0 ||
+                     tci_rule_find(others, other->rank, own[i]) >= 0;
+        shape[i] = known ? x->shape[i] : 1;
+        if (known) {
+            kept[n_kept++] = own[i];
+        }
+    }
+    tci_node *r = tci_build_contract(v->g, v->grad, out, other, others, n_kept, kept);
+    r = tci_rule_reshape(v, tci_vjp_built(v, r), x->rank, shape);
+    return tci_build_broadcast(v->g, r, x->rank, x->shape);
+}
+
+TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *window = n->in[v->which], *x = window->in[0];
+    tci_node *other = n->in[1 - v->which], *grad = v->grad;
+    int n_windows = window->rank - x->rank;
+    const int *own = tci_rule_labels(v, v->which, 0);
+    const int *others = tci_rule_labels(v, 1 - v->which, 0);
+    int *out = tci_rule_labels(v, 2, n_windows);
+    int64_t *spec = TCI_NEW_ARRAY(v->s, int64_t, 4 * n_windows);
+    for (int i = 0; i < x->rank; i++) {
+        if (tci_rule_find(out, n->rank, own[i]) < 0 &&
+            tci_rule_find(others, other->rank, own[i]) < 0) {
+            return NULL;
+        }
+    }
+    for (int i = 0; i < n_windows; i++) {
+        int places = own[window->attr[4 * i]], elements = own[x->rank + i];
+        if (tci_rule_find(out, n->rank, places) < 0 ||
+            tci_rule_find(others, other->rank, places) >= 0 ||
+            tci_rule_find(out, n->rank, elements) >= 0 ||
+            tci_rule_find(others, other->rank, elements) < 0) {
+            return NULL;
+        }
+    }
+    for (int i = 0; i < n_windows; i++) {
+        const int64_t *entry = window->attr + 4 * i;
+        int axis = tci_rule_find(out, n->rank, own[entry[0]]);
+        int64_t reach = (entry[1] - 1) * entry[3], size = x->shape[entry[0]];
+        int element = tci_rule_find(others, other->rank, own[x->rank + i]);
+        grad = tci_rule_spread(v, grad, axis, entry[2]);
+        grad = tci_rule_pad(v, grad, axis, reach, size - grad->shape[axis]);
+        other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
+        const int64_t stepped[4] = {axis, entry[1], 1, entry[3]};
+        memcpy(spec + 4 * i, stepped, sizeof(stepped));
+        out[n->rank + i] = own[x->rank + i];
+    }
+    grad = tci_vjp_built(v, tci_build_window(v->g, grad, n_windows, spec));
+    return tci_vjp_built(v,
+                         tci_build_contract(v->g, grad, out, other, others, x->rank, own));
+}
+
+/* ---- composites: in the compute dtype, rounded once ---- */
+
+/* y (grad - sum(grad y)) */
+static tci_node *tci_vjp_SOFTMAX(const tci_vjp *v)
+{
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)v->n->dtype)->compute;
+    int axis = (int)v->n->attr[0];
+    tci_node *y = tci_build_cast(v->g, v->n, t), *grad = tci_build_cast(v->g, v->grad, t);
+    tci_node *sum = tci_rule_sum(v, tci_rule_binary(v, TCI_OP_MUL, grad, y), &axis, 1, true);
+    tci_node *r = tci_rule_binary(v, TCI_OP_MUL, y, tci_rule_binary(v, TCI_OP_SUB, grad, sum));
+    return tci_build_cast(v->g, r, (tc_dtype)v->n->dtype);
+}
+
+/* grad - exp(y) sum(grad) */
+static tci_node *tci_vjp_LOG_SOFTMAX(const tci_vjp *v)
+{
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)v->n->dtype)->compute;
+    int axis = (int)v->n->attr[0];
+    tci_node *y = tci_build_cast(v->g, v->n, t), *grad = tci_build_cast(v->g, v->grad, t);
+    tci_node *sum = tci_rule_sum(v, tci_vjp_built(v, grad), &axis, 1, true);
+    tci_node *p = tci_vjp_built(v, tci_build_ew(v->g, TCI_OP_EXP, &y));
+    tci_node *r = tci_rule_binary(v, TCI_OP_SUB, grad, tci_rule_binary(v, TCI_OP_MUL, p, sum));
+    return tci_build_cast(v->g, r, (tc_dtype)v->n->dtype);
+}
+
+static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, int n)
+{
+    double count = 1;
+    for (int i = 0; i < n; i++) {
+        count *= (double)x->shape[axes[i]];
+    }
+    return tci_rule_binary(v, TCI_OP_DIV, tci_rule_sum(v, x, axes, n, true),
+                           tci_rule_number(v, (tc_dtype)x->dtype, count));
+}
+
+/* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
+typedef struct tci_rule_norm {
+    tc_dtype t;
+    int *axes, *others; /* the normalized ones, and the rest */
+    int n_axes, n_others;
+    tci_node *grad;     /* of the result */
+    tci_node *scaled;   /* times the weight */
+    tci_node *centred, *variance /* + eps */, *scale;
+} tci_rule_norm;
+
+static tci_rule_norm tci_rule_norm_of(const tci_vjp *v)
+{
+    const tci_node *n = v->n;
+    tci_rule_norm r = {.t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute};
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
+    r.axes = TCI_NEW_ARRAY(v->s, int, n->rank);
+    r.others = TCI_NEW_ARRAY(v->s, int, n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        bool normalized = r.n_axes < n->attr[0] && n->attr[1 + r.n_axes] == i;
+        shape[i] = normalized ? n->shape[i] : 1;
+        *(normalized ? &r.axes[r.n_axes++] : &r.others[r.n_others++]) = i;
+    }
+    tci_node *x = tci_vjp_built(v, tci_build_cast(v->g, n->in[0], r.t));
+    tci_node *eps = tci_vjp_built(v, tci_build_cast(v->g, n->in[1], r.t));
+    r.grad = r.scaled = tci_vjp_built(v, tci_build_cast(v->g, v->grad, r.t));
+    if (n->attr[1 + r.n_axes]) {
+        tci_node *weight = tci_vjp_built(v, tci_build_cast(v->g, n->in[2], r.t));
+        weight = tci_rule_reshape(v, weight, n->rank, shape);
+        r.scaled = tci_rule_binary(v, TCI_OP_MUL, r.grad, weight);
+    }
+    r.centred = tci_rule_binary(v, TCI_OP_SUB, x, tci_rule_mean(v, x, r.axes, r.n_axes));
+    tci_node *squares = tci_vjp_built(v, tci_build_ew(v->g, TCI_OP_SQUARE, &r.centred));
+    r.variance = tci_rule_binary(v, TCI_OP_ADD, tci_rule_mean(v, squares, r.axes, r.n_axes), eps);
+    r.scale = tci_vjp_built(v, tci_build_ew(v->g, TCI_OP_RSQRT, &r.variance));
+    return r;
+}
+
+/* With c = x - mean, s = 1 / sqrt(var + eps), h = grad weight - its mean:
+ *   x       s (h - c mean(h c) / (var + eps))
+ *   eps     -1/2 sum(h c s) / (var + eps)
+ *   weight  sum(grad c s) over the axes that are not normalized; bias: sum(grad) */
+static tci_node *tci_vjp_LAYER_NORM(const tci_vjp *v)
+{
+    tci_rule_norm m = tci_rule_norm_of(v);
+    const tci_node *in = v->n->in[v->which];
+    tci_node *r;
+    if (v->which >= 2) {
+        bool is_weight = v->which == 2 && v->n->attr[1 + m.n_axes];
+        r = is_weight ? tci_rule_binary(v, TCI_OP_MUL, m.centred, m.scale) : NULL;
+        r = is_weight ? tci_rule_binary(v, TCI_OP_MUL, m.grad, r) : m.grad;
+        r = tci_rule_sum(v, r, m.others, m.n_others, false);
+        return tci_build_cast(v->g, r, (tc_dtype)in->dtype);
+    }
+    tci_node *mean = tci_rule_mean(v, m.scaled, m.axes, m.n_axes);
+    tci_node *h = tci_rule_binary(v, TCI_OP_SUB, m.scaled, mean);
+    tci_node *hc = tci_rule_binary(v, TCI_OP_MUL, h, m.centred);
+    if (v->which) {
+        tci_node *half = tci_rule_number(v, m.t, -0.5);
+        r = tci_rule_binary(v, TCI_OP_MUL, hc, m.scale);
+        r = tci_rule_binary(v, TCI_OP_DIV, tci_rule_binary(v, TCI_OP_MUL, r, half), m.variance);
+        tc_axes all = {NULL, 0, true};
+        r = tci_build_reduce(v->g, TCI_OP_SUM, r, all, false);
+        return tci_build_cast(v->g, r, (tc_dtype)in->dtype);
+    }
+    r = tci_rule_binary(v, TCI_OP_DIV, tci_rule_mean(v, hc, m.axes, m.n_axes), m.variance);
+    r = tci_rule_binary(v, TCI_OP_SUB, h, tci_rule_binary(v, TCI_OP_MUL, m.centred, r));
+    r = tci_rule_binary(v, TCI_OP_MUL, m.scale, r);
+    return tci_build_cast(v->g, r, (tc_dtype)in->dtype);
+}
+
+/* (softmax - 1 at the target) grad / count */
+static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
+{
+    tci_node *x = v->n->in[0], *target = v->n->in[1];
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    int axis = x->rank > 1 ? 1 : 0;
+    tci_node *p = tci_build_softmax(v->g, tci_build_cast(v->g, x, t), axis, false);
+    tci_node *one = tci_rule_number(v, t, 1);
+    tci_node *count = tci_rule_number(v, t, (double)tci_node_count(target));
+    tci_node *line = tci_vjp_built(v, tci_build_unsqueeze(v->g, target, axis));
+    tci_node *hits = tci_rule_hits(v, line, x->rank, x->shape, axis);
+    tci_node *off = tci_build_where(v->g, hits, tci_rule_binary(v, TCI_OP_SUB, p, one), p);
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, t));
+    tci_node *r = tci_rule_binary(v, TCI_OP_MUL, off, tci_rule_binary(v, TCI_OP_DIV, grad, count));
+    return tci_build_cast(v->g, r, (tc_dtype)x->dtype);
+}
+
+TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
+{
+#define TCI_VJP_CALL_OWN(id)                                                                       \
+    case TCI_OP_##id:                                                                              \
+        r = tci_vjp_##id(v);                                                                       \
+        break;
+#define TCI_VJP_CALL_LEAF(id)
+#define TCI_VJP_CALL_NONE(id)
+#define TCI_VJP_CALL_EXPANSION(id)
+#define TCI_ROW(id, name, gradient, doc) TCI_VJP_CALL_##gradient(id)
+    tci_node *r = NULL;
+    switch (v->n->op) {
+        TCI_SPECIAL_OPS(TCI_ROW)
+        TCI_COMPOSITE_OPS(TCI_ROW)
+    default:
+        break;
+    }
+#undef TCI_ROW
+#undef TCI_VJP_CALL_OWN
+#undef TCI_VJP_CALL_LEAF
+#undef TCI_VJP_CALL_NONE
+#undef TCI_VJP_CALL_EXPANSION
+    return tci_vjp_built(v, r);
+}

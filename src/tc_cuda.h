@@ -1,0 +1,6 @@
+/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA;
+ * the C dialect, which it extends, comes with tc_cpu.h. */
+#include "cuda/dialect.c"
+#include "cuda/load.c"
+#include "cuda/nvrtc.c"
+#include "cuda/backend.c"

@@ -1,0 +1,238 @@
+/* tests/cuda/emulate.h - a backend "emulated" that runs the CUDA dialect's text on the CPU.
+ *
+ * The generated text is compiled as C++ behind a prelude that gives CUDA's words a meaning. A block
+ * runs as fibers, one for each of its threads, that switch at barriers only, in an order that a seed
+ * shuffles at every barrier; shared memory is static memory. A fiber that ends while others wait at
+ * a barrier is an error, so control flow that differs inside a block is found.
+ *
+ * Include after tc.h with its implementation and TC_CUDA. */
+#ifndef TC_TEST_EMULATE_H
+#define TC_TEST_EMULATE_H
+
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char emu_prelude[] =
+    "#include <ucontext.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <math.h>\n"
+    "#undef __FMA__\n"
+    "#define __global__\n#define __device__\n#define __forceinline__ inline\n"
+    "#define __shared__ static\n#define __launch_bounds__(n)\n"
+    "#define __align__(n) __attribute__((aligned(n)))\n"
+    "static struct { int x; } threadIdx, blockIdx;\n"
+    "static int emu_threads, emu_waiting, emu_ended, emu_failed;\n"
+    "static unsigned emu_seed = 1;\n"
+    "static ucontext_t emu_main, *emu_fibers;\n"
+    "static char *emu_state; /* 0 ready, 1 at a barrier, 2 ended */\n"
+    "static char *emu_slots;\n"
+    "static void __syncthreads() {\n"
+    "    int me = threadIdx.x;\n    emu_state[me] = 1;\n    emu_waiting++;\n"
+    "    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
+    "template <class V> static V __shfl_down_sync(unsigned, V v, int n) {\n"
+    "    int me = threadIdx.x;\n"
+    "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    __syncthreads();\n"
+    "    if (me % 32 + n < 32 && me + n < emu_threads) {\n"
+    "        __builtin_memcpy(&v, emu_slots + 16 * (me + n), sizeof v);\n    }\n"
+    "    __syncthreads();\n    return v;\n}\n"
+    "static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }\n"
+    "static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }\n"
+    "static inline float __fsqrt_rn(float a) { return sqrtf(a); }\n"
+    "static inline double __dsqrt_rn(double a) { return sqrt(a); }\n"
+    "static void (*emu_kernel)(const void *);\nstatic const void *emu_args;\n"
+    "static void emu_fiber() {\n    int me = threadIdx.x;\n    emu_kernel(emu_args);\n"
+    "    emu_state[me] = 2;\n    emu_ended++;\n    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
+    "static void emu_phase(int *order) {\n"
+    "    for (int i = emu_threads - 1; i > 0; i--) {\n"
+    "        emu_seed = emu_seed * 1664525u + 1013904223u;\n"
+    "        int j = (int)(emu_seed >> 8) % (i + 1), t = order[i];\n"
+    "        order[i] = order[j];\n        order[j] = t;\n    }\n"
+    "    emu_waiting = 0;\n"
+    "    for (int i = 0; i < emu_threads; i++) {\n"
+    "        if (emu_state[order[i]] != 2) {\n"
+    "            emu_state[order[i]] = 0;\n            threadIdx.x = order[i];\n"
+    "            swapcontext(&emu_main, &emu_fibers[order[i]]);\n        }\n    }\n"
+    "    emu_failed |= emu_waiting && emu_ended;\n}\n"
+    "extern \"C\" int emu_run(void (*kernel)(const void *), const void *args, int blocks, int threads) {\n"
+    "    const size_t stack = 1 << 16;\n"
+    "    char *stacks = (char *)malloc(stack * threads);\n"
+    "    int *order = (int *)malloc(sizeof(int) * threads);\n"
+    "    emu_fibers = (ucontext_t *)malloc(sizeof(ucontext_t) * threads);\n"
+    "    emu_state = (char *)malloc(threads);\n    emu_slots = (char *)malloc(16 * threads);\n"
+    "    emu_threads = threads;\n    emu_kernel = kernel;\n    emu_args = args;\n"
+    "    for (int b = 0; b < blocks && !emu_failed; b++) {\n"
+    "        blockIdx.x = b;\n        emu_ended = 0;\n"
+    "        for (int i = 0; i < threads; i++) {\n"
+    "            getcontext(&emu_fibers[i]);\n"
+    "            emu_fibers[i].uc_stack.ss_sp = stacks + stack * i;\n"
+    "            emu_fibers[i].uc_stack.ss_size = stack;\n            emu_fibers[i].uc_link = 0;\n"
+    "            makecontext(&emu_fibers[i], emu_fiber, 0);\n"
+    "            emu_state[i] = 0;\n            order[i] = i;\n        }\n"
+    "        while (emu_ended < threads && !emu_failed) {\n            emu_phase(order);\n        }\n"
+    "    }\n"
+    "    free(stacks);\n    free(order);\n    free(emu_fibers);\n    free(emu_state);\n"
+    "    free(emu_slots);\n    return emu_failed;\n}\n";
+
+typedef struct emu_function {
+    void (*kernel)(const void *);
+    int (*run)(void (*)(const void *), const void *, int, int);
+    int threads;
+} emu_function;
+
+static pthread_mutex_t emu_lock = PTHREAD_MUTEX_INITIALIZER;
+static int64_t emu_launches, emu_kernels;
+
+static tc_status emu_target(void *user, int vector_bits, tc_backend_target *target)
+{
+    (void)user;
+    (void)vector_bits;
+    snprintf(target->features, sizeof(target->features), "emulated");
+    target->vector_bytes = 16;
+    target->block_threads = 512;
+    target->usable = system("c++ --version >/dev/null 2>&1") == 0;
+    snprintf(target->why, sizeof(target->why), "there is no C++ compiler");
+    return TC_OK;
+}
+
+static tc_status emu_compiler(void *user, const char *wanted, tc_backend_compiler *compiler)
+{
+    (void)user;
+    (void)wanted;
+    snprintf(compiler->path, sizeof(compiler->path), "c++");
+    compiler->vector_bytes = 16;
+    return TC_OK;
+}
+
+/* For each kernel: an entry that takes a pointer, and its threads. */
+static void emu_write_entries(FILE *file, const char *source)
+{
+    const char *mark = "__launch_bounds__(";
+    for (const char *at = strstr(source, mark); at; at = strstr(at + 1, mark)) {
+        int threads = 0;
+        char name[200] = "";
+        if (sscanf(at, "__launch_bounds__(%d) %199[a-zA-Z0-9_](", &threads, name) == 2) {
+            fprintf(file,
+                    "extern \"C\" int %s_threads = %d;\n"
+                    "extern \"C\" void %s_entry(const void *args) {\n"
+                    "    %s(*(const %s_args *)args);\n}\n",
+                    name, threads, name, name, name);
+        }
+    }
+}
+
+static tc_status emu_compile(void *user, tc_build *build)
+{
+    (void)user;
+    for (int i = 0; i < build->n; i++) {
+        char path[600], command[2000];
+        snprintf(path, sizeof(path), "%s/emu_%d.cc", build->directory, i);
+        FILE *file = fopen(path, "w");
+        if (!file) {
+            return TC_ERR_IO;
+        }
+        fputs(emu_prelude, file);
+        fputs(build->sources[i], file);
+        emu_write_entries(file, build->sources[i]);
+        fclose(file);
+        snprintf(command, sizeof(command),
+                 "c++ -std=c++17 -w -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fwrapv -fPIC "
+                 "-shared -o '%s' '%s' -lm >'%s.log' 2>&1",
+                 build->outputs[i], path, path);
+        build->processes++;
+        int failed = system(command);
+        remove(path);
+        if (failed) {
+            snprintf(command, sizeof(command), "head -c 2000 '%s.log'", path);
+            system(command);
+            return TC_ERR_COMPILER;
+        }
+        strncat(path, ".log", sizeof(path) - strlen(path) - 1);
+        remove(path);
+    }
+    return TC_OK;
+}
+
+static tc_status emu_module_load(void *user, const char *path, void **module)
+{
+    (void)user;
+    *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return *module ? TC_OK : TC_ERR_BACKEND;
+}
+
+static void *emu_module_find(void *user, void *module, const char *symbol)
+{
+    char name[256];
+    (void)user;
+    emu_function *f = (emu_function *)calloc(1, sizeof(*f)); /* lives as long as the process */
+    snprintf(name, sizeof(name), "%s_entry", symbol);
+    *(void **)&f->kernel = dlsym(module, name);
+    snprintf(name, sizeof(name), "%s_threads", symbol);
+    int *threads = (int *)dlsym(module, name);
+    *(void **)&f->run = dlsym(module, "emu_run");
+    if (!f->kernel || !threads || !f->run) {
+        free(f);
+        return NULL;
+    }
+    f->threads = *threads;
+    emu_kernels++;
+    return f;
+}
+
+static void emu_module_free(void *user, void *module)
+{
+    (void)user;
+    dlclose(module);
+}
+
+/* The argument is laid out as tci_cuda_head declares it. */
+static tc_status emu_launch(void *user, const tc_launch *launch)
+{
+    int64_t args[520];
+    const emu_function *f = (const emu_function *)launch->function;
+    int n_buffers = launch->n_buffers > 1 ? launch->n_buffers : 1;
+    int n_literals = launch->n_literals > 1 ? launch->n_literals : 1;
+    (void)user;
+    if (n_buffers + n_literals + 1 > 520) {
+        return TC_ERR_LIMIT;
+    }
+    memset(args, 0, sizeof(args));
+    memcpy(args, launch->buffers, (size_t)launch->n_buffers * sizeof(void *));
+    if (launch->n_literals) {
+        memcpy(args + n_buffers, launch->literals, (size_t)launch->n_literals * sizeof(int64_t));
+    }
+    memcpy(args + n_buffers + n_literals, &launch->fault, sizeof(void *));
+    pthread_mutex_lock(&emu_lock);
+    emu_launches++;
+    int failed = f->run(f->kernel, args, (int)(launch->task_end - launch->task_begin), f->threads);
+    pthread_mutex_unlock(&emu_lock);
+    return failed ? TC_ERR_BACKEND : TC_OK;
+}
+
+static tc_status emu_sync(void *user)
+{
+    (void)user;
+    return TC_OK;
+}
+
+static const char *emu_last_error(void *user)
+{
+    (void)user;
+    return "threads of a block took different ways to a barrier";
+}
+
+static const tc_backend emu_backend = {
+    .name = "emulated",
+    .dialect = "cuda",
+    .target = emu_target,
+    .compiler = emu_compiler,
+    .compile = emu_compile,
+    .module_load = emu_module_load,
+    .module_find = emu_module_find,
+    .module_free = emu_module_free,
+    .launch = emu_launch,
+    .sync = emu_sync,
+    .last_error = emu_last_error,
+};
+
+#endif

@@ -1,0 +1,247 @@
+/* tests/include/test_readme.c - README.md says what is true: its programs compile and print what it
+ * shows, and its generated parts are fresh.
+ *
+ * A ```c block with a main is built as it stands, as a user would. Every other ```c block becomes
+ * the body of a function with a fresh context `ctx`; these are linked to the first program, which
+ * brings the implementation. A ```text block is what the block before it prints. Needs TC_TEST_CC
+ * and TC_TEST_INCLUDE (set by make); runs in the project's root. Also: the map of the code. */
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct tct_block {
+    char *text; /* between the fences */
+    char language[8];
+    int line;
+} tct_block;
+
+enum { TCT_MAX_BLOCKS = 64, TCT_MAX_OUTPUT = 1 << 14 };
+static tct_block tct_blocks[TCT_MAX_BLOCKS];
+static int tct_n_blocks;
+static char tct_dir[64]; /* of this test's files; empty until they are built */
+
+/* The whole file, NUL-terminated; never freed. */
+static char *tct_file(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 18);
+    if (f && text) {
+        text[fread(text, 1, (1 << 18) - 1, f)] = 0;
+        fclose(f);
+    }
+    return f ? text : NULL;
+}
+
+/* Runs a shell command; what it prints goes to `output`. The result is its exit code. */
+static int tct_shell(char output[TCT_MAX_OUTPUT], const char *format, ...)
+{
+    char command[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof(command), format, args);
+    va_end(args);
+    fflush(stdout);
+    FILE *pipe = popen(command, "r");
+    if (!pipe) {
+        return -1;
+    }
+    output[fread(output, 1, TCT_MAX_OUTPUT - 1, pipe)] = 0;
+    int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static void tct_read_blocks(void)
+{
+    char *at = tct_file("README.md");
+    int line = 1;
+    bool inside = false;
+    tct_n_blocks = 0;
+    for (char *end; at && (end = strchr(at, '\n')); at = end + 1, line++) {
+        bool fence = !strncmp(at, "```", 3);
+        if (fence && inside) {
+            *at = 0;
+        } else if (fence && tct_n_blocks < TCT_MAX_BLOCKS) {
+            tct_block *b = &tct_blocks[tct_n_blocks++];
+            snprintf(b->language, sizeof(b->language), "%.*s", (int)(end - at) - 3, at + 3);
+            b->text = end + 1;
+            b->line = line + 1;
+        }
+        inside = inside != fence;
+    }
+}
+
+static bool tct_is_fragment(const tct_block *b)
+{
+    return !strcmp(b->language, "c") && !strstr(b->text, "int main(");
+}
+
+/* first.c: the first program. rest.c: a function a fragment, chosen by argument; without one, the
+ * first program runs. */
+static bool tct_write_sources(void)
+{
+    char path[128];
+    FILE *first, *rest;
+    snprintf(path, sizeof(path), "%s/first.c", tct_dir);
+    first = fopen(path, "w");
+    snprintf(path, sizeof(path), "%s/rest.c", tct_dir);
+    rest = fopen(path, "w");
+    if (!first || !rest || !tct_n_blocks || !strstr(tct_blocks[0].text, "int main(")) {
+        return false;
+    }
+    fputs(tct_blocks[0].text, first);
+    fputs("#include \"tc.h\"\n#include <stdlib.h>\nint readme_first(void);\n", rest);
+    for (int i = 0; i < tct_n_blocks; i++) {
+        if (tct_is_fragment(&tct_blocks[i])) {
+            fprintf(rest, "static int fragment_%d(tc_ctx *ctx)\n{\n#line %d \"README.md\"\n%s", i,
+                    tct_blocks[i].line, tct_blocks[i].text);
+            fputs("return 0;\n}\n", rest);
+        }
+    }
+    fputs("int main(int argc, char **argv)\n{\n    tc_ctx *ctx;\n"
+          "    int n = argc > 1 ? atoi(argv[1]) : -1;\n"
+          "    int code = n < 0 ? readme_first() : (int)tc_ctx_make(&ctx, NULL);\n", rest);
+    for (int i = 0; i < tct_n_blocks; i++) {
+        if (tct_is_fragment(&tct_blocks[i])) {
+            fprintf(rest, "    code = n == %d ? fragment_%d(ctx) : code;\n", i, i);
+        }
+    }
+    fputs("    return code;\n}\n", rest);
+    return fclose(first) == 0 && fclose(rest) == 0;
+}
+
+static const char *tct_env(const char *name, const char *fallback)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : fallback;
+}
+
+static void tct_remove(void)
+{
+    static char output[TCT_MAX_OUTPUT];
+    tct_shell(output, "rm -rf %s", tct_dir);
+}
+
+/* Builds DIR/readme once for all tests; DIR is removed when the program ends. */
+static void tct_build(void)
+{
+    static char output[TCT_MAX_OUTPUT];
+    const char *cc = tct_env("TC_TEST_CC", "cc"), *include = tct_env("TC_TEST_INCLUDE", ".");
+    if (tct_dir[0]) {
+        return;
+    }
+    snprintf(tct_dir, sizeof(tct_dir), "/tmp/tc-readme-XXXXXX");
+    REQUIRE(mkdtemp(tct_dir));
+    atexit(tct_remove);
+    tct_read_blocks();
+    REQUIRE(tct_write_sources());
+    int code = tct_shell(output,
+                         "{ %s -O0 -DTCI_KEEP_OPTIMIZE -Dmain=readme_first -I%s -c %s/first.c"
+                         " -o %s/first.o && %s -std=gnu11 -Wall -Wextra -Wno-unused -Werror -I%s"
+                         " %s/rest.c %s/first.o -o %s/readme -lm -ldl -lpthread; } 2>&1",
+                         cc, include, tct_dir, tct_dir, cc, include, tct_dir, tct_dir, tct_dir);
+    if (code) {
+        printf("%s\n", output);
+    }
+    REQUIRE(code == 0);
+}
+
+/* Every fragment runs and prints what the README shows, under the settings given as a prefix of the
+ * command. */
+static void tct_run_fragments(const char *settings)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int n = 0;
+    tct_build();
+    for (int i = 0; i < tct_n_blocks; i++) {
+        const tct_block *b = &tct_blocks[i];
+        if (!tct_is_fragment(b)) {
+            continue;
+        }
+        int code = tct_shell(output, "%s %s/readme %d 2>&1", settings, tct_dir, i);
+        CHECK_MSG(code == 0, "README.md:%d: ended with code %d: %s", b->line, code, output);
+        if (i + 1 < tct_n_blocks && !strcmp(b[1].language, "text")) {
+            CHECK_MSG(!strcmp(output, b[1].text), "README.md:%d: printed\n%sexpected\n%s", b->line,
+                      output, b[1].text);
+        }
+        n++;
+    }
+    CHECK(n >= 5);
+}
+
+TEST(pieces_print_what_is_shown)
+{
+    tct_run_fragments("");
+}
+
+TEST(pieces_print_the_same_interpreted)
+{
+    tct_run_fragments("TC_BACKEND=interp");
+}
+
+TEST(first_program_prints_what_is_said)
+{
+    static char output[TCT_MAX_OUTPUT], wanted[TCT_MAX_OUTPUT + 32];
+    tct_build();
+    REQUIRE(tct_shell(output, "%s/readme 2>&1", tct_dir) == 0);
+    output[strcspn(output, "\n")] = 0;
+    snprintf(wanted, sizeof(wanted), "It prints `%s`.", output);
+    char *readme = tct_file("README.md");
+    CHECK_HAS(output, "on cpu");
+    CHECK_MSG(strstr(readme, wanted), "README.md does not have \"%s\"", wanted);
+    free(readme);
+
+    char *where = strstr(output, "cpu");
+    REQUIRE(where);
+    *where = 0; /* without a compiler the same but for the name of the backend */
+    snprintf(wanted, sizeof(wanted), "%sinterp\n", output);
+    CHECK(tct_shell(output, "TC_NO_CACHE=1 PATH=/nowhere %s/readme 2>&1", tct_dir) == 0);
+    CHECK_STR(output, wanted);
+}
+
+TEST(cxx_pieces_compile)
+{
+    static char output[TCT_MAX_OUTPUT];
+    const char *include = tct_env("TC_TEST_INCLUDE", ".");
+    tct_build();
+    if (tct_shell(output, "command -v c++")) {
+        SKIP("no c++ on this machine");
+    }
+    for (int i = 0; i < tct_n_blocks; i++) {
+        if (!strcmp(tct_blocks[i].language, "cpp")) {
+            char path[128];
+            snprintf(path, sizeof(path), "%s/piece.cc", tct_dir);
+            FILE *f = fopen(path, "w");
+            REQUIRE(f);
+            fputs(tct_blocks[i].text, f);
+            fclose(f);
+            int code = tct_shell(output, "c++ -std=c++17 -Wall -Wextra -Werror -fsyntax-only -I%s"
+                                         " %s 2>&1", include, path);
+            CHECK_MSG(code == 0, "README.md:%d: %s", tct_blocks[i].line, output);
+        }
+    }
+}
+
+TEST(generated_parts_are_fresh)
+{
+    static char output[TCT_MAX_OUTPUT];
+    tct_build();
+    int code = tct_shell(output, "{ %s -std=gnu11 tools/readme.c -o %s/tool &&"
+                                 " %s/tool --check; } 2>&1",
+                         tct_env("TC_TEST_CC", "cc"), tct_dir, tct_dir);
+    CHECK_MSG(code == 0, "%s", output);
+}
+
+/* src/README.md has a word for every room: "name.c", "name.h" or "name.[hc]". */
+TEST(the_map_names_every_room)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output, "for f in src/*/*.[ch]; do n=${f##*/}; grep -qF -e \"$n\""
+                                 " -e \"${n%%.*}.[hc]\" src/README.md || echo \"$f\"; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "src/README.md does not name\n%s", output);
+}
+
+TEST_MAIN

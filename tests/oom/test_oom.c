@@ -1,0 +1,291 @@
+/* tests/oom/test_oom.c - memory runs out at the n-th request, for every n until nothing fails any
+ * more: recording, compiling, running, evaluating, reading, printing and freeing. Each call either
+ * works, with the right values, or says TC_ERR_MEMORY; nothing crashes, nothing leaks, and what was
+ * there before still works. */
+#define TCI_TEST_ALLOC
+#define TCI_KEEP_OPTIMIZE
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include <unistd.h>
+
+/* Once an allocation failed a call may refuse to work, but only for that reason. */
+typedef struct oom_walk {
+    tc_ctx *ctx;
+    int n_refused;
+    const char *step; /* what is under way, for the text of a failed check */
+    long at;
+} oom_walk;
+
+static const float oom_x[12] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+
+/* True: the step worked. */
+static bool oom_worked(oom_walk *w, const char *step, tc_status status)
+{
+    w->step = step;
+    CHECK_MSG(status == TC_OK || status == TC_ERR_MEMORY, "request %ld, %s: status %d (%s)", w->at,
+              step, (int)status, tc_ctx_error(w->ctx));
+    w->n_refused += status != TC_OK;
+    return status == TC_OK;
+}
+
+static void oom_close(const oom_walk *w, float got, float expected)
+{
+    CHECK_MSG(fabsf(got - expected) <= 1e-5f * fabsf(expected), "request %ld, %s: %g, expected %g",
+              w->at, w->step, (double)got, (double)expected);
+}
+
+/* ---- the walk ---- */
+
+static void oom_record(oom_walk *w)
+{
+    tc_tensor x = tc_copy_in(w->ctx, oom_x, TC_F32, 3, 4), t = x;
+    for (int i = 0; i < 20; i++) { /* ranks beyond a builder's own memory, at last */
+        t = tc_unsqueeze(t, 0);
+    }
+    t = tc_permute(tc_flip(t, -1), 21, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17,
+                   18, 19, 20);
+    float out[12];
+    if (oom_worked(w, "high rank", tc_read(t, out, 12))) {
+        oom_close(w, out[0], 4);
+        oom_close(w, out[11], 9);
+    }
+    tc_tensor threes = tc_expand(tc_full(w->ctx, 3, TC_F32, 4), 2, 4);
+    tc_tensor parts = tc_cat(TC_TENSORS(x, tc_pad(x, 0, 1, 0, 7), threes), 0);
+    tc_tensor product = tc_einsum("ij,kj->ik", TC_TENSORS(x, x));
+    oom_worked(w, "cat", tc_status_of(parts));
+    oom_worked(w, "einsum", tc_status_of(product));
+    tc_tensor wrong = tc_add(x, tc_full(w->ctx, 1, TC_F32, 5));
+    tc_status why = tc_status_of(wrong);
+    CHECK_MSG(why == TC_ERR_SHAPE || why == TC_ERR_MEMORY, "request %ld: status %d", w->at,
+              (int)why);
+}
+
+static void oom_compile_and_run(oom_walk *w)
+{
+    tc_tensor a = tc_input(w->ctx, "a", TC_F32, 3, 4), b = tc_input(w->ctx, "b", TC_F32, 4);
+    tc_tensor sum = tc_add(tc_mul(a, b), 0.25), rows = tc_sum(sum, TC_AXES(-1), false);
+    tc_tensor soft = tc_softmax(tc_layer_norm(sum, TC_AXES(-1), b, TC_NONE, 1e-5), 1);
+    tc_tensor dot = tc_matmul(soft, tc_transpose(soft, 0, 1));
+    tc_program *f, *g = NULL;
+    tc_call *call = NULL;
+    float out[3], square[9];
+    tc_bufs in = TC_BUFS(TC_BUF(oom_x, 12), TC_BUF(oom_x, 4));
+    tc_status status = tc_compile_fn(TC_TENSORS(a, b), TC_TENSORS(rows, dot), NULL, &f);
+    if (!oom_worked(w, "tc_compile_fn", status)) {
+        CHECK(!f);
+        return;
+    }
+    tc_bufs to = TC_BUFS(TC_BUF(out, 3), TC_BUF(square, 9));
+    if (oom_worked(w, "tc_run", tc_run(f, in, to))) {
+        oom_close(w, out[0], 31);
+        oom_close(w, out[2], 111);
+    }
+    tc_job jobs[2] = {{{&b, 1}, {&b, 0}, &g, TC_OK}, {{&a, 1}, {&a, 1}, NULL, TC_OK}};
+    tc_tensor twice = tc_mul(b, 2);
+    jobs[0].outputs = TC_TENSORS(twice);
+    if (oom_worked(w, "tc_compile_many", tc_compile_many(jobs, 1, NULL))) {
+        if (oom_worked(w, "tc_call_make", tc_call_make(g, &call))) {
+            float four[4];
+            tc_status ran = tc_run_call(call, TC_BUFS(TC_BUF(oom_x, 4)), TC_BUFS(TC_BUF(four, 4)));
+            if (oom_worked(w, "tc_run_call", ran)) {
+                oom_close(w, four[3], 8);
+            }
+        }
+    } else {
+        CHECK(!g);
+    }
+    /* Without a workspace nothing is checked. */
+    status = tc_run(f, TC_BUFS(), to);
+    CHECK(status == TC_ERR_BUFFER || status == TC_ERR_MEMORY);
+    tc_call_free(call);
+    tc_program_free(g);
+    tc_program_free(f);
+}
+
+static void oom_evaluate(oom_walk *w)
+{
+    float borrowed[4] = {1, 2, 3, 4}, out[4];
+    tc_tensor x = tc_borrow(w->ctx, borrowed, TC_F32, 4), mean = tc_mul(x, 1);
+    for (int i = 0; i < 4; i++) {
+        if (!oom_worked(w, "tc_scope_begin", tc_scope_begin(w->ctx))) {
+            return;
+        }
+        mean = tc_keep(tc_mul(tc_add(mean, x), 0.5));
+        CHECK_EQ_INT(tc_scope_end(w->ctx), TC_OK);
+    }
+    if (oom_worked(w, "kept", tc_read(mean, out, 4))) {
+        oom_close(w, out[3], 4);
+    }
+    tc_tensor reversed = tc_flip(x, 0);
+    if (oom_worked(w, "tc_read", tc_read(reversed, out, 4))) {
+        oom_close(w, out[0], 4);
+        borrowed[3] = 9;
+        if (oom_worked(w, "tc_touch", tc_touch(x)) &&
+            oom_worked(w, "tc_read again", tc_read(reversed, out, 4))) {
+            oom_close(w, out[0], 9);
+        }
+    }
+    FILE *null = fopen("/dev/null", "w");
+    tc_tensor index = tc_arange(w->ctx, 0, 3, 1, TC_I64);
+    tc_tensor rows[2] = {tc_cumsum(x, 0), tc_index_select(x, 0, index)};
+    tc_tensors list = {rows, 2};
+    if (oom_worked(w, "tc_eval_many", tc_eval_many(list)) && null) {
+        oom_worked(w, "tc_print", tc_print(null, rows[0]));
+    }
+    if (null) {
+        fclose(null);
+    }
+}
+
+/* One life of a context; returns whether some call was refused. */
+static bool oom_walk_once(const tc_options *o, long at)
+{
+    oom_walk w = {.at = at};
+    if (oom_worked(&w, "tc_ctx_make", tc_ctx_make(&w.ctx, o))) {
+        oom_record(&w);
+        oom_compile_and_run(&w);
+        oom_evaluate(&w);
+    } else {
+        CHECK(!w.ctx);
+    }
+    tc_ctx_free(w.ctx);
+    return w.n_refused > 0;
+}
+
+/* ---- the n-th request fails ---- */
+
+static void oom_arm(long at, bool sticky)
+{
+    tci_test_alloc_count = 0;
+    tci_test_alloc_sticky = sticky;
+    tci_test_alloc_fail_at = at;
+}
+
+/* A program of before; it works after every failure. */
+typedef struct oom_before {
+    tc_ctx *ctx;
+    tc_program *f;
+} oom_before;
+
+static oom_before oom_prepare(const tc_options *o)
+{
+    oom_before b = {NULL, NULL};
+    if (tc_ctx_make(&b.ctx, o)) {
+        return b;
+    }
+    tc_tensor x = tc_input(b.ctx, "x", TC_F32, 4);
+    tc_compile(tc_add(tc_exp(x), 1), &b.f);
+    return b;
+}
+
+static void oom_check_before(const oom_before *b, long at)
+{
+    float zero[4] = {0, 0, 0, 0}, out[4];
+    tc_status status = tc_run(b->f, TC_BUFS(TC_BUF(zero, 4)), TC_BUFS(TC_BUF(out, 4)));
+    CHECK_MSG(status == TC_OK && out[3] == 2, "request %ld: the earlier program fails", at);
+}
+
+static void oom_free_before(oom_before *b)
+{
+    tc_program_free(b->f);
+    tc_ctx_free(b->ctx);
+}
+
+/* Memory fails at request first, first + step, ... until a walk needs fewer requests. */
+static void oom_try_all(const tc_options *o, bool sticky, long first, long step)
+{
+    oom_before before = oom_prepare(o);
+    REQUIRE(before.f != NULL);
+    oom_check_before(&before, 0); /* it has its workspace now */
+    oom_arm(0, false);
+    for (int i = 0; i < 40; i++) { /* freed contexts wait before their memory is used again */
+        tc_ctx *ctx;
+        REQUIRE(tc_ctx_make(&ctx, o) == TC_OK);
+        tc_ctx_free(ctx);
+    }
+    CHECK(!oom_walk_once(o, 0)); /* fills the disk cache, and what lasts as long as the process */
+    tci_cache_trim();
+    long live = tci_test_alloc_live, at = first;
+    bool over = false;
+    for (; !over && tct_failures < 10; at += step) {
+        oom_arm(at, sticky);
+        bool refused = oom_walk_once(o, at);
+        over = tci_test_alloc_count < at;
+        oom_arm(0, false);
+        CHECK_MSG(!refused || !over, "request %ld: refused without a failed allocation", at);
+        oom_check_before(&before, at);
+        tci_cache_trim(); /* programs come from disk or the pipeline, not from memory */
+        CHECK_MSG(tci_test_alloc_live <= live, "request %ld: %ld blocks are left, expected %ld", at,
+                  (long)tci_test_alloc_live, live);
+    }
+    CHECK_MSG(at > 100, "only %ld requests were tried", at);
+    oom_arm(0, false);
+    CHECK(!oom_walk_once(o, at));
+    oom_free_before(&before);
+    tc_shutdown();
+}
+
+TEST(interpreter)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    oom_try_all(&o, false, 1, 1);
+}
+
+TEST(interpreter_where_memory_stays_gone)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    oom_try_all(&o, true, 1, 1);
+}
+
+TEST(interpreter_with_workers)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 3};
+    oom_try_all(&o, false, 1, 3);
+}
+
+/* A context's own allocator is counted and fails like the heap. */
+static long oom_user_live;
+
+static void *oom_user_resize(void *user, void *p, size_t old_bytes, size_t new_bytes)
+{
+    CHECK(user == &oom_user_live && (p != NULL) == (old_bytes != 0));
+    oom_user_live += (new_bytes != 0) - (old_bytes != 0);
+    if (!new_bytes) {
+        free(p);
+        return NULL;
+    }
+    return realloc(p, new_bytes);
+}
+
+TEST(allocator_of_the_context)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    o.allocator.resize = oom_user_resize;
+    o.allocator.user = &oom_user_live;
+    oom_try_all(&o, false, 1, 1);
+    CHECK_EQ_INT(oom_user_live, 0);
+}
+
+/* Native code from a warm disk cache: no compiler is started. */
+TEST(cpu_from_disk)
+{
+    char dir[] = "/tmp/tc-oom-XXXXXX", command[64];
+    REQUIRE(mkdtemp(dir) != NULL);
+    tc_options o = {.backend = "cpu", .cache_dir = dir, .threads = 1};
+    oom_try_all(&o, false, 1, 1);
+    oom_try_all(&o, true, 1, 7);
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+/* Around a run of the compiler; one request only, as each walk starts it several times. */
+TEST(cpu_without_a_cache)
+{
+    tc_options o = {.backend = "cpu", .no_disk_cache = true, .threads = 1};
+    oom_try_all(&o, false, 100, 1000);
+}
+
+TEST_MAIN

@@ -1,0 +1,520 @@
+/* Gradients of every row against central finite differences in f64, on each backend; second order
+ * for a few.
+ *
+ * A case builds an expression y of one to three f64 inputs. Its loss is sum(y * w) with fixed
+ * weights; one program gives the loss and the gradients, and run at shifted inputs also the
+ * differences. Second order does the same with the loss sum(gradient * w). All cases of a backend
+ * share one compiler run. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+#include "tc_test.h"
+
+enum { MAX_INPUTS = 3, MAX_CASES = 400 };
+
+typedef struct grad_input {
+    int rank;
+    int64_t sizes[5];
+    double low, high;  /* elements have either sign, with a size in this range */
+    bool positive;
+} grad_input;
+
+typedef struct grad_case {
+    const char *name;
+    int row;           /* elementwise row; -1: build */
+    tc_tensor (*build)(tc_ctx *ctx, const tc_tensor *x);
+    grad_input inputs[MAX_INPUTS];
+    int n_inputs;
+    bool second;       /* second order too */
+} grad_case;
+
+static grad_case cases[MAX_CASES];
+static int n_cases;
+
+/* ---- the cases ---- */
+
+static grad_case *add_case(const char *name, tc_tensor (*build)(tc_ctx *, const tc_tensor *))
+{
+    grad_case *c = &cases[n_cases < MAX_CASES - 1 ? n_cases++ : n_cases];
+    c->name = name;
+    c->row = -1;
+    c->build = build;
+    return c;
+}
+
+static void add_input(grad_case *c, int rank, const int64_t *sizes)
+{
+    grad_input *in = &c->inputs[c->n_inputs++];
+    in->rank = rank;
+    memcpy(in->sizes, sizes, sizeof(*sizes) * (size_t)rank);
+    in->low = 0.2;
+    in->high = 0.95;
+}
+
+#define SIZES(...) ((const int64_t[]){__VA_ARGS__})
+#define N_OF(...) ((int)(sizeof(SIZES(__VA_ARGS__)) / sizeof(int64_t)))
+#define IN(c, ...) add_input(c, N_OF(__VA_ARGS__), SIZES(__VA_ARGS__))
+
+#define FN(name) static tc_tensor name(tc_ctx *ctx, const tc_tensor *x)
+#define UNUSED (void)ctx
+
+static tc_tensor index_of(tc_ctx *ctx, int n, const int64_t *values, int rank,
+                          const int64_t *sizes)
+{
+    (void)n;
+    return tc_copy_in_at(ctx, values, TC_I64, rank, sizes, NULL, TC_HERE);
+}
+
+/* reductions */
+FN(sum_all) { UNUSED; return tc_sum(x[0], TC_ALL, false); }
+FN(sum_first) { UNUSED; return tc_sum(x[0], TC_AXES(0), false); }
+FN(sum_two) { UNUSED; return tc_sum(x[0], TC_AXES(0, -1), true); }
+FN(prod_last) { UNUSED; return tc_prod(x[0], TC_AXES(-1), false); }
+FN(prod_two) { UNUSED; return tc_prod(x[0], TC_AXES(0, 2), true); }
+FN(max_last) { UNUSED; return tc_max(x[0], TC_AXES(-1), false); }
+FN(max_all) { UNUSED; return tc_max(x[0], TC_ALL, false); }
+FN(min_middle) { UNUSED; return tc_min(x[0], TC_AXES(1), true); }
+FN(mean_two) { UNUSED; return tc_mean(x[0], TC_AXES(0, 1), false); }
+FN(cumsum_middle) { UNUSED; return tc_cumsum(x[0], 1); }
+FN(variance)
+{
+    UNUSED;
+    tc_tensor d = tc_sub(x[0], tc_mean(x[0], TC_AXES(-1), true));
+    return tc_mean(tc_square(d), TC_AXES(-1), false);
+}
+
+/* movement */
+FN(reshape) { UNUSED; return tc_reshape(x[0], 6, -1); }
+FN(permute) { UNUSED; return tc_permute(x[0], 2, 0, 1); }
+FN(transpose) { UNUSED; return tc_transpose(x[0], 0, 2); }
+FN(expand) { UNUSED; return tc_expand(x[0], 4, 2, 3, 5); }
+FN(expand_0d) { UNUSED; return tc_expand(x[0], 2, 3); }
+FN(squeeze) { UNUSED; return tc_squeeze(tc_unsqueeze(x[0], 1), 1); }
+FN(slice) { UNUSED; return tc_slice(x[0], 2, 1, 3, 1); }
+FN(slice_step) { UNUSED; return tc_slice(x[0], 0, 1, TC_END, 3); }
+FN(slice_back) { UNUSED; return tc_slice(x[0], 0, -2, 0, -2); }
+FN(slice_none) { UNUSED; return tc_add(tc_sum(tc_slice(x[0], 0, 3, 3, 1), TC_ALL, false), x[0]); }
+FN(flip) { UNUSED; return tc_flip(x[0], 1); }
+FN(pad) { UNUSED; return tc_pad(x[0], 1, 2, 1, 0.5); }
+FN(pad_crop) { UNUSED; return tc_pad(x[0], 2, -1, 3, 0); }
+FN(pad_fill) { UNUSED; return tc_pad(x[0], 0, 1, 2, x[1]); }
+FN(cat) { UNUSED; return tc_cat(TC_TENSORS(x[0], x[1], x[0]), 1); }
+FN(where) { UNUSED; return tc_where(tc_gt(x[0], x[1]), tc_mul(x[0], 3), x[1]); }
+FN(cast) { UNUSED; return tc_cast(tc_cast(x[0], TC_I32), TC_F64); }
+FN(gather)
+{
+    tc_tensor i = index_of(ctx, 6, SIZES(2, 0, -1, 2, 1, 2), 2, SIZES(2, 3));
+    return tc_gather(x[0], 1, i);
+}
+FN(gather_short)
+{
+    tc_tensor i = index_of(ctx, 2, SIZES(3, -4), 2, SIZES(1, 2));
+    return tc_gather(x[0], 0, i);
+}
+FN(index_select)
+{
+    tc_tensor i = index_of(ctx, 5, SIZES(1, 1, 0, -1, 1), 1, SIZES(5));
+    return tc_index_select(x[0], 1, i);
+}
+
+/* contractions */
+FN(matmul) { UNUSED; return tc_matmul(x[0], x[1]); }
+FN(einsum_outer) { UNUSED; return tc_einsum("i,jk->kij", TC_TENSORS(x[0], x[1])); }
+FN(einsum_batch) { UNUSED; return tc_einsum("bij,bkj->bki", TC_TENSORS(x[0], x[1])); }
+FN(einsum_lone) { UNUSED; return tc_einsum("ij,jk->k", TC_TENSORS(x[0], x[1])); }
+FN(einsum_diagonal) { UNUSED; return tc_einsum("ii,ij->j", TC_TENSORS(x[0], x[1])); }
+FN(einsum_three) { UNUSED; return tc_einsum("ij,jk,kl->il", TC_TENSORS(x[0], x[1], x[2])); }
+FN(conv) { UNUSED; return tc_conv2d(x[0], x[1], x[2], NULL); }
+FN(conv_strided)
+{
+    UNUSED;
+    return tc_conv2d(x[0], x[1], TC_NONE,
+                     &(tc_conv){.stride = {2, 3}, .padding = {1, 2}, .dilation = {2, 1}});
+}
+FN(conv_groups)
+{
+    UNUSED;
+    return tc_conv2d(x[0], x[1], TC_NONE, &(tc_conv){.groups = 2, .padding = {1, 1}});
+}
+FN(pool) { UNUSED; return tc_max_pool2d(x[0], &(tc_pool){.kernel = {2, 2}}); }
+FN(pool_overlapping)
+{
+    UNUSED;
+    return tc_max_pool2d(x[0], &(tc_pool){.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}});
+}
+FN(pool_dilated)
+{
+    UNUSED;
+    return tc_max_pool2d(x[0], &(tc_pool){.kernel = {2, 2}, .stride = {1, 1}, .dilation = {2, 2}});
+}
+
+/* composites and mixtures */
+FN(softmax) { UNUSED; return tc_softmax(x[0], 1); }
+FN(log_softmax) { UNUSED; return tc_log_softmax(x[0], -1); }
+FN(layer_norm) { UNUSED; return tc_layer_norm(x[0], TC_AXES(-1), x[1], x[2], 1e-3); }
+FN(layer_norm_plain)
+{
+    UNUSED;
+    return tc_layer_norm(x[0], TC_AXES(0, 2), TC_NONE, TC_NONE, 1e-3);
+}
+FN(layer_norm_shared) { UNUSED; return tc_layer_norm(x[0], TC_AXES(-1), x[1], x[1], 1e-3); }
+FN(layer_norm_eps) { UNUSED; return tc_layer_norm(x[0], TC_AXES(1), TC_NONE, TC_NONE, x[1]); }
+FN(cross_entropy)
+{
+    return tc_cross_entropy(x[0], index_of(ctx, 3, SIZES(1, -1, 0), 1, SIZES(3)));
+}
+FN(cross_entropy_images)
+{
+    tc_tensor target = index_of(ctx, 6, SIZES(0, 1, 2, 2, 1, 0), 2, SIZES(2, 3));
+    return tc_cross_entropy(x[0], target);
+}
+FN(broadcast) { UNUSED; return tc_mul(tc_add(x[0], x[1]), tc_div(x[1], x[2])); }
+FN(fan_out)
+{
+    UNUSED;
+    tc_tensor y = tc_mul(x[0], x[0]);
+    return tc_add(tc_mul(y, y), tc_mul(y, tc_sin(x[0])));
+}
+FN(attention)
+{
+    UNUSED;
+    tc_tensor scores = tc_div(tc_matmul(x[0], tc_transpose(x[1], -2, -1)), 2.0);
+    return tc_matmul(tc_softmax(scores, -1), x[2]);
+}
+
+/* Rows over points where they are smooth. */
+static void add_rows(void)
+{
+#define TCI_ROW(id, row_name, arity, rule, flags, value, gradient, doc)                            \
+    if (tci_vjp_kind_of(TCI_OP_##id) != TCI_VJP_NONE) {                                            \
+        grad_case *c = add_case(#row_name, NULL);                                                  \
+        c->row = TCI_OP_##id;                                                                      \
+        for (int i = 0; i < (arity); i++) {                                                        \
+            IN(c, 3, 5);                                                                           \
+        }                                                                                          \
+    }
+    TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
+    for (int i = 0; i < n_cases; i++) {
+        grad_case *c = &cases[i];
+        int row = c->row;
+        c->second = row != TCI_OP_REMAINDER;
+        c->inputs[0].positive =
+            row == TCI_OP_LOG || row == TCI_OP_SQRT || row == TCI_OP_RSQRT || row == TCI_OP_POW;
+    }
+}
+
+static void add_reductions(void)
+{
+    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
+        sum_all, sum_first, sum_two, prod_last, prod_two, max_last, max_all, min_middle, mean_two,
+        cumsum_middle, variance};
+    static const char *const names[] = {"sum all", "sum first", "sum two", "prod last", "prod two",
+                                        "max last", "max all", "min middle", "mean two",
+                                        "cumsum middle", "variance"};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        grad_case *c = add_case(names[i], all[i]);
+        IN(c, 2, 3, 4);
+        c->second = true;
+    }
+}
+
+static void add_movement(void)
+{
+    static tc_tensor (*const all[])(tc_ctx *, const tc_tensor *) = {
+        reshape, permute, transpose, squeeze, slice, flip, pad, pad_crop, cast};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        IN(add_case("movement of [2, 3, 4]", all[i]), 2, 3, 4);
+    }
+    IN(add_case("expand", expand), 2, 1, 5);
+    add_input(add_case("expand 0-d", expand_0d), 0, NULL);
+    IN(add_case("slice with a step", slice_step), 9, 2);
+    IN(add_case("slice backwards", slice_back), 8, 2);
+    IN(add_case("slice of nothing", slice_none), 3);
+    grad_case *c = add_case("pad with a tensor", pad_fill);
+    IN(c, 2, 3);
+    add_input(c, 0, NULL);
+    c = add_case("cat", cat);
+    IN(c, 2, 3);
+    IN(c, 2, 1);
+    c = add_case("where", where);
+    IN(c, 2, 3);
+    IN(c, 2, 3);
+    c = add_case("gather", gather);
+    IN(c, 2, 3);
+    c->second = true;
+    IN(add_case("gather of a part", gather_short), 4, 3);
+    IN(add_case("index_select", index_select), 3, 4);
+}
+
+static void add_contractions(void)
+{
+    grad_case *c = add_case("matmul", matmul);
+    IN(c, 3, 4);
+    IN(c, 4, 2);
+    c->second = true;
+    c = add_case("matmul with broadcast batches", matmul);
+    IN(c, 2, 1, 3, 4);
+    IN(c, 5, 4, 2);
+    c = add_case("vector times matrix", matmul);
+    IN(c, 4);
+    IN(c, 4, 2);
+    c = add_case("dot", matmul);
+    IN(c, 4);
+    IN(c, 4);
+    c = add_case("matmul without columns", matmul);
+    IN(c, 5, 3);
+    IN(c, 3, 0);
+    c = add_case("matmul over nothing", matmul);
+    IN(c, 5, 0);
+    IN(c, 0, 3);
+    c = add_case("einsum outer", einsum_outer);
+    IN(c, 3);
+    IN(c, 2, 4);
+    c = add_case("einsum batch", einsum_batch);
+    IN(c, 2, 3, 4);
+    IN(c, 2, 5, 4);
+    c = add_case("einsum lone axis", einsum_lone);
+    IN(c, 3, 4);
+    IN(c, 4, 2);
+    c = add_case("einsum diagonal", einsum_diagonal);
+    IN(c, 3, 3);
+    IN(c, 3, 2);
+    c = add_case("einsum of three", einsum_three);
+    IN(c, 2, 3);
+    IN(c, 3, 4);
+    IN(c, 4, 2);
+    c = add_case("conv2d", conv);
+    IN(c, 2, 2, 5, 4);
+    IN(c, 3, 2, 3, 2);
+    IN(c, 3);
+    c->second = true;
+    c = add_case("conv2d with stride, padding, dilation", conv_strided);
+    IN(c, 1, 2, 7, 6);
+    IN(c, 3, 2, 3, 2);
+    c = add_case("conv2d with groups", conv_groups);
+    IN(c, 1, 4, 4, 3);
+    IN(c, 6, 2, 3, 3);
+    IN(add_case("max_pool2d", pool), 1, 2, 4, 6);
+    IN(add_case("max_pool2d overlapping", pool_overlapping), 2, 1, 5, 4);
+    IN(add_case("max_pool2d dilated", pool_dilated), 1, 1, 5, 6);
+}
+
+static void add_composites(void)
+{
+    grad_case *c = add_case("softmax", softmax);
+    IN(c, 2, 5, 3);
+    c->second = true;
+    c = add_case("log_softmax", log_softmax);
+    IN(c, 2, 5);
+    c->second = true;
+    c = add_case("layer_norm", layer_norm);
+    IN(c, 3, 5);
+    IN(c, 5);
+    IN(c, 5);
+    c->second = true;
+    IN(add_case("layer_norm plain", layer_norm_plain), 2, 3, 4);
+    c = add_case("layer_norm, one tensor as weight and bias", layer_norm_shared);
+    IN(c, 3, 5);
+    IN(c, 5);
+    c = add_case("layer_norm, eps a tensor", layer_norm_eps);
+    IN(c, 2, 4);
+    add_input(c, 0, NULL);
+    c->inputs[1].positive = true;
+    c = add_case("cross_entropy", cross_entropy);
+    IN(c, 3, 4);
+    c->second = true;
+    IN(add_case("cross_entropy of images", cross_entropy_images), 2, 4, 3);
+    c = add_case("broadcasting", broadcast);
+    IN(c, 2, 3);
+    IN(c, 3);
+    IN(c, 2, 1);
+    c->second = true;
+    c = add_case("fan-out", fan_out);
+    IN(c, 7);
+    c->second = true;
+    c = add_case("attention", attention);
+    IN(c, 2, 3, 4);
+    IN(c, 2, 5, 4);
+    IN(c, 2, 5, 2);
+}
+
+/* ---- running them ---- */
+
+typedef struct grad_run {
+    const grad_case *c;
+    bool second;
+    tc_tensor x[MAX_INPUTS], loss, grads[MAX_INPUTS];
+    tc_program *program;
+    double *data[MAX_INPUTS];
+    int64_t counts[MAX_INPUTS];
+} grad_run;
+
+static tc_tensor build_row(int row, const tc_tensor *x)
+{
+    switch (row) {
+#define CALL_1(row_name) tc_##row_name##_at(tci_arg_tensor(x[0]), TC_HERE)
+#define CALL_2(row_name) tc_##row_name##_at(tci_arg_tensor(x[0]), tci_arg_tensor(x[1]), TC_HERE)
+#define TCI_ROW(id, row_name, arity, rule, flags, value, gradient, doc)                            \
+    case TCI_OP_##id:                                                                              \
+        return CALL_##arity(row_name);
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
+    default:
+        return TC_NONE;
+    }
+}
+
+/* sum(y * w), w = 1, -0.5, 1.5, ... in a fixed disorder */
+static tc_tensor weighted(tc_ctx *ctx, tc_tensor y)
+{
+    tc_tensor i = tc_arange(ctx, 0, tc_count(y), 1, TC_F64);
+    tc_tensor w = tc_add(tc_sin(tc_mul(i, 1.7)), 0.4);
+    return tc_sum(tc_mul(tc_reshape(y, -1), w), TC_ALL, false);
+}
+
+static void fill(grad_run *r, int input)
+{
+    const grad_input *in = &r->c->inputs[input];
+    int64_t n = r->counts[input];
+    for (int64_t i = 0; i < n; i++) { /* distinct, so that nothing ties within the step */
+        double part = ((double)((i * 7 + input * 3) % n) + 0.3 * tct_random_unit()) / (double)n;
+        double size = in->low + (in->high - in->low) * part;
+        r->data[input][i] = in->positive || tct_random_below(2) ? size : -size;
+    }
+}
+
+static void prepare(grad_run *r, tc_ctx *ctx)
+{
+    const grad_case *c = r->c;
+    for (int i = 0; i < c->n_inputs; i++) {
+        int64_t list[6] = {TC_F64};
+        memcpy(list + 1, c->inputs[i].sizes, sizeof(int64_t) * (size_t)c->inputs[i].rank);
+        r->x[i] = tc_input_at(ctx, "x", 1 + c->inputs[i].rank, list, TC_HERE);
+        r->counts[i] = tc_count(r->x[i]);
+        r->data[i] = malloc(sizeof(double) * (size_t)(r->counts[i] + 1));
+        fill(r, i);
+    }
+    tc_tensor y = c->row >= 0 ? build_row(c->row, r->x) : c->build(ctx, r->x);
+    r->loss = weighted(ctx, y);
+    if (r->second) {
+        tc_tensor first[MAX_INPUTS], sum = tc_full(ctx, 0.0, TC_F64);
+        tc_grad(r->loss, r->x, c->n_inputs, first);
+        for (int i = 0; i < c->n_inputs; i++) {
+            sum = tc_add(sum, weighted(ctx, first[i]));
+        }
+        r->loss = sum;
+    }
+    tc_status status = tc_grad(r->loss, r->x, c->n_inputs, r->grads);
+    CHECK_MSG(status == TC_OK, "%s: %s", c->name, tc_error(r->grads[0]));
+}
+
+static bool run(grad_run *r, double *loss, double **grads)
+{
+    tc_buf in[MAX_INPUTS], out[1 + MAX_INPUTS];
+    int n = r->c->n_inputs;
+    out[0] = TC_BUF(loss, 1);
+    for (int i = 0; i < n; i++) {
+        in[i] = TC_BUF(r->data[i], r->counts[i]);
+        out[1 + i] = TC_BUF(grads[i], r->counts[i]);
+    }
+    tc_status status = tc_run(r->program, (tc_bufs){in, n}, (tc_bufs){out, 1 + n});
+    CHECK_MSG(status == TC_OK, "%s: %s", r->c->name, tc_error(r->program));
+    return status == TC_OK;
+}
+
+static void judge(grad_run *r)
+{
+    const double step = 1e-5, tolerance = r->second ? 2e-6 : 1e-7;
+    double loss, up, down, *grads[MAX_INPUTS], *unused[MAX_INPUTS];
+    int n = r->c->n_inputs;
+    bool ok = true;
+    for (int i = 0; i < n; i++) {
+        grads[i] = malloc(sizeof(double) * (size_t)(r->counts[i] + 1));
+        unused[i] = malloc(sizeof(double) * (size_t)(r->counts[i] + 1));
+    }
+    ok = run(r, &loss, grads);
+    for (int i = 0; i < n && ok; i++) {
+        for (int64_t k = 0; k < r->counts[i] && ok; k++) {
+            double at = r->data[i][k];
+            r->data[i][k] = at + step;
+            ok = run(r, &up, unused);
+            r->data[i][k] = at - step;
+            ok = ok && run(r, &down, unused);
+            r->data[i][k] = at;
+            double want = (up - down) / (2 * step);
+            ok = ok && fabs(grads[i][k] - want) <= tolerance * (1 + fabs(want));
+            CHECK_MSG(ok, "%s%s: d/d%d[%lld] is %.12g, differences say %.12g", r->c->name,
+                      r->second ? ", second order" : "", i, (long long)k, grads[i][k], want);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        free(grads[i]);
+        free(unused[i]);
+    }
+}
+
+static void check_backend(const char *backend)
+{
+    tc_options o = {.backend = backend};
+    tc_ctx *ctx;
+    static grad_run runs[2 * MAX_CASES];
+    static tc_tensor outs[2 * MAX_CASES][1 + MAX_INPUTS];
+    static tc_job jobs[2 * MAX_CASES];
+    int n = 0;
+    if (tc_ctx_make(&ctx, &o)) {
+        SKIP("no backend %s here", backend);
+    }
+    memset(runs, 0, sizeof(runs));
+    for (int i = 0; i < n_cases; i++) {
+        for (int second = 0; second <= (int)cases[i].second; second++, n++) {
+            runs[n].c = &cases[i];
+            runs[n].second = second;
+            prepare(&runs[n], ctx);
+            outs[n][0] = runs[n].loss;
+            memcpy(outs[n] + 1, runs[n].grads, sizeof(runs[n].grads));
+            jobs[n] = (tc_job){{runs[n].x, cases[i].n_inputs},
+                               {outs[n], 1 + cases[i].n_inputs},
+                               &runs[n].program,
+                               TC_OK};
+        }
+    }
+    tc_status status = tc_compile_many(jobs, n, NULL);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    for (int i = 0; i < n; i++) {
+        if (runs[i].program) {
+            judge(&runs[i]);
+        } else {
+            CHECK_MSG(false, "%s: %s", runs[i].c->name, tc_status_text(jobs[i].status));
+        }
+        for (int k = 0; k < runs[i].c->n_inputs; k++) {
+            free(runs[i].data[k]);
+        }
+        tc_program_free(runs[i].program);
+    }
+    tc_ctx_free(ctx);
+}
+
+static void add_all(void)
+{
+    if (!n_cases) {
+        add_rows();
+        add_reductions();
+        add_movement();
+        add_contractions();
+        add_composites();
+    }
+}
+
+TEST(gradients_equal_differences_interp)
+{
+    add_all();
+    check_backend("interp");
+}
+
+TEST(gradients_equal_differences_cpu)
+{
+    add_all();
+    check_backend("cpu");
+}
+
+TEST_MAIN

@@ -1,0 +1,518 @@
+/* Gradients, parameters and assignments: what they mean, at ties and corners, and what is refused.
+ * Values of gradients in general: tests/ops/test_grad.c. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+#include "tc_test.h"
+
+#include <pthread.h>
+
+static tc_ctx *make(const char *backend)
+{
+    tc_ctx *ctx;
+    tc_options o = {.backend = backend, .verify = true};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    return ctx;
+}
+
+static tc_tensor values(tc_ctx *ctx, int n, const float *v)
+{
+    return tc_copy_in(ctx, v, TC_F32, n);
+}
+#define VALUES(ctx, ...)                                                                           \
+    values((ctx), (int)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)), (float[]){__VA_ARGS__})
+
+/* d sum(y) / d x is `want`, NaN equal to NaN. */
+static void check_grad(int line, tc_tensor y, tc_tensor x, int n, const float *want)
+{
+    float got[16];
+    tc_tensor g;
+    tc_status status = tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &g);
+    CHECK_MSG(status == TC_OK, "line %d: %s", line, tc_error(g));
+    REQUIRE(n <= 16 && tc_count(g) == n);
+    REQUIRE(tc_read(g, got, n) == TC_OK);
+    for (int i = 0; i < n; i++) {
+        bool same = got[i] == want[i] || (isnan(got[i]) && isnan(want[i]));
+        CHECK_MSG(same || fabsf(got[i] - want[i]) < 1e-6f, "line %d: element %d is %g, expected %g",
+                  line, i, (double)got[i], (double)want[i]);
+    }
+}
+#define CHECK_GRAD(y, x, ...)                                                                      \
+    check_grad(__LINE__, (y), (x), (int)(sizeof((float[]){__VA_ARGS__}) / sizeof(float)),          \
+               (float[]){__VA_ARGS__})
+
+/* ---- ties and corners, as in torch ---- */
+
+TEST(unary_corners)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, -1, -0.0f, 0, 2, NAN);
+    CHECK_GRAD(tc_relu(x), x, 0, 0, 0, 1, 1);
+    CHECK_GRAD(tc_abs(x), x, -1, 0, 0, 1, 0);
+    CHECK_GRAD(tc_sqrt(x), x, NAN, -INFINITY, INFINITY, 0.35355339f, NAN);
+    CHECK_GRAD(tc_floor(x), x, 0, 0, 0, 0, 0);
+    CHECK_GRAD(tc_square(x), x, -2, 0, 0, 4, NAN);
+    tc_ctx_free(ctx);
+}
+
+TEST(ties_share)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = VALUES(ctx, 1, 2, 3), b = VALUES(ctx, 2, 2, 2);
+    CHECK_GRAD(tc_maximum(a, b), a, 0, 0.5f, 1);
+    CHECK_GRAD(tc_maximum(a, b), b, 1, 0.5f, 0);
+    CHECK_GRAD(tc_minimum(a, b), a, 1, 0.5f, 0);
+    CHECK_GRAD(tc_minimum(a, b), b, 0, 0.5f, 1);
+    tc_tensor x = VALUES(ctx, 3, 1, 3, 2);
+    CHECK_GRAD(tc_max(x, TC_ALL, false), x, 0.5f, 0, 0.5f, 0);
+    CHECK_GRAD(tc_min(x, TC_AXES(0), true), x, 0, 1, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(powers_at_zero)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = VALUES(ctx, 0, 0, 0, 2, 0), b = VALUES(ctx, 0, 1, 2, 0, -1);
+    CHECK_GRAD(tc_pow(a, b), a, 0, 1, 0, 0, -INFINITY);
+    CHECK_GRAD(tc_pow(a, b), b, 0, 0, 0, 0.69314718f, -INFINITY);
+    CHECK_GRAD(tc_pow(a, 0), a, 0, 0, 0, 0, 0);
+    CHECK_GRAD(tc_pow(a, 3), a, 0, 0, 0, 12, 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(products_with_zeros)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor none = VALUES(ctx, 2, 3, 4), one = VALUES(ctx, 2, 0, 4), two = VALUES(ctx, 0, 0, 4);
+    CHECK_GRAD(tc_prod(none, TC_ALL, false), none, 12, 8, 6);
+    CHECK_GRAD(tc_prod(one, TC_ALL, false), one, 0, 8, 0);
+    CHECK_GRAD(tc_prod(two, TC_ALL, false), two, 0, 0, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Both branches are differentiated, and the one not taken must not leak its NaN through. */
+TEST(where_blocks_the_branch_not_taken)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 4, 1);
+    CHECK_GRAD(tc_where(tc_gt(x, 2), tc_sqrt(x), tc_mul(x, 3)), x, 0.25f, 3);
+    tc_ctx_free(ctx);
+}
+
+TEST(reads_of_one_element_add_up)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1, 2, 3);
+    tc_tensor i = tc_copy_in(ctx, ((int[]){2, 0, 2, -1}), TC_I32, 4);
+    CHECK_GRAD(tc_gather(x, 0, i), x, 1, 0, 3);
+    CHECK_GRAD(tc_index_select(x, 0, i), x, 1, 0, 3);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the call ---- */
+
+TEST(loss_on_its_own_and_what_it_does_not_need)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1, 2), loss = tc_sum(tc_square(x), TC_ALL, false);
+    tc_tensor other = VALUES(ctx, 5, 6, 7);
+    tc_tensor wanted[4] = {loss, other, x, x}, grads[4];
+    float one, zeros[3], twice[2][2];
+    REQUIRE(tc_grad(loss, wanted, 4, grads) == TC_OK);
+    CHECK(tc_read(grads[0], &one, 1) == TC_OK && one == 1);
+    CHECK(tc_read(grads[1], zeros, 3) == TC_OK && !zeros[0] && !zeros[1] && !zeros[2]);
+    for (int i = 0; i < 2; i++) {
+        CHECK(tc_read(grads[2 + i], twice[i], 2) == TC_OK);
+        CHECK(twice[i][0] == 2 && twice[i][1] == 4);
+    }
+    CHECK_EQ_INT(tc_grad(loss, NULL, 0, NULL), TC_OK);
+    tc_ctx_free(ctx);
+}
+
+TEST(values_in_between_have_gradients)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1, 2), y = tc_mul(x, 3), z = tc_floor(y);
+    tc_tensor wanted[3] = {x, y, z}, grads[3];
+    tc_tensor loss = tc_sum(tc_add(tc_square(y), z), TC_ALL, false);
+    float g[3][2];
+    REQUIRE(tc_grad(loss, wanted, 3, grads) == TC_OK);
+    for (int i = 0; i < 3; i++) {
+        REQUIRE(tc_read(grads[i], g[i], 2) == TC_OK);
+    }
+    CHECK(g[0][0] == 18 && g[0][1] == 36);
+    CHECK(g[1][0] == 6 && g[1][1] == 12);
+    CHECK(g[2][0] == 1 && g[2][1] == 1);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_window_that_is_asked_for_has_its_own_gradient)
+{
+    tc_ctx *ctx = make("interp");
+    tci_graph *g = &ctx->graph;
+    tc_tensor x = VALUES(ctx, 1, 2, 3, 4), w = VALUES(ctx, 10, 20);
+    const int64_t spec[4] = {0, 2, 1, 1};
+    const int a[2] = {0, 1}, b[1] = {1}, out[1] = {0};
+    tci_node *window = tci_build_window(g, tci_handle_node(x), 1, spec);
+    tci_node *y = tci_build_contract(g, window, a, tci_handle_node(w), b, 1, out);
+    tc_site here = TC_HERE;
+    tc_tensor t[2] = {x, tci_handle_make(ctx, window, here)}, grads[2];
+    tc_tensor loss = tc_sum(tci_handle_make(ctx, y, here), TC_ALL, false);
+    float gx[4], gw[6];
+    REQUIRE(tc_grad(loss, t, 2, grads) == TC_OK);
+    REQUIRE(tc_read(grads[0], gx, 4) == TC_OK && tc_read(grads[1], gw, 6) == TC_OK);
+    CHECK(gx[0] == 10 && gx[1] == 30 && gx[2] == 30 && gx[3] == 20);
+    CHECK(gw[0] == 10 && gw[1] == 20 && gw[5] == 20);
+    tc_ctx_free(ctx);
+}
+
+TEST(gradients_keep_the_dtype)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = tc_cast(VALUES(ctx, 0.5f, 2), TC_BF16), g;
+    REQUIRE(tc_grad(tc_sum(tc_cast(tc_gelu(x), TC_F64), TC_ALL, false), &x, 1, &g) == TC_OK);
+    CHECK_EQ_INT(tc_dtype_of(g), TC_BF16);
+    float v[2];
+    REQUIRE(tc_read(tc_cast(g, TC_F32), v, 2) == TC_OK);
+    CHECK_CLOSE(v[0], 0.8673951, 4e-3); /* computed in f32, rounded once */
+    CHECK_CLOSE(v[1], 1.0852320, 4e-3);
+    tc_ctx_free(ctx);
+}
+
+TEST(what_is_refused)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 1, 2), loss = tc_sum(x, TC_ALL, false), g;
+    tc_tensor ints = tc_copy_in(ctx, ((int[]){1, 2}), TC_I32, 2);
+    CHECK_EQ_INT(tc_grad(x, &x, 1, &g), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(g), "the loss has shape [2]: expected one element");
+    CHECK_HAS(tc_error(g), "tc_grad");
+    CHECK_HAS(tc_error(g), "test_grad.c");
+    CHECK_EQ_INT(tc_grad(tc_sum(ints, TC_ALL, false), &x, 1, &g), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_grad(loss, &ints, 1, &g), TC_ERR_DTYPE);
+    CHECK_HAS(tc_error(g), "parameter 0 is i32: only floats have gradients");
+    tc_tensor bad = tc_add(x, VALUES(ctx, 1, 2, 3));
+    CHECK_EQ_INT(tc_grad(tc_sum(bad, TC_ALL, false), &x, 1, &g), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(g), "tc_add");
+    CHECK_EQ_INT(tc_grad(loss, &bad, 1, &g), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_grad(loss, NULL, 1, &g), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_grad(loss, &x, 1, &g), TC_OK); /* the graph stays usable */
+    tc_tensor p = tc_param(ctx, (&(float){1}), TC_F32), effect = tc_assign(p, tc_mul(p, 2));
+    CHECK_EQ_INT(tc_grad(effect, &p, 1, &g), TC_ERR_UNSUPPORTED);
+    CHECK_HAS(tc_error(g), "assign");
+    CHECK_HAS(tc_error(g), "has no gradient");
+    tc_ctx_free(ctx);
+}
+
+/* Neither the walk nor what it builds may need stack for its depth, nor more than linear time. */
+TEST(a_chain_of_100000_nodes)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 0.5f), y = x, g;
+    for (int i = 0; i < 100000; i++) {
+        y = i % 2 ? tc_neg(y) : tc_add(y, x);
+    }
+    tc_stats before, after;
+    tc_stats(ctx, &before);
+    REQUIRE(tc_grad(tc_reshape(y, 1), &x, 1, &g) == TC_OK);
+    tc_stats(ctx, &after);
+    CHECK(after.nodes - before.nodes < 200010);
+    tc_ctx_free(ctx);
+}
+
+/* A composite that expands is expanded between its own inputs: nothing behind them is walked. */
+TEST(expanded_composites_in_a_chain)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 0.5f, 1), y = x, g;
+    for (int i = 0; i < 3000; i++) {
+        y = tc_sub(y, tc_mean(y, TC_AXES(0), true));
+    }
+    REQUIRE(tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &g) == TC_OK);
+    tc_stats stats;
+    tc_stats(ctx, &stats);
+    CHECK(stats.nodes < 100000);
+    tc_ctx_free(ctx);
+}
+
+/* ---- parameters ---- */
+
+static float read_one(tc_tensor t)
+{
+    float v = NAN;
+    CHECK_MSG(tc_read(t, &v, 1) == TC_OK, "%s", tc_error(t));
+    return v;
+}
+
+static void check_assign(const char *backend)
+{
+    tc_ctx *ctx = make(backend);
+    tc_tensor p = tc_param(ctx, ((float[]){1, 2, 3}), TC_F32, 3);
+    tc_tensor by = tc_input(ctx, "by", TC_F32);
+    tc_tensor sum = tc_sum(p, TC_ALL, false);
+    tc_program *f;
+    REQUIRE(tc_compile_fn(TC_TENSORS(by), TC_TENSORS(tc_assign(p, tc_add(p, by)), sum), NULL, &f) ==
+            TC_OK);
+    tc_program_info info;
+    tc_program_get_info(f, &info);
+    CHECK_EQ_INT(info.n_outputs, 1); /* effects take no buffer */
+    float step = 10, total, now[3];
+    for (int run = 0; run < 3; run++) {
+        REQUIRE(tc_run(f, TC_BUFS(TC_BUF(&step, 1)), TC_BUFS(TC_BUF(&total, 1))) == TC_OK);
+        CHECK(total == 6 + 30 * (float)run); /* reads see the old value */
+    }
+    REQUIRE(tc_read(p, now, 3) == TC_OK);
+    CHECK(now[0] == 31 && now[1] == 32 && now[2] == 33);
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(&step, 1)), TC_BUFS(TC_BUF(&total, 1), TC_BUF(now, 3))) ==
+          TC_ERR_BUFFER);
+    tc_ctx_free(ctx); /* the program lives on, and so does the parameter's memory */
+    CHECK(tc_run(f, TC_BUFS(TC_BUF(&step, 1)), TC_BUFS(TC_BUF(&total, 1))) == TC_OK);
+    CHECK(total == 96);
+    tc_program_free(f);
+}
+
+TEST(assign_commits_at_the_end_interp) { check_assign("interp"); }
+TEST(assign_commits_at_the_end_cpu) { check_assign("cpu"); }
+
+TEST(parameters_swap)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = tc_param(ctx, ((float[]){1, 2}), TC_F32, 2);
+    tc_tensor b = tc_param(ctx, ((float[]){3, 4}), TC_F32, 2);
+    tc_program *f;
+    float now[4];
+    REQUIRE(tc_compile_fn(TC_TENSORS(), TC_TENSORS(tc_assign(a, tc_flip(b, 0)), tc_assign(b, a)),
+                          NULL, &f) == TC_OK);
+    REQUIRE(tc_run(f, TC_BUFS(), TC_BUFS()) == TC_OK);
+    REQUIRE(tc_read(a, now, 2) == TC_OK && tc_read(b, now + 2, 2) == TC_OK);
+    CHECK(now[0] == 4 && now[1] == 3 && now[2] == 1 && now[3] == 2);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* The new value of a is known first; put off until b's has read the old one it is written over it. */
+TEST(updates_wait_for_the_last_read)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor a = tc_param(ctx, ((float[]){1, 2, 3}), TC_F32, 3);
+    tc_tensor b = tc_param(ctx, ((float[]){0, 0, 0}), TC_F32, 3);
+    tc_program *f;
+    float now[6];
+    REQUIRE(tc_compile_fn(TC_TENSORS(),
+                          TC_TENSORS(tc_assign(a, tc_mul(a, 2)), tc_assign(b, tc_cumsum(a, 0))),
+                          NULL, &f) == TC_OK);
+    CHECK_EQ_INT(f->n_effects, 2);
+    CHECK_EQ_INT(f->stage_bytes, 0);
+    REQUIRE(tc_run(f, TC_BUFS(), TC_BUFS()) == TC_OK);
+    REQUIRE(tc_read(a, now, 3) == TC_OK && tc_read(b, now + 3, 3) == TC_OK);
+    CHECK(now[0] == 2 && now[2] == 6 && now[3] == 1 && now[5] == 6);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(values_of_parameters_are_never_stale)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor p = tc_param(ctx, (&(float){1}), TC_F32), twice = tc_mul(p, 2);
+    tc_program *f;
+    CHECK(read_one(twice) == 2); /* evaluated; and yet no program may take that value for good */
+    REQUIRE(tc_compile_fn(TC_TENSORS(), TC_TENSORS(tc_assign(p, tc_add(twice, 1))), NULL, &f) ==
+            TC_OK);
+    REQUIRE(tc_run(f, TC_BUFS(), TC_BUFS()) == TC_OK);
+    CHECK(read_one(twice) == 6);
+    REQUIRE(tc_run(f, TC_BUFS(), TC_BUFS()) == TC_OK);
+    CHECK(read_one(p) == 7);
+    CHECK(read_one(twice) == 14);
+    CHECK(tc_eval(tc_assign(p, tc_full(ctx, 5, TC_F32))) == TC_OK); /* the lazy form */
+    CHECK(read_one(twice) == 10);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(kept_parameters_stay_parameters)
+{
+    tc_ctx *ctx = make("interp");
+    tc_scope_begin(ctx);
+    tc_tensor p = tc_keep(tc_param(ctx, (&(float){1}), TC_F32));
+    tc_scope_end(ctx);
+    tc_tensor y = tc_add(p, 1);
+    CHECK(read_one(y) == 2);
+    CHECK(tc_eval(tc_assign(p, y)) == TC_OK);
+    CHECK(read_one(y) == 3);
+    tc_ctx_free(ctx);
+}
+
+TEST(assignments_that_are_refused)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor p = tc_param(ctx, ((float[]){1, 2}), TC_F32, 2), x = VALUES(ctx, 1, 2);
+    tc_program *f;
+    float v[2];
+    CHECK_EQ_INT(tc_status_of(tc_assign(x, p)), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(tc_assign(x, p)), "expected one of tc_param");
+    CHECK_EQ_INT(tc_status_of(tc_assign(p, tc_cast(x, TC_F64))), TC_ERR_DTYPE);
+    CHECK_EQ_INT(tc_status_of(tc_assign(p, VALUES(ctx, 1, 2, 3))), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(tc_assign(p, tc_reshape(x, 1, 2))), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_status_of(tc_assign(p, VALUES(ctx, 1))), TC_OK);
+    tc_tensor one = tc_assign(p, x), two = tc_assign(p, tc_neg(x));
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(), TC_TENSORS(one, two), NULL, &f), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_ctx_error(ctx), "two tc_assign to one parameter");
+    CHECK_EQ_INT(tc_compile(tc_add(one, 1), &f), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_ctx_error(ctx), "an assign has no value");
+    CHECK_EQ_INT(tc_read(one, v, 2), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_print(stdout, one), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(tc_param(ctx, NULL, TC_F32, 2)), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_status_of(tc_param(NULL, v, TC_F32, 2)), TC_ERR_HANDLE);
+    tc_ctx_free(ctx);
+}
+
+/* ---- one run at a time ---- */
+
+typedef struct busy_host {
+    tc_program *f;
+    tc_status inner;
+} busy_host;
+
+/* The host's parallel_for: while the run waits for it, another run is tried. */
+static void busy_parallel(void *user, int n, void (*task)(void *arg, int i), void *arg)
+{
+    busy_host *h = user;
+    if (h->f) {
+        tc_program *f = h->f;
+        h->f = NULL;
+        h->inner = tc_run(f, TC_BUFS(), TC_BUFS());
+    }
+    for (int i = 0; i < n; i++) {
+        task(arg, i);
+    }
+}
+
+TEST(a_second_run_at_once_is_refused)
+{
+    enum { N = 1 << 20 };
+    busy_host host = {NULL, TC_OK};
+    tc_options o = {.backend = "interp",
+                    .threads = 2,
+                    .parallel_for = busy_parallel,
+                    .parallel_user = &host};
+    tc_ctx *ctx;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    float *data = calloc(N, sizeof(float));
+    tc_tensor p = tc_param(ctx, data, TC_F32, N);
+    tc_program *f;
+    REQUIRE(tc_compile_fn(TC_TENSORS(), TC_TENSORS(tc_assign(p, tc_sin(tc_add(p, 1)))), NULL,
+                          &f) == TC_OK);
+    host.f = f;
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(), TC_BUFS()), TC_OK);
+    CHECK_MSG(!host.f, "the run asked for no threads");
+    CHECK_EQ_INT(host.inner, TC_ERR_BUSY);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(), TC_BUFS()), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    free(data);
+}
+
+/* ---- a step of training ---- */
+
+enum { BATCH = 48, IN = 40, HIDDEN = 64, CLASSES = 10, STEPS = 20 };
+
+typedef struct net {
+    float w1[IN * HIDDEN], w2[HIDDEN * CLASSES], b1[HIDDEN], b2[CLASSES];
+    float x[BATCH * IN], losses[STEPS];
+    int target[BATCH];
+} net;
+
+static void fill_net(net *n)
+{
+    memset(n, 0, sizeof(*n));
+    for (int i = 0; i < IN * HIDDEN; i++) {
+        n->w1[i] = (float)(tct_random_unit() - 0.5) * 0.4f;
+    }
+    for (int i = 0; i < HIDDEN * CLASSES; i++) {
+        n->w2[i] = (float)(tct_random_unit() - 0.5) * 0.4f;
+    }
+    for (int i = 0; i < BATCH * IN; i++) {
+        n->x[i] = (float)tct_random_unit();
+    }
+    for (int i = 0; i < BATCH; i++) {
+        n->target[i] = tct_random_below(CLASSES);
+    }
+}
+
+/* Trains a copy of n; the parameters and losses are then in it. False: no such backend here. */
+static bool train(net *n, const char *backend, int threads)
+{
+    tc_options o = {.backend = backend, .threads = threads, .verify = true};
+    tc_ctx *ctx;
+    if (tc_ctx_make(&ctx, &o)) {
+        return false;
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, BATCH, IN), t = tc_input(ctx, "t", TC_I32, BATCH);
+    tc_tensor p[4] = {tc_param(ctx, n->w1, TC_F32, IN, HIDDEN), tc_param(ctx, n->b1, TC_F32, HIDDEN),
+                      tc_param(ctx, n->w2, TC_F32, HIDDEN, CLASSES),
+                      tc_param(ctx, n->b2, TC_F32, CLASSES)};
+    tc_tensor hidden = tc_relu(tc_add(tc_matmul(x, p[0]), p[1])), grads[4], outs[5];
+    outs[0] = tc_cross_entropy(tc_add(tc_matmul(hidden, p[2]), p[3]), t);
+    REQUIRE(tc_grad(outs[0], p, 4, grads) == TC_OK);
+    for (int i = 0; i < 4; i++) {
+        outs[1 + i] = tc_assign(p[i], tc_sub(p[i], tc_mul(grads[i], 0.5)));
+    }
+    tc_program *f;
+    REQUIRE(tc_compile_fn(TC_TENSORS(x, t), (tc_tensors){outs, 5}, NULL, &f) == TC_OK);
+    for (int i = 0; i < STEPS; i++) {
+        REQUIRE(tc_run(f, TC_BUFS(TC_BUF(n->x, BATCH * IN), TC_BUF(n->target, BATCH)),
+                       TC_BUFS(TC_BUF(&n->losses[i], 1))) == TC_OK);
+    }
+    CHECK(tc_read(p[0], n->w1, IN * HIDDEN) == TC_OK && tc_read(p[1], n->b1, HIDDEN) == TC_OK);
+    CHECK(tc_read(p[2], n->w2, HIDDEN * CLASSES) == TC_OK &&
+          tc_read(p[3], n->b2, CLASSES) == TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return true;
+}
+
+/* The same network by hand, in double. */
+static double plain_loss(const net *n)
+{
+    double loss = 0;
+    for (int i = 0; i < BATCH; i++) {
+        double z[CLASSES], most = -1e30, sum = 0;
+        for (int c = 0; c < CLASSES; c++) {
+            z[c] = (double)n->b2[c];
+        }
+        for (int h = 0; h < HIDDEN; h++) {
+            double v = (double)n->b1[h];
+            for (int k = 0; k < IN; k++) {
+                v += (double)n->x[i * IN + k] * (double)n->w1[k * HIDDEN + h];
+            }
+            for (int c = 0; c < CLASSES && v > 0; c++) {
+                z[c] += v * (double)n->w2[h * CLASSES + c];
+            }
+        }
+        for (int c = 0; c < CLASSES; c++) {
+            most = z[c] > most ? z[c] : most;
+        }
+        for (int c = 0; c < CLASSES; c++) {
+            sum += exp(z[c] - most);
+        }
+        loss -= (z[n->target[i]] - most - log(sum)) / BATCH;
+    }
+    return loss;
+}
+
+TEST(a_network_learns_the_same_everywhere)
+{
+    static net start, on_interp, on_cpu, on_two;
+    fill_net(&start);
+    on_interp = on_cpu = on_two = start;
+    REQUIRE(train(&on_interp, "interp", 1));
+    CHECK_CLOSE(on_interp.losses[0], plain_loss(&start), 1e-5);
+    CHECK(on_interp.losses[STEPS - 1] < 0.9f * on_interp.losses[0]);
+    CHECK(plain_loss(&on_interp) < (double)on_interp.losses[STEPS - 1]);
+    if (!train(&on_cpu, "cpu", 1) || !train(&on_two, "cpu", 2)) {
+        SKIP("no backend cpu here");
+    }
+    CHECK(!memcmp(&on_cpu, &on_interp, sizeof(net)));
+    CHECK(!memcmp(&on_cpu, &on_two, sizeof(net)));
+}
+
+TEST_MAIN
