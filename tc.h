@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "8cbcabd7024a44d8"
+#define TCI_BUILD "cdce6a57e3bfccb8"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -44,11 +44,12 @@
  *
  * CONTENTS
  *
- *   1 options at compile time    6 axes and shapes              11 errors
- *   2 contexts                   7 compiled form: programs      12 threads
- *   3 tensors and leaves         8 lazy form: values            13 caches
- *   4 operations                 9 scopes: flat memory          14 looking inside
- *   5 numbers and dtypes        10 what is promised             15 environment, 16 limits
+ *   1 options at compile time    7 compiled form: programs     13 threads
+ *   2 contexts                   8 lazy form: values           14 caches
+ *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
+ *   4 operations                10 state and training          16 environment
+ *   5 numbers and dtypes        11 what is promised            17 limits
+ *   6 axes and shapes           12 errors
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -58,6 +59,7 @@
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
+ *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
@@ -199,14 +201,34 @@
  * A value that was kept at the same line two keeps ago is dropped once its successor's computation
  * used it, so the loop above runs for ever; tc_retain(t) exempts a value.
  *
- * 10 WHAT IS PROMISED
+ * 10 STATE AND TRAINING
+ *
+ * A parameter is a leaf with memory of its own that programs may change: tc_assign, as an output of
+ * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer. tc_grad
+ * adds the nodes of gradients to the graph, so forward, backward and update are one program:
+ *
+ *     tc_tensor w = tc_param(ctx, in, TC_F32, 3, 4), target = tc_input(ctx, "t", TC_F32, 3, 4);
+ *     tc_tensor loss = tc_mean(tc_square(tc_sub(w, target)), TC_ALL, false), g;
+ *     tc_program *train;
+ *     tc_grad(loss, &w, 1, &g);
+ *     tc_tensor update = tc_assign(w, tc_sub(w, tc_mul(g, 0.1)));
+ *     if (tc_compile_fn(TC_TENSORS(target), TC_TENSORS(loss, update), NULL, &train) == TC_OK) {
+ *         float now;
+ *         for (int i = 0; i < 100; i++) {
+ *             tc_run(train, TC_BUFS(TC_BUF(out, 12)), TC_BUFS(TC_BUF(&now, 1)));
+ *         }
+ *         tc_read(w, in, 12);
+ *         tc_program_free(train);
+ *     }
+ *
+ * 11 WHAT IS PROMISED
  *
  * The same bits from interpreter and native code, from any C compiler, vector width and thread
  * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
  * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. The library never
  * aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
- * 11 ERRORS
+ * 12 ERRORS
  *
  * A call that cannot be made returns a poisoned tensor; what is computed from it is poisoned too;
  * tc_error(t) is the first cause on the way to t, with the user's file and line:
@@ -232,7 +254,7 @@
  * forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where options.fallback refuses the
  * interpreter or a backend is unknown; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
  *
- * 12 THREADS
+ * 13 THREADS
  *
  * A context belongs to one thread at a time, which is not checked; programs to all. Large kernels
  * are split over a pool of workers (options.threads, TC_THREADS), small ones run on the caller; at
@@ -240,7 +262,7 @@
  * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
  * for a plugin that will be unloaded: no tensor, program or call may be used after it.
  *
- * 13 CACHES
+ * 14 CACHES
  *
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
  * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
@@ -255,7 +277,7 @@
  *         tc_ctx_free(with_seed);
  *     }
  *
- * 14 LOOKING INSIDE
+ * 15 LOOKING INSIDE
  *
  *     tc_program_info info;
  *     tc_times times;
@@ -268,7 +290,7 @@
  * options.dump (TC_DUMP) writes each stage's text to files, options.trace (TC_TRACE) a timeline of
  * compiles, runs and kernels for chrome://tracing, options.log takes what TC_LOG would print.
  *
- * 15 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
+ * 16 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
  *
  *   TC_HELP=1        prints this list, once
  *   TC_BACKEND       interp, cpu or another registered name
@@ -284,7 +306,7 @@
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *
- * 16 LIMITS
+ * 17 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
@@ -834,7 +856,13 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
  * tc_error() says what was given, what was expected and where. Operands come first, attributes
  * after; negative axes count from the end. Where a call takes an operand, a C number will do as
  * well; it is weak (it takes the tensors' dtype where its kind allows). Each macro tc_xxx(...) is
- * the function tc_xxx_at(..., tc_site here) with the caller's file and line. */
+ * the function tc_xxx_at(..., tc_site here) with the caller's file and line.
+ *
+ * Any call can fail with TC_ERR_HANDLE (an operand is dead, null or of another context) and
+ * TC_ERR_MEMORY; a poisoned operand is returned as it is. TC_ERR_SHAPE, TC_ERR_DTYPE and
+ * TC_ERR_AXIS tell of operands and axes that do not fit what stands at the call, TC_ERR_ARGUMENT of
+ * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
+ * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -847,86 +875,89 @@ extern "C" {
 /* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: edit the rows.
  * Included by api/ops.h. */
 
-/* ---- elementwise: operands are tensors or C numbers, and broadcast ---- */
-/* -a */
+/* ---- elementwise: operands are tensors or C numbers ----
+ * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
+ * meet unless its line says: bool; float (a float dtype stays, others give f32); not of
+ * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */
+/* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);
 #define tc_neg(a) tc_neg_at(TC_ARG(a), TC_HERE)
-/* |a| */
+/* |a|; not of bool */
 TC_API tc_tensor tc_abs_at(tc_arg a, tc_site here);
 #define tc_abs(a) tc_abs_at(TC_ARG(a), TC_HERE)
-/* e to the a */
+/* e to the a; float */
 TC_API tc_tensor tc_exp_at(tc_arg a, tc_site here);
 #define tc_exp(a) tc_exp_at(TC_ARG(a), TC_HERE)
-/* natural logarithm */
+/* natural logarithm; float */
 TC_API tc_tensor tc_log_at(tc_arg a, tc_site here);
 #define tc_log(a) tc_log_at(TC_ARG(a), TC_HERE)
-/* square root */
+/* square root; float */
 TC_API tc_tensor tc_sqrt_at(tc_arg a, tc_site here);
 #define tc_sqrt(a) tc_sqrt_at(TC_ARG(a), TC_HERE)
-/* 1 / sqrt(a) */
+/* 1 / sqrt(a); float */
 TC_API tc_tensor tc_rsqrt_at(tc_arg a, tc_site here);
 #define tc_rsqrt(a) tc_rsqrt_at(TC_ARG(a), TC_HERE)
-/* 1 / a */
+/* 1 / a; float */
 TC_API tc_tensor tc_reciprocal_at(tc_arg a, tc_site here);
 #define tc_reciprocal(a) tc_reciprocal_at(TC_ARG(a), TC_HERE)
 /* a * a */
 TC_API tc_tensor tc_square_at(tc_arg a, tc_site here);
 #define tc_square(a) tc_square_at(TC_ARG(a), TC_HERE)
-/* sine of a in radians */
+/* sine of a in radians; float */
 TC_API tc_tensor tc_sin_at(tc_arg a, tc_site here);
 #define tc_sin(a) tc_sin_at(TC_ARG(a), TC_HERE)
-/* cosine of a in radians */
+/* cosine of a in radians; float */
 TC_API tc_tensor tc_cos_at(tc_arg a, tc_site here);
 #define tc_cos(a) tc_cos_at(TC_ARG(a), TC_HERE)
-/* hyperbolic tangent */
+/* hyperbolic tangent; float */
 TC_API tc_tensor tc_tanh_at(tc_arg a, tc_site here);
 #define tc_tanh(a) tc_tanh_at(TC_ARG(a), TC_HERE)
-/* 1 / (1 + exp(-a)) */
+/* 1 / (1 + exp(-a)); float */
 TC_API tc_tensor tc_sigmoid_at(tc_arg a, tc_site here);
 #define tc_sigmoid(a) tc_sigmoid_at(TC_ARG(a), TC_HERE)
-/* a * sigmoid(a) */
+/* a * sigmoid(a); float */
 TC_API tc_tensor tc_silu_at(tc_arg a, tc_site here);
 #define tc_silu(a) tc_silu_at(TC_ARG(a), TC_HERE)
-/* error function */
+/* error function; float */
 TC_API tc_tensor tc_erf_at(tc_arg a, tc_site here);
 #define tc_erf(a) tc_erf_at(TC_ARG(a), TC_HERE)
-/* a * (1 + erf(a / sqrt 2)) / 2 */
+/* a * (1 + erf(a / sqrt 2)) / 2; float */
 TC_API tc_tensor tc_gelu_at(tc_arg a, tc_site here);
 #define tc_gelu(a) tc_gelu_at(TC_ARG(a), TC_HERE)
-/* max(a, 0), NaN stays */
+/* max(a, 0), NaN stays; not of bool */
 TC_API tc_tensor tc_relu_at(tc_arg a, tc_site here);
 #define tc_relu(a) tc_relu_at(TC_ARG(a), TC_HERE)
-/* largest integer not above */
+/* largest integer not above; not of bool */
 TC_API tc_tensor tc_floor_at(tc_arg a, tc_site here);
 #define tc_floor(a) tc_floor_at(TC_ARG(a), TC_HERE)
-/* smallest integer not below */
+/* smallest integer not below; not of bool */
 TC_API tc_tensor tc_ceil_at(tc_arg a, tc_site here);
 #define tc_ceil(a) tc_ceil_at(TC_ARG(a), TC_HERE)
-/* towards zero */
+/* towards zero; not of bool */
 TC_API tc_tensor tc_trunc_at(tc_arg a, tc_site here);
 #define tc_trunc(a) tc_trunc_at(TC_ARG(a), TC_HERE)
-/* nearest integer, ties to even */
+/* nearest integer, ties to even; not of bool */
 TC_API tc_tensor tc_round_at(tc_arg a, tc_site here);
 #define tc_round(a) tc_round_at(TC_ARG(a), TC_HERE)
-/* a is NaN */
+/* a is NaN; bool */
 TC_API tc_tensor tc_isnan_at(tc_arg a, tc_site here);
 #define tc_isnan(a) tc_isnan_at(TC_ARG(a), TC_HERE)
-/* a == 0 */
+/* a == 0; bool */
 TC_API tc_tensor tc_logical_not_at(tc_arg a, tc_site here);
 #define tc_logical_not(a) tc_logical_not_at(TC_ARG(a), TC_HERE)
 /* a + b */
 TC_API tc_tensor tc_add_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_add(a, b) tc_add_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a - b */
+/* a - b; not of bool */
 TC_API tc_tensor tc_sub_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_sub(a, b) tc_sub_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a * b */
 TC_API tc_tensor tc_mul_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_mul(a, b) tc_mul_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a / b, always in floats */
+/* a / b, always in floats; float */
 TC_API tc_tensor tc_div_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_div(a, b) tc_div_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a to the b */
+/* a to the b; not of bool */
 TC_API tc_tensor tc_pow_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_pow(a, b) tc_pow_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* the larger; NaN if either is */
@@ -935,57 +966,59 @@ TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
 /* the smaller; NaN if either is */
 TC_API tc_tensor tc_minimum_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_minimum(a, b) tc_minimum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a - b * floor(a / b), sign of b */
+/* a - b * floor(a / b), sign of b; not of bool */
 TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_remainder(a, b) tc_remainder_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a == b */
+/* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a != b */
+/* a != b; bool */
 TC_API tc_tensor tc_ne_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_ne(a, b) tc_ne_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a < b */
+/* a < b; bool */
 TC_API tc_tensor tc_lt_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_lt(a, b) tc_lt_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a <= b */
+/* a <= b; bool */
 TC_API tc_tensor tc_le_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_le(a, b) tc_le_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a > b */
+/* a > b; bool */
 TC_API tc_tensor tc_gt_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_gt(a, b) tc_gt_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a >= b */
+/* a >= b; bool */
 TC_API tc_tensor tc_ge_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_ge(a, b) tc_ge_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* both nonzero */
+/* both nonzero; bool */
 TC_API tc_tensor tc_logical_and_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_logical_and(a, b) tc_logical_and_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* either nonzero */
+/* either nonzero; bool */
 TC_API tc_tensor tc_logical_or_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_logical_or(a, b) tc_logical_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 
-/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ---- */
-/* sum over the axes */
+/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ----
+ * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,
+ * or given twice; TC_ERR_SHAPE: max, min, argmax or argmin over nothing. */
+/* sum over the axes; of integers and bool in i64 (u16 up: u64) */
 TC_API tc_tensor tc_sum_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_sum(x, axes, keepdims) tc_sum_at((x), (axes), (keepdims), TC_HERE)
-/* product over the axes */
+/* product over the axes; of integers and bool in i64 (u16 up: u64) */
 TC_API tc_tensor tc_prod_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_prod(x, axes, keepdims) tc_prod_at((x), (axes), (keepdims), TC_HERE)
-/* largest over the axes; NaN if any is */
+/* largest over the axes; NaN if any is; x's dtype */
 TC_API tc_tensor tc_max_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_max(x, axes, keepdims) tc_max_at((x), (axes), (keepdims), TC_HERE)
-/* smallest over the axes; NaN if any is */
+/* smallest over the axes; NaN if any is; x's dtype */
 TC_API tc_tensor tc_min_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_min(x, axes, keepdims) tc_min_at((x), (axes), (keepdims), TC_HERE)
-/* any nonzero */
+/* any nonzero; bool */
 TC_API tc_tensor tc_any_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_any(x, axes, keepdims) tc_any_at((x), (axes), (keepdims), TC_HERE)
-/* all nonzero */
+/* all nonzero; bool */
 TC_API tc_tensor tc_all_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_all(x, axes, keepdims) tc_all_at((x), (axes), (keepdims), TC_HERE)
-/* index of the first largest (first NaN wins) */
+/* index of the first largest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmax(x, axis, keepdims) tc_argmax_at((x), (axis), (keepdims), TC_HERE)
-/* index of the first smallest (first NaN wins) */
+/* index of the first smallest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmin_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmin(x, axis, keepdims) tc_argmin_at((x), (axis), (keepdims), TC_HERE)
 
@@ -1127,12 +1160,12 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
 #define tc_param(ctx, data, ...)                                                                   \
     tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
- * value at the end of each run; until then all reads see the old value. It takes no output buffer and
- * is no operand. Of the parameter's dtype; broadcasts to its shape. */
+ * value at the end of each run; until then all reads see the old value. It takes no output buffer
+ * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
-/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can be
- * differentiated again. loss: one element; params: any float tensors of the graph, zeros for those
+/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
+ * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for those
  * it does not depend on. At ties and corners as torch. On failure all grads tell the error. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
@@ -1605,31 +1638,64 @@ extern long syscall(long number, ...);
 #pragma push_macro("ANY")
 #pragma push_macro("ARGMAX")
 #pragma push_macro("ARGMIN")
+#pragma push_macro("ASSIGN")
 #pragma push_macro("B")
+#pragma push_macro("BITS")
+#pragma push_macro("BOOL")
 #pragma push_macro("C")
+#pragma push_macro("CAST")
+#pragma push_macro("CAST_")
+#pragma push_macro("CAT")
 #pragma push_macro("CEIL")
+#pragma push_macro("COMPARE")
+#pragma push_macro("CONST")
+#pragma push_macro("CONTRACT")
 #pragma push_macro("COS")
+#pragma push_macro("CROSS_ENTROPY")
+#pragma push_macro("DA")
+#pragma push_macro("DAB")
+#pragma push_macro("DATA")
 #pragma push_macro("DIV")
 #pragma push_macro("EQ")
 #pragma push_macro("ERF")
 #pragma push_macro("EXP")
+#pragma push_macro("EXPAND")
+#pragma push_macro("EXPANSION")
+#pragma push_macro("FLAT")
+#pragma push_macro("FLOAT")
 #pragma push_macro("FLOOR")
 #pragma push_macro("FMA")
+#pragma push_macro("FROM_F16")
 #pragma push_macro("G")
+#pragma push_macro("GATHER")
 #pragma push_macro("GE")
 #pragma push_macro("GELU")
 #pragma push_macro("GT")
 #pragma push_macro("H")
+#pragma push_macro("HIGHEST")
+#pragma push_macro("I")
+#pragma push_macro("INDEX")
+#pragma push_macro("INPUT")
+#pragma push_macro("IOTA")
 #pragma push_macro("ISNAN")
 #pragma push_macro("K")
+#pragma push_macro("LANE1")
+#pragma push_macro("LAYER_NORM")
 #pragma push_macro("LE")
+#pragma push_macro("LEAF")
+#pragma push_macro("LITERAL")
 #pragma push_macro("LOG")
+#pragma push_macro("LOGIC")
 #pragma push_macro("LOGICAL_AND")
 #pragma push_macro("LOGICAL_NOT")
 #pragma push_macro("LOGICAL_OR")
+#pragma push_macro("LOG_SOFTMAX")
+#pragma push_macro("LOWEST")
 #pragma push_macro("LT")
+#pragma push_macro("M")
 #pragma push_macro("MAX")
 #pragma push_macro("MAXIMUM")
+#pragma push_macro("MEAN")
 #pragma push_macro("MIN")
 #pragma push_macro("MINIMUM")
 #pragma push_macro("MODULO")
@@ -1638,10 +1704,16 @@ extern long syscall(long number, ...);
 #pragma push_macro("N")
 #pragma push_macro("NE")
 #pragma push_macro("NEG")
+#pragma push_macro("NONE")
 #pragma push_macro("NOT")
+#pragma push_macro("NUMERIC")
 #pragma push_macro("O")
 #pragma push_macro("OR")
+#pragma push_macro("OTHERS")
+#pragma push_macro("OWN")
 #pragma push_macro("P")
+#pragma push_macro("PAD")
+#pragma push_macro("PERMUTE")
 #pragma push_macro("PMAX")
 #pragma push_macro("PMIN")
 #pragma push_macro("POW")
@@ -1651,24 +1723,41 @@ extern long syscall(long number, ...);
 #pragma push_macro("RELU")
 #pragma push_macro("REM")
 #pragma push_macro("REMAINDER")
+#pragma push_macro("RESHAPE")
 #pragma push_macro("RINT")
 #pragma push_macro("ROUND")
 #pragma push_macro("ROUND16")
+#pragma push_macro("ROUNDB16")
 #pragma push_macro("RSQRT")
+#pragma push_macro("S")
+#pragma push_macro("SAME")
+#pragma push_macro("SCAN")
 #pragma push_macro("SELECT")
 #pragma push_macro("SHL")
 #pragma push_macro("SHR")
 #pragma push_macro("SIGMOID")
 #pragma push_macro("SILU")
 #pragma push_macro("SIN")
+#pragma push_macro("SLICE")
+#pragma push_macro("SOFTMAX")
+#pragma push_macro("SPREAD")
 #pragma push_macro("SQRT")
 #pragma push_macro("SQUARE")
 #pragma push_macro("SUB")
 #pragma push_macro("SUM")
+#pragma push_macro("T")
+#pragma push_macro("TALLY")
 #pragma push_macro("TANH")
+#pragma push_macro("TOINT")
+#pragma push_macro("TO_F16")
 #pragma push_macro("TRUNC")
+#pragma push_macro("V")
 #pragma push_macro("W")
+#pragma push_macro("WHERE")
+#pragma push_macro("WINDOW")
 #pragma push_macro("XOR")
+#pragma push_macro("Y")
+#pragma push_macro("Z")
 #undef A
 #undef ABS
 #undef ADD
@@ -1677,31 +1766,64 @@ extern long syscall(long number, ...);
 #undef ANY
 #undef ARGMAX
 #undef ARGMIN
+#undef ASSIGN
 #undef B
+#undef BITS
+#undef BOOL
 #undef C
+#undef CAST
+#undef CAST_
+#undef CAT
 #undef CEIL
+#undef COMPARE
+#undef CONST
+#undef CONTRACT
 #undef COS
+#undef CROSS_ENTROPY
+#undef DA
+#undef DAB
+#undef DATA
 #undef DIV
 #undef EQ
 #undef ERF
 #undef EXP
+#undef EXPAND
+#undef EXPANSION
+#undef FLAT
+#undef FLOAT
 #undef FLOOR
 #undef FMA
+#undef FROM_F16
 #undef G
+#undef GATHER
 #undef GE
 #undef GELU
 #undef GT
 #undef H
+#undef HIGHEST
+#undef I
+#undef INDEX
+#undef INPUT
+#undef IOTA
 #undef ISNAN
 #undef K
+#undef LANE1
+#undef LAYER_NORM
 #undef LE
+#undef LEAF
+#undef LITERAL
 #undef LOG
+#undef LOGIC
 #undef LOGICAL_AND
 #undef LOGICAL_NOT
 #undef LOGICAL_OR
+#undef LOG_SOFTMAX
+#undef LOWEST
 #undef LT
+#undef M
 #undef MAX
 #undef MAXIMUM
+#undef MEAN
 #undef MIN
 #undef MINIMUM
 #undef MODULO
@@ -1710,10 +1832,16 @@ extern long syscall(long number, ...);
 #undef N
 #undef NE
 #undef NEG
+#undef NONE
 #undef NOT
+#undef NUMERIC
 #undef O
 #undef OR
+#undef OTHERS
+#undef OWN
 #undef P
+#undef PAD
+#undef PERMUTE
 #undef PMAX
 #undef PMIN
 #undef POW
@@ -1723,24 +1851,41 @@ extern long syscall(long number, ...);
 #undef RELU
 #undef REM
 #undef REMAINDER
+#undef RESHAPE
 #undef RINT
 #undef ROUND
 #undef ROUND16
+#undef ROUNDB16
 #undef RSQRT
+#undef S
+#undef SAME
+#undef SCAN
 #undef SELECT
 #undef SHL
 #undef SHR
 #undef SIGMOID
 #undef SILU
 #undef SIN
+#undef SLICE
+#undef SOFTMAX
+#undef SPREAD
 #undef SQRT
 #undef SQUARE
 #undef SUB
 #undef SUM
+#undef T
+#undef TALLY
 #undef TANH
+#undef TOINT
+#undef TO_F16
 #undef TRUNC
+#undef V
 #undef W
+#undef WHERE
+#undef WINDOW
 #undef XOR
+#undef Y
+#undef Z
 
 /* ---- src/base/protect.h, continued ---- */
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
@@ -5084,8 +5229,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  * axes ascending LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64
  * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
  * class indices
- *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the same
- * shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
+ *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
+ * same shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
@@ -5269,7 +5414,8 @@ typedef struct tci_node {
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
-    bool stateful;    /* a parameter, or computed from one: a run of a program may change its value */
+    /* a parameter, or computed from one: a run of a program may change its value */
+    bool stateful;
     uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;
@@ -8415,7 +8561,9 @@ static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, 
         return tci_composite_binary(g, TCI_OP_SUB, shifted,
                                     tci_composite_unary(g, TCI_OP_LOG, sum));
     }
-    return tci_composite_binary(g, TCI_OP_DIV, powers, sum);
+    tci_node *one = tci_composite_number(g, (tc_dtype)x->dtype, 1.0); /* one division a row */
+    return tci_composite_binary(g, TCI_OP_MUL, powers,
+                                tci_composite_binary(g, TCI_OP_DIV, one, sum));
 }
 
 /* ---- builders of composite nodes ---- */
@@ -8936,6 +9084,9 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n);
  * and OWN only. */
 TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v);
+/* n is the MAX of a WINDOW over its elements, a pool: as in torch, only the first of equal elements
+ * takes the gradient. NULL: it is not of that kind. */
+TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
 /* n is a CONTRACT whose operand is a WINDOW: the gradient of the window's input as one contraction
  * over windows of n's gradient (a transposed convolution), without the operand's own, which is
  * larger by the window's size. NULL: the labels are not of that kind. */
@@ -9156,6 +9307,10 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
     tci_node *n = v->n, *x = n->in[v->which];
     if (tci_vjp_kind_of(n->op) == TCI_VJP_OWN) {
         return tci_vjp_own(v);
+    }
+    tci_node *pool = n->op == TCI_OP_MAX && x->op == TCI_OP_WINDOW ? tci_vjp_pool(v) : NULL;
+    if (pool) {
+        return pool;
     }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
     tci_vjp_row row = {.g = v->g, .n = n, .t = t};
@@ -9399,6 +9554,24 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
         axes[i] = x->rank + i;
     }
     return tci_rule_sum(v, r, axes, n_windows, false);
+}
+
+TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || !tci_node_count(n)) {
+        return NULL;
+    }
+    int last = n->rank;
+    tc_axes axis = {&last, 1, false};
+    tci_dim *flat = tci_rule_insert(v, n, n->rank, tci_node_count(x) / tci_node_count(n));
+    tci_node *elements = tci_rule_reshape(v, n->in[0], n->rank + 1, flat);
+    tci_node *first = tci_build_reduce(v->g, TCI_OP_ARGMAX, elements, axis, true);
+    tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_vjp_built(v, first),
+                                     tci_rule_ramp(v, n->rank + 1, flat, last));
+    tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
+    tci_node *grad = tci_vjp_built(v, tci_build_unsqueeze(v->g, v->grad, last));
+    return tci_rule_reshape(v, tci_build_where(v->g, hits, grad, zero), x->rank, x->shape);
 }
 
 static tci_node *tci_vjp_GATHER(const tci_vjp *v)
@@ -11543,7 +11716,8 @@ static int tci_lower_extreme(const tci_lower_ew *e, bool max, int a, int b)
         return tci_kernel_prim(e->k, max ? TCI_P_OR : TCI_P_AND, t, 2, a, b, -1);
     }
     int best = tci_kernel_prim(e->k, max ? TCI_P_PMAX : TCI_P_PMIN, t, 2, a, b, -1);
-    if (!tci_dtype_is_float(t) || e->k->insts[a].op == TCI_K_CONST) {
+    const tci_kinst *left = &e->k->insts[a];
+    if (!tci_dtype_is_float(t) || (left->op == TCI_K_CONST && left->value.f == left->value.f)) {
         return best;
     }
     return tci_lower_select(e->k, tci_kernel_prim(e->k, TCI_P_EQ, t, 2, a, a, -1), best, a);
@@ -12427,7 +12601,21 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
+/* ---- src/kernel/machine.h ---- */
+/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else. */
+#ifndef TCI_KERNEL_MACHINE_H
+#define TCI_KERNEL_MACHINE_H
 
+typedef struct tci_machine {
+    int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
+    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
+     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
+    int block_threads;
+} tci_machine;
+
+#endif
+
+/* ---- src/plan/plan.h, continued ---- */
 typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
     TCI_BUF_OUTPUT, /* index: which program output */
@@ -12468,7 +12656,7 @@ typedef struct tci_plan {
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
-                               int n_roots);
+                               int n_roots, tci_machine machine);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 
@@ -12542,7 +12730,8 @@ static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
  * = 1). */
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots);
+TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
+                               tci_machine machine);
 /* plan/group.c */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why);
@@ -12594,6 +12783,10 @@ enum {
     TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
+    TCI_ALGO_BLOCKS = 1056,       /* blocks that fill a device: eight for each of 132 processors */
+    TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
+    TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
+    TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4            /* times an operand is read before it is worth a copy */
 };
@@ -12644,13 +12837,30 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
                           before);
 }
 
+/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. */
+static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
+{
+    const tci_node *x = n->in[0];
+    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0) {
+        return 0;
+    }
+    if (machine.block_threads == 0) {
+        bool cut = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
+        return cut ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
+    }
+    bool rows = n->attr[n->n_attr - 1] == x->rank - 1;
+    int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
+    int64_t most = all / results / (rows ? TCI_ALGO_BLOCK_ROW : TCI_ALGO_BLOCK_COLUMN);
+    int64_t pieces = TCI_MIN(most, TCI_ALGO_BLOCKS / blocks);
+    return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+}
+
 /* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x);
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 ||
-        results > TCI_ALGO_FEW || all / results < TCI_ALGO_MANY) {
+    if (n->n_attr == 0) {
         return NULL;
     }
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
@@ -12660,9 +12870,8 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
-    int64_t size = x->shape[axis], others = all / size;
-    int64_t chunk = TCI_MAX(1, TCI_ALGO_CHUNK / others);
-    if (size / chunk < 2) {
+    int64_t size = x->shape[axis], chunk = tci_algo_chunk(n, axis, machine);
+    if (chunk == 0 || size / chunk < 2) {
         return NULL;
     }
     int64_t even = tci_algo_divisor(size, chunk);
@@ -12838,11 +13047,11 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
 
 /* ---- the pass ---- */
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     tci_node *made = NULL;
     if (tci_op_is_reduce(n->op)) {
-        made = tci_algo_split(s, g, n);
+        made = tci_algo_split(s, g, n, machine);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
@@ -12851,7 +13060,8 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n)
     return made ? made : n;
 }
 
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots)
+TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
+                               tci_machine machine)
 {
     tci_node_list list = tci_graph_sort(s, roots, n_roots);
     for (int i = 0; i < list.n; i++) {
@@ -12871,7 +13081,7 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
             fresh->mark = n->mark;
             fresh->site = n->site;
         }
-        n->pass = tci_algo_node(s, g, fresh);
+        n->pass = tci_algo_node(s, g, fresh, machine);
     }
     for (int i = 0; i < n_roots; i++) {
         roots[i] = roots[i]->pass;
@@ -14607,7 +14817,7 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
 
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
-                               int n_roots)
+                               int n_roots, tci_machine machine)
 {
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
@@ -14622,7 +14832,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             outputs[i] = outputs[i]->in[1];
         }
     }
-    tci_plan_algorithm(s, g, outputs, n_roots);
+    tci_plan_algorithm(s, g, outputs, n_roots, machine);
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);
@@ -14734,13 +14944,6 @@ typedef struct tci_launch {
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
 
-/* What code is scheduled for. */
-typedef struct tci_machine {
-    int vector_bytes;     /* of a vector register, or of the lanes one thread holds; 0: scalar code */
-    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
-     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
-    int block_threads;
-} tci_machine;
 /* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
 TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */
@@ -16388,8 +16591,9 @@ typedef struct tci_tile {
     const tci_bind **rows;
     int vec_axis, n_vecs;
     const tci_bind **vecs;
-    bool stream;          /* contiguous stores bypass the caches */
+    const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
+    int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 
 enum { TCI_MAX_UNROLL = 64 };
@@ -16408,8 +16612,24 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
+/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
+ * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the
+ * later stages. The stretch is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
+typedef struct tci_panel {
+    int vec_axis, rows, unroll;
+    tci_lin first;
+    int end;              /* index expression */
+    int64_t lo, hi, chunk;
+} tci_panel;
+TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
+/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is left
+ * unbound. */
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
+                          int64_t hi);
+/* The stage that has time to fetch the next row for the first one: -1 none. */
+TCI_FN int tci_stage_ahead(const tci_kernel *k);
 /* of a MAP stage's vector loop */
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
@@ -16627,7 +16847,7 @@ static void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, bool stream)
+static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -16638,7 +16858,7 @@ static void tci_stage_stores(tci_build *b, int stage, bool stream)
     }
     for (int i = 0; i < k->n_stores; i++) {
         if (k->stores[i].stage == stage) {
-            tci_build_store(b, &k->stores[i], values[i], stream);
+            tci_build_store(b, &k->stores[i], values[i], &k->stores[i] == stream);
         }
     }
 }
@@ -16867,10 +17087,50 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
     tci_stage_close(b, st->axes, st->n_axes, open);
 }
 
+/* ---- prefetches ---- */
+
+/* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_PREFETCH;
+    st.base = (int32_t)load->imm;
+    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* A load without a guard that is contiguous along `axis`; *bytes of an element. */
+static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
+{
+    int64_t coef;
+    if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
+        return false;
+    }
+    *bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
+    return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
+}
+
+/* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
+ * elements behind a cache line. */
+static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
+{
+    const tci_kernel *k = b->k;
+    for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
+        int bytes = 0;
+        int64_t row;
+        if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
+            skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
+            tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
+            tci_stage_fetch(b, &k->insts[i], row);
+        }
+    }
+}
+
 /* ---- 64 virtual lanes (VEC_INNER) ---- */
 
 typedef struct tci_stage_lanes {
     int stage, axis;
+    int next_axis;      /* as in tci_tile, for this stage */
     int n_regs;         /* vectors that elements of the row reach */
     tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
     bool in_array;
@@ -16962,6 +17222,7 @@ static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, 
         int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
         int64_t last = hi - TCI_MAX(count - u - lanes, 0);
         tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_stage_fetch_next(b, m->axis, m->next_axis, u);
         tci_stage_fold(b, m, (int)(u / lanes), -1);
     }
 }
@@ -17077,7 +17338,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
     }
 }
 
-static void tci_stage_reduce_inner(tci_build *b, int stage)
+static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
@@ -17085,6 +17346,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage)
     tci_stage_lanes m = {0};
     m.stage = stage;
     m.axis = st->axes[n_before];
+    m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
@@ -17103,33 +17365,48 @@ static void tci_stage_reduce_inner(tci_build *b, int stage)
     }
 }
 
-typedef struct tci_stage_map { int stage, axis; bool stream; } tci_stage_map;
+typedef struct tci_stage_map {
+    int stage, axis, next_axis, unroll;
+    const tci_kstore *stream;
+} tci_stage_map;
 
 static void tci_stage_map_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     const tci_stage_map *m = arg;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, m->axis, vecs[i]);
+        if (n == m->unroll) {
+            tci_stage_fetch_next(b, m->axis, m->next_axis, (int64_t)i * b->l->lanes);
+        }
         tci_stage_stores(b, m->stage, m->stream);
     }
 }
 
-static void tci_stage_map_inner(tci_build *b, int stage)
+static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis)
 {
     const tci_kstage *st = &b->k->stages[stage];
     if (st->n_axes == 0) {
-        tci_stage_stores(b, stage, false);
+        tci_stage_stores(b, stage, NULL);
         return;
     }
     int n_before = st->n_axes - 1;
-    tci_stage_map m = {stage, st->axes[n_before], false};
+    tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m.axis].size;
-    int unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
-    for (int i = 0; i <= n_cuts; i++) {
-        tci_stage_vectors(b, begin, cuts[i], unroll, tci_stage_map_body, &m);
+    m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
+    if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
+        int64_t size = cuts[0];
+        int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, size - 1);
+        m.stream = tile->stream;
+        tci_stage_vectors_dynamic(b, from, to, head, 0, size - 1, m.unroll, tci_stage_map_body,
+                                  &m);
+        begin = size;
+    }
+    for (int i = 0; i <= n_cuts && begin < cuts[i]; i++) {
+        tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
         begin = cuts[i];
     }
     tci_build_set(b, m.axis, NULL);
@@ -17138,35 +17415,48 @@ static void tci_stage_map_inner(tci_build *b, int stage)
 
 /* ---- all stages ---- */
 
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
+                          int64_t hi)
+{
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
+    int x = tci_build_lx(b, tci_build_kx(b, store->x));
+    tci_build_set(b, axis, NULL);
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[store->operand].dtype)->bytes;
+    return tci_lx_make(b->l, TCI_LX_HEAD, x, store->operand, (int64_t)b->l->lanes * bytes);
+}
+
+TCI_FN int tci_stage_ahead(const tci_kernel *k)
+{
+    int at = TCI_MIN(k->n_stages - 1, 1);
+    return at > 0 && k->stages[0].n_axes == 1 && k->stages[at].n_axes == 1 &&
+                   k->stages[0].axes[0] == k->stages[at].axes[0]
+               ? at
+               : -1;
+}
+
 /* One prefetch for each cache line that the tile reads in a row, a fixed distance ahead. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
 {
     const tci_kernel *k = b->k;
     for (int i = 0; i < k->n_insts; i++) {
-        const tci_kinst *inst = &k->insts[i];
-        int64_t coef;
-        bool runs = inst->op == TCI_K_LOAD && inst->n_guards == 0 &&
-                    tci_build_coef(k, inst->x, tile->vec_axis, &coef) && coef == 1;
+        int bytes = 0;
+        bool runs = tci_stage_runs(k, &k->insts[i], tile->vec_axis, &bytes);
         for (int v = 0; runs && v < tile->n_vecs; v++) {
-            int bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
-            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES != 0) {
-                continue;
+            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES == 0) {
+                tci_build_set(b, tile->vec_axis, tile->vecs[v]);
+                tci_stage_fetch(b, &k->insts[i], tile->prefetch / bytes);
             }
-            tci_build_set(b, tile->vec_axis, tile->vecs[v]);
-            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-            st.mem = TCI_MEM_PREFETCH;
-            st.base = (int32_t)inst->imm;
-            st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, inst->x), tile->prefetch / bytes));
-            tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
     }
 }
 
-TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
+static void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
     const tci_kernel *k = b->k;
-    for (int stage = 0; stage < k->n_stages; stage++) {
+    int ahead = tci_stage_ahead(k);
+    for (int stage = first; stage < k->n_stages; stage++) {
         bool inner = k->vector == TCI_VEC_INNER;
+        int next = inner && stage == ahead ? tile->next_axis : -1;
         b->stage = stage;
         if (stage > 0 && b->l->threads > 1 && b->n_keeps > 0) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -17175,16 +17465,125 @@ TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
         }
         if (k->stages[stage].kind == TCI_STAGE_MAP) {
             if (inner) {
-                tci_stage_map_inner(b, stage);
+                tci_stage_map_inner(b, stage, tile, next);
             } else {
                 tci_stage_map_outer(b, stage, tile);
             }
         } else if (inner && k->stages[stage].n_axes > 0) {
-            tci_stage_reduce_inner(b, stage);
+            tci_stage_reduce_inner(b, stage, next);
         } else {
             tci_stage_reduce_outer(b, stage, tile);
         }
     }
+}
+
+TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
+{
+    tci_stage_from(b, tile, 0);
+}
+
+/* ---- panels ---- */
+
+typedef struct tci_stage_rows {
+    const tci_panel *panel;
+    const tci_stage_pair *arrays;  /* accumulators of each reduction */
+    const tci_bind **rows;
+    int n_rows;
+} tci_stage_rows;
+
+/* Where a vector's accumulators lie. */
+static int tci_stage_panel_offset(tci_build *b, const tci_panel *panel, const tci_bind *vec)
+{
+    return tci_build_lx(b, tci_lin_add(b, vec->at, tci_lin_mul(b, panel->first, -1)));
+}
+
+/* Takes the rows into the accumulators of some vectors. */
+static void tci_stage_panel_fold(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_rows *m = arg;
+    const tci_kernel *k = b->k;
+    int axis = k->stages[0].axes[0];
+    for (int i = 0; i < n; i++) {
+        int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
+        tci_build_set(b, m->panel->vec_axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            tci_stage_pair acc = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
+            for (int row = 0; row < m->n_rows; row++) {
+                tci_build_set(b, axis, m->rows[row]);
+                acc = tci_stage_combine(b, &k->reds[r], acc, tci_stage_operands(b, &k->reds[r]));
+            }
+            tci_stage_array_set(b, m->arrays[r], x, acc);
+        }
+        tci_build_set(b, axis, NULL);
+    }
+}
+
+static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_rows *m = arg;
+    const tci_kernel *k = b->k;
+    tci_tile tile = {0};
+    tile.row_axis = tile.next_axis = -1;
+    tile.n_rows = 1;
+    tile.vec_axis = m->panel->vec_axis;
+    tile.n_vecs = n;
+    tile.vecs = vecs;
+    for (int i = 0; i < n; i++) {
+        int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
+        tci_build_set(b, tile.vec_axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            tci_build_remember(b, k->reds[r].inst,
+                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).value);
+        }
+    }
+    tci_stage_from(b, &tile, 1);
+}
+
+/* The rows [begin, end) of the inner axis, `n` at a time. */
+static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin, int64_t end,
+                                 int64_t n)
+{
+    const tci_panel *p = m->panel;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
+    for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
+        int64_t row = m->n_rows;
+        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row), begin + row,
+                                      end - n + row, false, -1);
+    }
+    tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
+                              tci_stage_panel_fold, m);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
+{
+    const tci_kernel *k = b->k;
+    tci_loop *l = b->l;
+    int64_t size = k->axes[k->stages[0].axes[0]].size, whole = size / panel->rows * panel->rows;
+    tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
+    tci_stage_rows m = {panel, arrays, rows, 0};
+    tci_lopen open;
+    b->stage = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        arrays[r].value = tci_build_local(b, (tc_dtype)k->reds[r].dtype, panel->chunk, b->cur);
+        arrays[r].index = -1;
+    }
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, panel->chunk), l->lanes, &open);
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
+    }
+    tci_build_close(b, &open);
+    if (whole > 0) {
+        tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
+    }
+    if (whole < size) {
+        tci_stage_panel_rows(b, &m, whole, size, size - whole);
+    }
+    tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
+                              panel->hi, 1, tci_stage_panel_finish, &m);
 }
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
@@ -17212,6 +17611,10 @@ enum {
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
+    TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
+    TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
+    TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
 static const int64_t tci_sched_stream_bytes = (int64_t)32 << 20;
@@ -17233,8 +17636,10 @@ typedef struct tci_sched {
     int64_t group, n_groups;      /* row tiles of a unit */
     int *others; int n_others;    /* outer axes that a unit fixes */
     int64_t points, units, grain;
-    bool transposing, stream;
-    int stream_store;
+    bool transposing;
+    int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    const tci_kstore *stream; /* that bypasses the caches, NULL none */
+    int next_axis;            /* as in tci_tile */
     int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
@@ -17333,7 +17738,7 @@ TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
 {
     int64_t cost = tci_stage_cost(k, stage);
-    int unroll = cost <= 6 ? 4 : cost <= 24 ? 2 : 1;
+    int unroll = cost <= 8 ? 4 : cost <= 48 ? 2 : 1;
     return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
 }
 
@@ -17479,6 +17884,24 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
+/* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
+ * twice as fast as going down narrow columns. */
+static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
+{
+    const tci_kernel *k = s->k;
+    bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
+                k->bytes >= TCI_SCHED_FAR_BYTES && s->n_vec >= TCI_SCHED_PANEL_LEAST &&
+                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
+                k->axes[k->stages[0].axes[0]].size >= 8;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        fits = fits && k->reds[r].b < 0 && k->reds[r].dtype != TC_BOOL;
+    }
+    return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
+}
+
 /* An access that strides along the vector axis but is contiguous along another outer axis: the last
  * such axis, else -1. */
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
@@ -17527,27 +17950,41 @@ static void tci_sched_map_tile(tci_sched *s)
 
 /* ---- streaming ---- */
 
-/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is
- * aligned. */
-static bool tci_sched_can_stream(tci_sched *s)
+/* A large output written in long contiguous runs along the axis that is walked in vectors: NULL
+ * where there is none. Its vectors are aligned, so there can be only one. */
+static const tci_kstore *tci_sched_stream(const tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    s->stream_store = -1;
-    if (s->l->lanes < 2 || s->transposing || s->machine.block_threads) {
-        return false;
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        const tci_koperand *o = &k->operands[k->stores[i].operand];
-        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    for (int i = 0; i < k->n_stores && s->l->lanes > 1 && !s->machine.block_threads; i++) {
+        const tci_kstore *store = &k->stores[i];
+        const tci_kstage *stage = &k->stages[store->stage];
+        const tci_koperand *o = &k->operands[store->operand];
+        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, axis = s->vec_axis;
+        if (k->vector == TCI_VEC_INNER) {
+            axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        }
         int64_t coef;
-        bool runs = tci_build_coef(k, k->stores[i].x, s->vec_axis, &coef) && coef == 1;
-        if (runs && o->n * bytes > tci_sched_stream_bytes && s->n_vec * bytes >= 4096 &&
+        if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
+            tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
+            o->n * bytes >= tci_sched_stream_bytes && k->axes[axis].size * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
-            s->stream_store = i;
-            return true;
+            return store;
         }
     }
-    return false;
+    return NULL;
+}
+
+/* The axis along which the next unit of a rows' kernel lies, if its rows come from far away. */
+static int tci_sched_next_axis(const tci_sched *s)
+{
+    const tci_kernel *k = s->k;
+    int stage = tci_stage_ahead(k), axis = k->n_outer - 1;
+    while (axis >= 0 && k->axes[axis].size == 1) {
+        axis--;
+    }
+    bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
+               k->axes[k->stages[stage].axes[0]].size >= TCI_SCHED_LONG_ROW;
+    return far && !s->machine.block_threads ? axis : -1;
 }
 
 /* ---- units and tasks ---- */
@@ -17580,6 +18017,9 @@ static void tci_sched_units(tci_sched *s)
     s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
     if (s->machine.block_threads) {
         s->chunk = step;
+    }
+    if (s->panel > 0) {
+        s->chunk = TCI_MIN(TCI_MAX(s->n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
     }
     s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
     s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
@@ -17631,7 +18071,8 @@ static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
 }
 
 /* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
- * them that cost more than a pass through the cache are kept in a local array. */
+ * them that cost more than a pass through the cache are kept in a local array. One that does not
+ * change along every axis of the row is written fewer times than it is read, so it is not kept. */
 static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
 {
     const tci_kernel *k = s->k;
@@ -17639,8 +18080,11 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     int64_t extent = 1;
+    uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
     for (int i = 0; i < k->stages[first].n_axes; i++) {
-        extent *= k->axes[k->stages[first].axes[i]].size;
+        int axis = k->stages[first].axes[i];
+        extent *= k->axes[axis].size;
+        changing |= k->axes[axis].size > 1 ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
     }
     tci_sched_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
@@ -17662,8 +18106,11 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
             continue;
         }
         int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
-        bool row = in->op == TCI_K_PRIM && in->dtype != TC_BOOL && (in->axes & axes);
-        if (row && early[i] && bytes <= *room && tci_sched_row_cost(k, i, axes) >= 8) {
+        bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
+        bool costly = in->op == TCI_K_PRIM && tci_sched_row_cost(k, i, axes) >= 8;
+        /* Between the threads of a block and what they load is more than a cache. */
+        costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
+        if (row && early[i] && bytes <= *room && costly) {
             tci_lkeep keep = {i, tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0), first};
             TCI_PUSH(k->s, s->b->keeps, s->b->n_keeps, s->b->cap_keeps, keep);
             *room -= bytes;
@@ -17693,7 +18140,7 @@ typedef struct tci_sched_place { tci_sched *s; int group; bool is_main; } tci_sc
 
 static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
 {
-    if (tile->stream && tile->prefetch > 0) {
+    if (tile->prefetch > 0) {
         tci_stage_prefetch(s->b, tile);
     }
     tci_stage_all(s->b, tile);
@@ -17758,8 +18205,9 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
     tile.vec_axis = s->vec_axis;
     tile.n_vecs = n;
     tile.vecs = vecs;
-    tile.stream = s->stream && n == s->unroll;
+    tile.stream = n == s->unroll ? s->stream : NULL;
     tile.prefetch = tile.stream ? TCI_SCHED_PREFETCH_BYTES : 0;
+    tile.next_axis = -1;
     (void)b;
     tci_sched_rows(s, &tile, place->group);
 }
@@ -17778,13 +18226,8 @@ static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chun
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
     }
     if (s->stream) {
-        const tci_kstore *st = &s->k->stores[s->stream_store];
         tci_lin start = tci_build_let(b, from);
-        tci_build_set(b, s->vec_axis, tci_build_bind(b, start, begin, end - 1, false, -1));
-        int x = tci_build_lx(b, tci_build_kx(b, st->x));
-        tci_build_set(b, s->vec_axis, NULL);
-        int bytes = tci_dtype_get((tc_dtype)s->k->operands[st->operand].dtype)->bytes;
-        head = tci_lx_make(l, TCI_LX_HEAD, x, st->operand, (int64_t)l->lanes * bytes);
+        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, end - 1);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
@@ -17835,7 +18278,17 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
         tile.n_vecs = 1;
+        tile.stream = s->stream;
+        tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
+        return;
+    }
+    if (s->panel > 0) {
+        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                           0,           0,        s->n_vec - 1, s->chunk};
+        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
+        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
+        tci_stage_panel(s->b, &panel);
         return;
     }
     if (s->n_cuts == 0 && !s->stream && s->n_chunks > 1) {
@@ -17913,6 +18366,8 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", block %dx%d", TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->panel > 0) {
+        snprintf(tile, sizeof(tile), ", panel %dx%d", s->panel, (int)s->chunk);
     } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
         snprintf(tile, sizeof(tile), ", tile %dx%d", s->rows, s->unroll);
     }
@@ -17925,13 +18380,15 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 static void tci_sched_decide(tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    s->vec_axis = s->row_axis = -1;
+    s->vec_axis = s->row_axis = s->next_axis = -1;
     s->n_vec = s->n_tiles = s->base = 1;
     s->unroll = s->rows = 1;
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
         tci_sched_keep_rows(s);
+        s->stream = tci_sched_stream(s);
+        s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {
         bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP &&
                      k->stages[0].n_axes == 0;
@@ -17943,12 +18400,15 @@ static void tci_sched_decide(tci_sched *s)
         s->n_vec = k->axes[s->vec_axis].size;
         if (plain) {
             tci_sched_map_tile(s);
-            s->stream = tci_sched_can_stream(s);
+            s->stream = s->transposing ? NULL : tci_sched_stream(s);
         } else {
             tci_sched_reduce_tile(s, cost);
+            s->panel = tci_sched_panel_rows(s, cost);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->panel = s->n_cuts > 0 ? 0 : s->panel;
+        s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
     tci_sched_units(s);
 }
@@ -25406,9 +25866,9 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
-                              r->n_literals, job->roots, r->n_roots);
     tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads};
+    job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
+                              r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
         job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
     }
@@ -29792,8 +30252,8 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
 /* ---- src/api/grad.c ---- */
 /* api/grad.c - parameters take values, losses have gradients: tc_assign and tc_grad.
  *
- * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles. Parameters
- * themselves are leaves with memory (api/leaf.c).
+ * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
+ * Parameters themselves are leaves with memory (api/leaf.c).
  * The one idea: gradients are built by grad/ with working memory of their own, and an escape from
  * there is a failed call like any other. */
 
@@ -29829,7 +30289,8 @@ static bool tci_grad_check_loss(tci_grad_call *c)
                        tci_dtype_get((tc_dtype)n->dtype)->name);
     } else if (tci_node_count(n) != 1) {
         tci_frame_fail(c->f, TC_ERR_SHAPE,
-                       "the loss has shape %s: expected one element (tc_sum or tc_mean make it one)",
+                       "the loss has shape %s: expected one element (tc_sum or tc_mean make it "
+                       "one)",
                        TCI_SHAPE_TEXT(n));
     }
     return !c->f->failed;
@@ -31273,31 +31734,64 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
 #pragma pop_macro("ANY")
 #pragma pop_macro("ARGMAX")
 #pragma pop_macro("ARGMIN")
+#pragma pop_macro("ASSIGN")
 #pragma pop_macro("B")
+#pragma pop_macro("BITS")
+#pragma pop_macro("BOOL")
 #pragma pop_macro("C")
+#pragma pop_macro("CAST")
+#pragma pop_macro("CAST_")
+#pragma pop_macro("CAT")
 #pragma pop_macro("CEIL")
+#pragma pop_macro("COMPARE")
+#pragma pop_macro("CONST")
+#pragma pop_macro("CONTRACT")
 #pragma pop_macro("COS")
+#pragma pop_macro("CROSS_ENTROPY")
+#pragma pop_macro("DA")
+#pragma pop_macro("DAB")
+#pragma pop_macro("DATA")
 #pragma pop_macro("DIV")
 #pragma pop_macro("EQ")
 #pragma pop_macro("ERF")
 #pragma pop_macro("EXP")
+#pragma pop_macro("EXPAND")
+#pragma pop_macro("EXPANSION")
+#pragma pop_macro("FLAT")
+#pragma pop_macro("FLOAT")
 #pragma pop_macro("FLOOR")
 #pragma pop_macro("FMA")
+#pragma pop_macro("FROM_F16")
 #pragma pop_macro("G")
+#pragma pop_macro("GATHER")
 #pragma pop_macro("GE")
 #pragma pop_macro("GELU")
 #pragma pop_macro("GT")
 #pragma pop_macro("H")
+#pragma pop_macro("HIGHEST")
+#pragma pop_macro("I")
+#pragma pop_macro("INDEX")
+#pragma pop_macro("INPUT")
+#pragma pop_macro("IOTA")
 #pragma pop_macro("ISNAN")
 #pragma pop_macro("K")
+#pragma pop_macro("LANE1")
+#pragma pop_macro("LAYER_NORM")
 #pragma pop_macro("LE")
+#pragma pop_macro("LEAF")
+#pragma pop_macro("LITERAL")
 #pragma pop_macro("LOG")
+#pragma pop_macro("LOGIC")
 #pragma pop_macro("LOGICAL_AND")
 #pragma pop_macro("LOGICAL_NOT")
 #pragma pop_macro("LOGICAL_OR")
+#pragma pop_macro("LOG_SOFTMAX")
+#pragma pop_macro("LOWEST")
 #pragma pop_macro("LT")
+#pragma pop_macro("M")
 #pragma pop_macro("MAX")
 #pragma pop_macro("MAXIMUM")
+#pragma pop_macro("MEAN")
 #pragma pop_macro("MIN")
 #pragma pop_macro("MINIMUM")
 #pragma pop_macro("MODULO")
@@ -31306,10 +31800,16 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
 #pragma pop_macro("N")
 #pragma pop_macro("NE")
 #pragma pop_macro("NEG")
+#pragma pop_macro("NONE")
 #pragma pop_macro("NOT")
+#pragma pop_macro("NUMERIC")
 #pragma pop_macro("O")
 #pragma pop_macro("OR")
+#pragma pop_macro("OTHERS")
+#pragma pop_macro("OWN")
 #pragma pop_macro("P")
+#pragma pop_macro("PAD")
+#pragma pop_macro("PERMUTE")
 #pragma pop_macro("PMAX")
 #pragma pop_macro("PMIN")
 #pragma pop_macro("POW")
@@ -31319,24 +31819,41 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
 #pragma pop_macro("RELU")
 #pragma pop_macro("REM")
 #pragma pop_macro("REMAINDER")
+#pragma pop_macro("RESHAPE")
 #pragma pop_macro("RINT")
 #pragma pop_macro("ROUND")
 #pragma pop_macro("ROUND16")
+#pragma pop_macro("ROUNDB16")
 #pragma pop_macro("RSQRT")
+#pragma pop_macro("S")
+#pragma pop_macro("SAME")
+#pragma pop_macro("SCAN")
 #pragma pop_macro("SELECT")
 #pragma pop_macro("SHL")
 #pragma pop_macro("SHR")
 #pragma pop_macro("SIGMOID")
 #pragma pop_macro("SILU")
 #pragma pop_macro("SIN")
+#pragma pop_macro("SLICE")
+#pragma pop_macro("SOFTMAX")
+#pragma pop_macro("SPREAD")
 #pragma pop_macro("SQRT")
 #pragma pop_macro("SQUARE")
 #pragma pop_macro("SUB")
 #pragma pop_macro("SUM")
+#pragma pop_macro("T")
+#pragma pop_macro("TALLY")
 #pragma pop_macro("TANH")
+#pragma pop_macro("TOINT")
+#pragma pop_macro("TO_F16")
 #pragma pop_macro("TRUNC")
+#pragma pop_macro("V")
 #pragma pop_macro("W")
+#pragma pop_macro("WHERE")
+#pragma pop_macro("WINDOW")
 #pragma pop_macro("XOR")
+#pragma pop_macro("Y")
+#pragma pop_macro("Z")
 
 #if defined(__clang__)
 #pragma float_control(pop)

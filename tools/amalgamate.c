@@ -1,6 +1,6 @@
 /* tools/amalgamate.c - joins the rooms under src/ into the shipped headers.
  *
- *     amalgamate            from the project's root: writes src/api/ops.gen.h, tc.h, tc_cpu.h, tc_cuda.h
+ *     amalgamate            from the project's root: writes src/api/ops.gen.h and the headers
  *     amalgamate --check    writes nothing; says which header is stale and which room to edit
  *
  * A quoted include is replaced by that file's text, the first time only; includes of system headers
@@ -91,10 +91,17 @@ static void write_file(const char *path, const text *t)
 
 /* ---- src/api/ops.gen.h: the public calls that follow from op rows ---- */
 
-static void add_elementwise(text *t, const char *name, int arity, const char *doc)
+static void add_elementwise(text *t, const char *name, int arity, const char *rule,
+                            const char *doc)
 {
     static const char *const operands[] = {"a", "b", "c"};
-    add(t, "/* ", doc, " */\nTC_API tc_tensor tc_");
+    bool is_bool = !strcmp(rule, "COMPARE") || !strcmp(rule, "LOGIC");
+    const char *to = is_bool                    ? "; bool"
+                     : !strcmp(rule, "FLOAT")   ? "; float"
+                     : !strcmp(rule, "NUMERIC") ? "; not of bool"
+                                                : "";
+    add(t, "/* ", doc, "");
+    add(t, to, " */\nTC_API tc_tensor tc_", "");
     add(t, name, "_at(", "");
     for (int i = 0; i < arity; i++) {
         add(t, "tc_arg ", operands[i], ", ");
@@ -114,7 +121,12 @@ static void add_reduce(text *t, const char *name, const char *rule, const char *
 {
     bool index = !strcmp(rule, "INDEX");
     const char *axes = index ? "axis" : "axes";
-    add(t, "/* ", doc, " */\nTC_API tc_tensor tc_");
+    const char *to = index                   ? "; i64"
+                     : !strcmp(rule, "SUM")  ? "; of integers and bool in i64 (u16 up: u64)"
+                     : !strcmp(rule, "BOOL") ? "; bool"
+                                             : "; x's dtype";
+    add(t, "/* ", doc, "");
+    add(t, to, " */\nTC_API tc_tensor tc_", "");
     add(t, name, "_at(tc_tensor x, ", index ? "int axis" : "tc_axes axes");
     add(t, ", bool keepdims, tc_site here);\n#define tc_", name, "(x, ");
     add(t, axes, ", keepdims) tc_", name);
@@ -126,12 +138,18 @@ static text make_ops(void)
     text t = {0};
     add(&t, "/* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: ",
         "edit the rows.\n * Included by api/ops.h. */\n\n",
-        "/* ---- elementwise: operands are tensors or C numbers, and broadcast ---- */\n");
-#define X(id, name, arity, rule, flags, value, gradient, doc) add_elementwise(&t, #name, arity, doc);
+        "/* ---- elementwise: operands are tensors or C numbers ----\n"
+        " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands\n"
+        " * meet unless its line says: bool; float (a float dtype stays, others give f32); not of\n"
+        " * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */\n");
+#define X(id, name, arity, rule, flags, value, gradient, doc) \
+    add_elementwise(&t, #name, arity, #rule, doc);
     TCI_EW_OPS(X)
 #undef X
     add(&t, "\n/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count ",
-        "from the end ---- */\n", "");
+        "from the end ----\n",
+        " * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,\n"
+        " * or given twice; TC_ERR_SHAPE: max, min, argmax or argmin over nothing. */\n");
 #define X(id, name, rule, identity, gradient, doc) add_reduce(&t, #name, #rule, doc);
     TCI_REDUCE_OPS(X)
 #undef X

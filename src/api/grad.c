@@ -1,7 +1,7 @@
 /* api/grad.c - parameters take values, losses have gradients: tc_assign and tc_grad.
  *
- * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles. Parameters
- * themselves are leaves with memory (api/leaf.c).
+ * In: handles. Out: an ASSIGN node; gradient nodes in the same graph, or poisoned handles.
+ * Parameters themselves are leaves with memory (api/leaf.c).
  * The one idea: gradients are built by grad/ with working memory of their own, and an escape from
  * there is a failed call like any other. */
 #include "frame.h"
@@ -39,7 +39,8 @@ static bool tci_grad_check_loss(tci_grad_call *c)
                        tci_dtype_get((tc_dtype)n->dtype)->name);
     } else if (tci_node_count(n) != 1) {
         tci_frame_fail(c->f, TC_ERR_SHAPE,
-                       "the loss has shape %s: expected one element (tc_sum or tc_mean make it one)",
+                       "the loss has shape %s: expected one element (tc_sum or tc_mean make it "
+                       "one)",
                        TCI_SHAPE_TEXT(n));
     }
     return !c->f->failed;

@@ -35,11 +35,12 @@
  *
  * CONTENTS
  *
- *   1 options at compile time    6 axes and shapes              11 errors
- *   2 contexts                   7 compiled form: programs      12 threads
- *   3 tensors and leaves         8 lazy form: values            13 caches
- *   4 operations                 9 scopes: flat memory          14 looking inside
- *   5 numbers and dtypes        10 what is promised             15 environment, 16 limits
+ *   1 options at compile time    7 compiled form: programs     13 threads
+ *   2 contexts                   8 lazy form: values           14 caches
+ *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
+ *   4 operations                10 state and training          16 environment
+ *   5 numbers and dtypes        11 what is promised            17 limits
+ *   6 axes and shapes           12 errors
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -49,6 +50,7 @@
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
+ *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
@@ -190,14 +192,34 @@
  * A value that was kept at the same line two keeps ago is dropped once its successor's computation
  * used it, so the loop above runs for ever; tc_retain(t) exempts a value.
  *
- * 10 WHAT IS PROMISED
+ * 10 STATE AND TRAINING
+ *
+ * A parameter is a leaf with memory of its own that programs may change: tc_assign, as an output of
+ * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer. tc_grad
+ * adds the nodes of gradients to the graph, so forward, backward and update are one program:
+ *
+ *     tc_tensor w = tc_param(ctx, in, TC_F32, 3, 4), target = tc_input(ctx, "t", TC_F32, 3, 4);
+ *     tc_tensor loss = tc_mean(tc_square(tc_sub(w, target)), TC_ALL, false), g;
+ *     tc_program *train;
+ *     tc_grad(loss, &w, 1, &g);
+ *     tc_tensor update = tc_assign(w, tc_sub(w, tc_mul(g, 0.1)));
+ *     if (tc_compile_fn(TC_TENSORS(target), TC_TENSORS(loss, update), NULL, &train) == TC_OK) {
+ *         float now;
+ *         for (int i = 0; i < 100; i++) {
+ *             tc_run(train, TC_BUFS(TC_BUF(out, 12)), TC_BUFS(TC_BUF(&now, 1)));
+ *         }
+ *         tc_read(w, in, 12);
+ *         tc_program_free(train);
+ *     }
+ *
+ * 11 WHAT IS PROMISED
  *
  * The same bits from interpreter and native code, from any C compiler, vector width and thread
  * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
  * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. The library never
  * aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
- * 11 ERRORS
+ * 12 ERRORS
  *
  * A call that cannot be made returns a poisoned tensor; what is computed from it is poisoned too;
  * tc_error(t) is the first cause on the way to t, with the user's file and line:
@@ -223,7 +245,7 @@
  * forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where options.fallback refuses the
  * interpreter or a backend is unknown; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
  *
- * 12 THREADS
+ * 13 THREADS
  *
  * A context belongs to one thread at a time, which is not checked; programs to all. Large kernels
  * are split over a pool of workers (options.threads, TC_THREADS), small ones run on the caller; at
@@ -231,7 +253,7 @@
  * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
  * for a plugin that will be unloaded: no tensor, program or call may be used after it.
  *
- * 13 CACHES
+ * 14 CACHES
  *
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
  * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
@@ -246,7 +268,7 @@
  *         tc_ctx_free(with_seed);
  *     }
  *
- * 14 LOOKING INSIDE
+ * 15 LOOKING INSIDE
  *
  *     tc_program_info info;
  *     tc_times times;
@@ -259,7 +281,7 @@
  * options.dump (TC_DUMP) writes each stage's text to files, options.trace (TC_TRACE) a timeline of
  * compiles, runs and kernels for chrome://tracing, options.log takes what TC_LOG would print.
  *
- * 15 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
+ * 16 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
  *
  *   TC_HELP=1        prints this list, once
  *   TC_BACKEND       interp, cpu or another registered name
@@ -275,7 +297,7 @@
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *
- * 16 LIMITS
+ * 17 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023

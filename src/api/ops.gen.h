@@ -1,86 +1,89 @@
 /* api/ops.gen.h - generated from the rows of ops/table.h by tools/amalgamate.c: edit the rows.
  * Included by api/ops.h. */
 
-/* ---- elementwise: operands are tensors or C numbers, and broadcast ---- */
-/* -a */
+/* ---- elementwise: operands are tensors or C numbers ----
+ * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
+ * meet unless its line says: bool; float (a float dtype stays, others give f32); not of
+ * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */
+/* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);
 #define tc_neg(a) tc_neg_at(TC_ARG(a), TC_HERE)
-/* |a| */
+/* |a|; not of bool */
 TC_API tc_tensor tc_abs_at(tc_arg a, tc_site here);
 #define tc_abs(a) tc_abs_at(TC_ARG(a), TC_HERE)
-/* e to the a */
+/* e to the a; float */
 TC_API tc_tensor tc_exp_at(tc_arg a, tc_site here);
 #define tc_exp(a) tc_exp_at(TC_ARG(a), TC_HERE)
-/* natural logarithm */
+/* natural logarithm; float */
 TC_API tc_tensor tc_log_at(tc_arg a, tc_site here);
 #define tc_log(a) tc_log_at(TC_ARG(a), TC_HERE)
-/* square root */
+/* square root; float */
 TC_API tc_tensor tc_sqrt_at(tc_arg a, tc_site here);
 #define tc_sqrt(a) tc_sqrt_at(TC_ARG(a), TC_HERE)
-/* 1 / sqrt(a) */
+/* 1 / sqrt(a); float */
 TC_API tc_tensor tc_rsqrt_at(tc_arg a, tc_site here);
 #define tc_rsqrt(a) tc_rsqrt_at(TC_ARG(a), TC_HERE)
-/* 1 / a */
+/* 1 / a; float */
 TC_API tc_tensor tc_reciprocal_at(tc_arg a, tc_site here);
 #define tc_reciprocal(a) tc_reciprocal_at(TC_ARG(a), TC_HERE)
 /* a * a */
 TC_API tc_tensor tc_square_at(tc_arg a, tc_site here);
 #define tc_square(a) tc_square_at(TC_ARG(a), TC_HERE)
-/* sine of a in radians */
+/* sine of a in radians; float */
 TC_API tc_tensor tc_sin_at(tc_arg a, tc_site here);
 #define tc_sin(a) tc_sin_at(TC_ARG(a), TC_HERE)
-/* cosine of a in radians */
+/* cosine of a in radians; float */
 TC_API tc_tensor tc_cos_at(tc_arg a, tc_site here);
 #define tc_cos(a) tc_cos_at(TC_ARG(a), TC_HERE)
-/* hyperbolic tangent */
+/* hyperbolic tangent; float */
 TC_API tc_tensor tc_tanh_at(tc_arg a, tc_site here);
 #define tc_tanh(a) tc_tanh_at(TC_ARG(a), TC_HERE)
-/* 1 / (1 + exp(-a)) */
+/* 1 / (1 + exp(-a)); float */
 TC_API tc_tensor tc_sigmoid_at(tc_arg a, tc_site here);
 #define tc_sigmoid(a) tc_sigmoid_at(TC_ARG(a), TC_HERE)
-/* a * sigmoid(a) */
+/* a * sigmoid(a); float */
 TC_API tc_tensor tc_silu_at(tc_arg a, tc_site here);
 #define tc_silu(a) tc_silu_at(TC_ARG(a), TC_HERE)
-/* error function */
+/* error function; float */
 TC_API tc_tensor tc_erf_at(tc_arg a, tc_site here);
 #define tc_erf(a) tc_erf_at(TC_ARG(a), TC_HERE)
-/* a * (1 + erf(a / sqrt 2)) / 2 */
+/* a * (1 + erf(a / sqrt 2)) / 2; float */
 TC_API tc_tensor tc_gelu_at(tc_arg a, tc_site here);
 #define tc_gelu(a) tc_gelu_at(TC_ARG(a), TC_HERE)
-/* max(a, 0), NaN stays */
+/* max(a, 0), NaN stays; not of bool */
 TC_API tc_tensor tc_relu_at(tc_arg a, tc_site here);
 #define tc_relu(a) tc_relu_at(TC_ARG(a), TC_HERE)
-/* largest integer not above */
+/* largest integer not above; not of bool */
 TC_API tc_tensor tc_floor_at(tc_arg a, tc_site here);
 #define tc_floor(a) tc_floor_at(TC_ARG(a), TC_HERE)
-/* smallest integer not below */
+/* smallest integer not below; not of bool */
 TC_API tc_tensor tc_ceil_at(tc_arg a, tc_site here);
 #define tc_ceil(a) tc_ceil_at(TC_ARG(a), TC_HERE)
-/* towards zero */
+/* towards zero; not of bool */
 TC_API tc_tensor tc_trunc_at(tc_arg a, tc_site here);
 #define tc_trunc(a) tc_trunc_at(TC_ARG(a), TC_HERE)
-/* nearest integer, ties to even */
+/* nearest integer, ties to even; not of bool */
 TC_API tc_tensor tc_round_at(tc_arg a, tc_site here);
 #define tc_round(a) tc_round_at(TC_ARG(a), TC_HERE)
-/* a is NaN */
+/* a is NaN; bool */
 TC_API tc_tensor tc_isnan_at(tc_arg a, tc_site here);
 #define tc_isnan(a) tc_isnan_at(TC_ARG(a), TC_HERE)
-/* a == 0 */
+/* a == 0; bool */
 TC_API tc_tensor tc_logical_not_at(tc_arg a, tc_site here);
 #define tc_logical_not(a) tc_logical_not_at(TC_ARG(a), TC_HERE)
 /* a + b */
 TC_API tc_tensor tc_add_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_add(a, b) tc_add_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a - b */
+/* a - b; not of bool */
 TC_API tc_tensor tc_sub_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_sub(a, b) tc_sub_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a * b */
 TC_API tc_tensor tc_mul_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_mul(a, b) tc_mul_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a / b, always in floats */
+/* a / b, always in floats; float */
 TC_API tc_tensor tc_div_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_div(a, b) tc_div_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a to the b */
+/* a to the b; not of bool */
 TC_API tc_tensor tc_pow_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_pow(a, b) tc_pow_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* the larger; NaN if either is */
@@ -89,56 +92,58 @@ TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
 /* the smaller; NaN if either is */
 TC_API tc_tensor tc_minimum_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_minimum(a, b) tc_minimum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a - b * floor(a / b), sign of b */
+/* a - b * floor(a / b), sign of b; not of bool */
 TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_remainder(a, b) tc_remainder_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a == b */
+/* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a != b */
+/* a != b; bool */
 TC_API tc_tensor tc_ne_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_ne(a, b) tc_ne_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a < b */
+/* a < b; bool */
 TC_API tc_tensor tc_lt_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_lt(a, b) tc_lt_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a <= b */
+/* a <= b; bool */
 TC_API tc_tensor tc_le_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_le(a, b) tc_le_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a > b */
+/* a > b; bool */
 TC_API tc_tensor tc_gt_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_gt(a, b) tc_gt_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a >= b */
+/* a >= b; bool */
 TC_API tc_tensor tc_ge_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_ge(a, b) tc_ge_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* both nonzero */
+/* both nonzero; bool */
 TC_API tc_tensor tc_logical_and_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_logical_and(a, b) tc_logical_and_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* either nonzero */
+/* either nonzero; bool */
 TC_API tc_tensor tc_logical_or_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_logical_or(a, b) tc_logical_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 
-/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ---- */
-/* sum over the axes */
+/* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ----
+ * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,
+ * or given twice; TC_ERR_SHAPE: max, min, argmax or argmin over nothing. */
+/* sum over the axes; of integers and bool in i64 (u16 up: u64) */
 TC_API tc_tensor tc_sum_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_sum(x, axes, keepdims) tc_sum_at((x), (axes), (keepdims), TC_HERE)
-/* product over the axes */
+/* product over the axes; of integers and bool in i64 (u16 up: u64) */
 TC_API tc_tensor tc_prod_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_prod(x, axes, keepdims) tc_prod_at((x), (axes), (keepdims), TC_HERE)
-/* largest over the axes; NaN if any is */
+/* largest over the axes; NaN if any is; x's dtype */
 TC_API tc_tensor tc_max_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_max(x, axes, keepdims) tc_max_at((x), (axes), (keepdims), TC_HERE)
-/* smallest over the axes; NaN if any is */
+/* smallest over the axes; NaN if any is; x's dtype */
 TC_API tc_tensor tc_min_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_min(x, axes, keepdims) tc_min_at((x), (axes), (keepdims), TC_HERE)
-/* any nonzero */
+/* any nonzero; bool */
 TC_API tc_tensor tc_any_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_any(x, axes, keepdims) tc_any_at((x), (axes), (keepdims), TC_HERE)
-/* all nonzero */
+/* all nonzero; bool */
 TC_API tc_tensor tc_all_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);
 #define tc_all(x, axes, keepdims) tc_all_at((x), (axes), (keepdims), TC_HERE)
-/* index of the first largest (first NaN wins) */
+/* index of the first largest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmax_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmax(x, axis, keepdims) tc_argmax_at((x), (axis), (keepdims), TC_HERE)
-/* index of the first smallest (first NaN wins) */
+/* index of the first smallest (first NaN wins); i64 */
 TC_API tc_tensor tc_argmin_at(tc_tensor x, int axis, bool keepdims, tc_site here);
 #define tc_argmin(x, axis, keepdims) tc_argmin_at((x), (axis), (keepdims), TC_HERE)

@@ -4,7 +4,13 @@
  * tc_error() says what was given, what was expected and where. Operands come first, attributes
  * after; negative axes count from the end. Where a call takes an operand, a C number will do as
  * well; it is weak (it takes the tensors' dtype where its kind allows). Each macro tc_xxx(...) is
- * the function tc_xxx_at(..., tc_site here) with the caller's file and line. */
+ * the function tc_xxx_at(..., tc_site here) with the caller's file and line.
+ *
+ * Any call can fail with TC_ERR_HANDLE (an operand is dead, null or of another context) and
+ * TC_ERR_MEMORY; a poisoned operand is returned as it is. TC_ERR_SHAPE, TC_ERR_DTYPE and
+ * TC_ERR_AXIS tell of operands and axes that do not fit what stands at the call, TC_ERR_ARGUMENT of
+ * attributes that never do (a step of 0, groups that do not divide the channels, a spec that does
+ * not parse), TC_ERR_LIMIT of a result with more elements than memory can address. */
 #ifndef TC_API_OPS_H
 #define TC_API_OPS_H
 
@@ -153,12 +159,12 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
 #define tc_param(ctx, data, ...)                                                                   \
     tc_param_at((ctx), (data), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
 /* An effect: as an output of tc_compile_fn (or given to tc_eval) it makes the program set param to
- * value at the end of each run; until then all reads see the old value. It takes no output buffer and
- * is no operand. Of the parameter's dtype; broadcasts to its shape. */
+ * value at the end of each run; until then all reads see the old value. It takes no output buffer
+ * and is no operand. Of the parameter's dtype; broadcasts to its shape. */
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
-/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can be
- * differentiated again. loss: one element; params: any float tensors of the graph, zeros for those
+/* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
+ * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for those
  * it does not depend on. At ties and corners as torch. On failure all grads tell the error. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);

@@ -346,9 +346,13 @@ static void tci_cd_define_stream(tci_cd_env *e)
     }
     e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
     e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
+    e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
+    e->piece[3] = e->cd->d.type(&e->cd->d, TC_I64, 1);
     tci_cd_define(
         e,
-        "TC_I void $n($E *p, $T v) {\n#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
+        "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
+        "        return;\n    }\n"
+        "#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
         "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
         "#else\n    *($A *)p = v;\n#endif\n}");
 }
@@ -375,6 +379,27 @@ static void tci_cd_define_high_half(tci_cd_env *e)
         e, "TC_I $T $n($T v, int h) {\n#if defined(__clang__)\n    switch (h) {\n$1    default:\n"
            "        return v;\n    }\n#else\n    return __builtin_shuffle(v, ($3){$2} + "
            "($4)h);\n#endif\n}");
+}
+
+static void tci_cd_define_swap(tci_cd_env *e, bool high)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return TC_MIX($1, a, b", h);
+        for (int i = 0; i < e->lanes; i++) {
+            int low = i & h ? e->lanes + i - h : i;
+            tci_str_printf(&cases, ", %d", high ? (i & h ? e->lanes + i : i + h) : low);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&cases);
+    tci_cd_define(e, "TC_I $T $n($T a, $T b, int h) {\n    switch (h) {\n$2    default:\n"
+                     "        return a;\n    }\n}");
 }
 
 /* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
@@ -419,6 +444,8 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
      "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
      "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
     {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
+    {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
 };
@@ -441,6 +468,8 @@ static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
     [TCI_MEM_LANE] = "#define $n(v, i) (v)",
     [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
     [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+    [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
+    [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
 };
 
 /* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
@@ -476,6 +505,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_HIGH_HALF) {
         tci_cd_define_high_half(e);
+        return;
+    }
+    if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
+        tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
         return;
     }
     e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);

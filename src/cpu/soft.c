@@ -20,6 +20,10 @@ typedef struct tci_cd_soft_row {
     "defined(__FP_FAST_FMA))\n"
 
 static const tci_cd_soft_row tci_cd_soft_rows[] = {
+    {"TC_MIX", NULL,
+     "#if defined(__clang__)\n"
+     "#define TC_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n"
+     "#else\n#define TC_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})\n#endif\n"},
     {"TC_INF", NULL,
      "#if defined(__TINYC__)\n"
      "#define TC_INF (1.0 / 0.0)\n#define TC_INFf (1.0f / 0.0f)\n"

@@ -182,6 +182,10 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_c_value(c, st->args[0]);
         comma = ", ";
     }
+    if (uses & TCI_LMEM_SECOND) {
+        tci_str_add(c->out, comma);
+        tci_c_value(c, st->args[1]);
+    }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(c->out, comma);
         tci_c_lx(c, st->n);

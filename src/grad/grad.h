@@ -35,6 +35,9 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n);
  * and OWN only. */
 TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v);
+/* n is the MAX of a WINDOW over its elements, a pool: as in torch, only the first of equal elements
+ * takes the gradient. NULL: it is not of that kind. */
+TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v);
 /* n is a CONTRACT whose operand is a WINDOW: the gradient of the window's input as one contraction
  * over windows of n's gradient (a transposed convolution), without the operand's own, which is
  * larger by the window's size. NULL: the labels are not of that kind. */

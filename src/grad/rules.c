@@ -232,6 +232,24 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     return tci_rule_sum(v, r, axes, n_windows, false);
 }
 
+TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *x = n->in[0];
+    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || !tci_node_count(n)) {
+        return NULL;
+    }
+    int last = n->rank;
+    tc_axes axis = {&last, 1, false};
+    tci_dim *flat = tci_rule_insert(v, n, n->rank, tci_node_count(x) / tci_node_count(n));
+    tci_node *elements = tci_rule_reshape(v, n->in[0], n->rank + 1, flat);
+    tci_node *first = tci_build_reduce(v->g, TCI_OP_ARGMAX, elements, axis, true);
+    tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_vjp_built(v, first),
+                                     tci_rule_ramp(v, n->rank + 1, flat, last));
+    tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
+    tci_node *grad = tci_vjp_built(v, tci_build_unsqueeze(v->g, v->grad, last));
+    return tci_rule_reshape(v, tci_build_where(v->g, hits, grad, zero), x->rank, x->shape);
+}
+
 static tci_node *tci_vjp_GATHER(const tci_vjp *v)
 {
     const tci_node *x = v->n->in[0];

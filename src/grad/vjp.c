@@ -214,6 +214,10 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
     if (tci_vjp_kind_of(n->op) == TCI_VJP_OWN) {
         return tci_vjp_own(v);
     }
+    tci_node *pool = n->op == TCI_OP_MAX && x->op == TCI_OP_WINDOW ? tci_vjp_pool(v) : NULL;
+    if (pool) {
+        return pool;
+    }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
     tci_vjp_row row = {.g = v->g, .n = n, .t = t};
     row.a = tci_build_cast(v->g, n->in[0], t);

@@ -28,8 +28,8 @@
  * axes ascending LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64
  * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
  * class indices
- *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the same
- * shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
+ *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
+ * same shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
@@ -80,7 +80,8 @@ typedef struct tci_node {
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
-    bool stateful;    /* a parameter, or computed from one: a run of a program may change its value */
+    /* a parameter, or computed from one: a run of a program may change its value */
+    bool stateful;
     uint64_t hash;            /* of (op, dtype, shape, inputs, attributes) */
     struct tci_node *next;    /* hash bucket chain */
     struct tci_node *scope_next;

@@ -213,7 +213,8 @@ static int tci_lower_extreme(const tci_lower_ew *e, bool max, int a, int b)
         return tci_kernel_prim(e->k, max ? TCI_P_OR : TCI_P_AND, t, 2, a, b, -1);
     }
     int best = tci_kernel_prim(e->k, max ? TCI_P_PMAX : TCI_P_PMIN, t, 2, a, b, -1);
-    if (!tci_dtype_is_float(t) || e->k->insts[a].op == TCI_K_CONST) {
+    const tci_kinst *left = &e->k->insts[a];
+    if (!tci_dtype_is_float(t) || (left->op == TCI_K_CONST && left->value.f == left->value.f)) {
         return best;
     }
     return tci_lower_select(e->k, tci_kernel_prim(e->k, TCI_P_EQ, t, 2, a, a, -1), best, a);

@@ -248,6 +248,86 @@ static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st,
     return value;
 }
 
+/* lane blocks of two vectors exchanged */
+static int tci_access_swap(tci_build *b, tci_mem mem, int x, int y, int h)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = x;
+    st.args[1] = y;
+    st.imm = h;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[x].dtype, b->l->lanes, -1);
+}
+
+/* A square of the rows of the tile and the lanes, read along the rows: vector `lane` of values. */
+static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at, int64_t lane,
+                                int64_t count)
+{
+    int lanes = b->l->lanes;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    if (lane >= count) {
+        tci_value zero = {.u = 0};
+        return tci_build_splat(b, tci_build_const(b, (tc_dtype)inst->dtype, zero));
+    }
+    int64_t coef = 0;
+    tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
+    st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
+    st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
+    st.base = (int32_t)inst->imm;
+    st.x = tci_build_lx(b, tci_lin_plus(at, lane * coef));
+    return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
+}
+
+static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, int64_t coef)
+{
+    int64_t row = 0, count;
+    const tci_bind *vec = b->bind[b->vec_axis];
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
+    return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
+           (coef < 0 ? -coef : coef) * bytes >= 64 &&
+           tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
+           (vec->n < 0 || tci_lx_is_const(b->l, vec->n, &count));
+}
+
+/* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
+ * exchanging blocks of 1, 2, 4 .. lanes between pairs of them. */
+static int tci_access_turn(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    const tci_bind *here = b->bind[b->turn_axis], *vec = b->bind[b->vec_axis];
+    int lanes = b->l->lanes;
+    int *v = TCI_NEW_ARRAY(b->s, int, lanes);
+    int64_t count = lanes;
+    if (vec->n >= 0) {
+        tci_lx_is_const(b->l, vec->n, &count);
+    }
+    tci_build_set(b, b->turn_axis, b->turn_rows[0]);
+    tci_lin at = tci_build_kx(b, inst->x);
+    for (int j = 0; j < lanes; j++) {
+        v[j] = tci_access_turn_load(b, inst, at, j, count);
+    }
+    for (int h = lanes / 2; h > 0; h /= 2) {
+        for (int j = 0; j < lanes; j++) {
+            if ((j & h) == 0) {
+                int x = v[j], y = v[j + h];
+                v[j] = tci_access_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
+                v[j + h] = tci_access_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
+            }
+        }
+    }
+    int mine = v[0];
+    for (int r = 0; r < b->n_turn; r++) {
+        tci_build_set(b, b->turn_axis, b->turn_rows[r]);
+        if (b->turn_rows[r] == here) {
+            mine = v[r];
+        } else {
+            tci_build_remember(b, i, v[r]);
+        }
+    }
+    tci_build_set(b, b->turn_axis, here);
+    return mine;
+}
+
 static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -263,6 +343,9 @@ static int tci_access_load(tci_build *b, int i)
         return tci_access_by_lane(b, i);
     }
     vector = vector && coef != 0;
+    if (vector && tci_access_can_turn(b, inst, coef)) {
+        return tci_access_turn(b, i);
+    }
     int lanes = vector ? b->l->lanes : 1;
     tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
     int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)

@@ -372,6 +372,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
                  ? b->cur
                  : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
     }
+    if (st.args[1] >= 0) {
+        at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
+    }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);

@@ -53,6 +53,9 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep *keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
+    /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
+    const tci_bind *const *turn_rows;
+    int turn_axis, n_turn;
     /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block
      * before */
     const tci_bind *lane_bind;

@@ -4,6 +4,7 @@
 #define TCI_LOOP_LOOP_H
 
 #include "../kernel/ir.h"
+#include "../kernel/machine.h"
 
 typedef struct tci_loop tci_loop; /* loop/ir.h */
 
@@ -15,13 +16,6 @@ typedef struct tci_launch {
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
 
-/* What code is scheduled for. */
-typedef struct tci_machine {
-    int vector_bytes;     /* of a vector register, or of the lanes one thread holds; 0: scalar code */
-    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
-     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
-    int block_threads;
-} tci_machine;
 /* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
 TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */

@@ -15,7 +15,7 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
     TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
     TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
-    TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches; p is aligned to the vector */
+    TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches if p is aligned to the vector */
     TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
     TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
     TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
@@ -28,6 +28,10 @@ typedef enum tci_mem {
     TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
     /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
     TCI_MEM_HIGH_HALF,
+    /* T f(T a, T b, int h), h a power of 2: halves of blocks of 2 h lanes are exchanged. LOW: lane i
+     * is a[i] where i & h is 0, else b[i - h]; HIGH: a[i + h], else b[i] */
+    TCI_MEM_SWAP_LOW,
+    TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
     /* void f(void): between threads that write and read local arrays; only where threads > 1 */

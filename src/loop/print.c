@@ -65,10 +65,11 @@ static void tci_lprint_define(tci_str *out, const tci_loop *l, int v)
 static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
 {
     static const char *const names[TCI_MEM_COUNT] = {
-        "load",     "load_mask", "load_n",       "load_strided",  "load_strided_n",  "load_one",
-        "store",    "store_n",   "store_stream", "store_strided", "store_strided_n", "store_one",
-        "splat",    "iota",      "first_n",      "lane",          "set_lane",        "high_half",
-        "prefetch", "fence"};
+        "load",           "load_mask", "load_n",     "load_strided", "load_strided_n",
+        "load_one",       "store",     "store_n",    "store_stream", "store_strided",
+        "store_strided_n", "store_one", "store_lane", "splat",        "iota",
+        "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
+        "swap_high",      "prefetch",  "fence",      "barrier"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -90,6 +91,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
         tci_lprint_value(out, l, st->args[0]);
+    }
+    if (uses & TCI_LMEM_SECOND) {
+        tci_str_add(out, ", ");
+        tci_lprint_value(out, l, st->args[1]);
     }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(out, ", n ");

@@ -17,6 +17,8 @@ enum {
     TCI_SCHED_MAX_CUTS = 12,
     TCI_SCHED_BLOCK = 32,            /* rows of a transposing block */
     TCI_SCHED_BLOCK_VECTOR = 64,     /* its elements along the vector axis */
+    TCI_SCHED_LINE_BYTES = 64,
+    TCI_SCHED_SQUARE = 16,           /* most lanes of a square that is turned in registers */
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
     TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
@@ -24,6 +26,10 @@ enum {
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
+    TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
+    TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
+    TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
 static const int64_t tci_sched_stream_bytes = (int64_t)32 << 20;
@@ -45,8 +51,11 @@ typedef struct tci_sched {
     int64_t group, n_groups;      /* row tiles of a unit */
     int *others; int n_others;    /* outer axes that a unit fixes */
     int64_t points, units, grain;
-    bool transposing, stream;
-    int stream_store;
+    bool transposing;
+    bool turn;                /* in registers, squares of lanes x lanes */
+    int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    const tci_kstore *stream; /* that bypasses the caches, NULL none */
+    int next_axis;            /* as in tci_tile */
     int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
@@ -291,6 +300,24 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
+/* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
+ * twice as fast as going down narrow columns. */
+static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
+{
+    const tci_kernel *k = s->k;
+    bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
+                k->bytes >= TCI_SCHED_FAR_BYTES && s->n_vec >= TCI_SCHED_PANEL_LEAST &&
+                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
+                k->axes[k->stages[0].axes[0]].size >= 8;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        fits = fits && k->reds[r].b < 0 && k->reds[r].dtype != TC_BOOL;
+    }
+    return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
+}
+
 /* An access that strides along the vector axis but is contiguous along another outer axis: the last
  * such axis, else -1. */
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
@@ -309,14 +336,30 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
     return -1;
 }
 
+/* Squares of as many rows as there are lanes, of whole cache lines. */
+static void tci_sched_turn_tile(tci_sched *s)
+{
+    int64_t n = s->k->axes[s->row_axis].size;
+    s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
+    s->n_tiles = tci_sched_ceil_div(n, s->l->lanes);
+    s->base = n / TCI_MAX(s->n_tiles, 1);
+    s->extra = n % TCI_MAX(s->n_tiles, 1);
+    s->rows = (int)(s->base + (s->extra > 0));
+    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
+}
+
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
     int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
-        if (k->insts[i].op == TCI_K_LOAD) {
-            s->row_axis = tci_sched_other_axis(s, k->insts[i].x,
-                                               (tc_dtype)k->operands[k->insts[i].imm].dtype);
+        const tci_kinst *in = &k->insts[i];
+        if (in->op == TCI_K_LOAD) {
+            int64_t row = 0;
+            s->row_axis = tci_sched_other_axis(s, in->x,
+                                               (tc_dtype)k->operands[in->imm].dtype);
+            s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
+                      tci_build_coef(k, in->x, s->row_axis, &row) && row == 1;
         }
     }
     for (int i = 0; i < k->n_stores && s->row_axis < 0; i++) {
@@ -325,11 +368,15 @@ static void tci_sched_map_tile(tci_sched *s)
     }
     if (s->machine.block_threads) { /* one vector of a block is wide enough */
         s->row_axis = -1;
+        s->turn = false;
         return;
     }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
-    if (s->transposing) {
+    if (s->turn) {
+        tci_sched_turn_tile(s);
+        n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
+    } else if (s->transposing) {
         s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
         s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
         tci_sched_split_rows(s, 1);
@@ -339,27 +386,41 @@ static void tci_sched_map_tile(tci_sched *s)
 
 /* ---- streaming ---- */
 
-/* Large outputs of a pointwise kernel, written in long contiguous runs. The first of them is
- * aligned. */
-static bool tci_sched_can_stream(tci_sched *s)
+/* A large output written in long contiguous runs along the axis that is walked in vectors: NULL
+ * where there is none. Its vectors are aligned, so there can be only one. */
+static const tci_kstore *tci_sched_stream(const tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    s->stream_store = -1;
-    if (s->l->lanes < 2 || s->transposing || s->machine.block_threads) {
-        return false;
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        const tci_koperand *o = &k->operands[k->stores[i].operand];
-        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes;
+    for (int i = 0; i < k->n_stores && s->l->lanes > 1 && !s->machine.block_threads; i++) {
+        const tci_kstore *store = &k->stores[i];
+        const tci_kstage *stage = &k->stages[store->stage];
+        const tci_koperand *o = &k->operands[store->operand];
+        int bytes = tci_dtype_get((tc_dtype)o->dtype)->bytes, axis = s->vec_axis;
+        if (k->vector == TCI_VEC_INNER) {
+            axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        }
         int64_t coef;
-        bool runs = tci_build_coef(k, k->stores[i].x, s->vec_axis, &coef) && coef == 1;
-        if (runs && o->n * bytes > tci_sched_stream_bytes && s->n_vec * bytes >= 4096 &&
+        if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
+            tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
+            o->n * bytes >= tci_sched_stream_bytes && k->axes[axis].size * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
-            s->stream_store = i;
-            return true;
+            return store;
         }
     }
-    return false;
+    return NULL;
+}
+
+/* The axis along which the next unit of a rows' kernel lies, if its rows come from far away. */
+static int tci_sched_next_axis(const tci_sched *s)
+{
+    const tci_kernel *k = s->k;
+    int stage = tci_stage_ahead(k), axis = k->n_outer - 1;
+    while (axis >= 0 && k->axes[axis].size == 1) {
+        axis--;
+    }
+    bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
+               k->axes[k->stages[stage].axes[0]].size >= TCI_SCHED_LONG_ROW;
+    return far && !s->machine.block_threads ? axis : -1;
 }
 
 /* ---- units and tasks ---- */
@@ -392,6 +453,9 @@ static void tci_sched_units(tci_sched *s)
     s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
     if (s->machine.block_threads) {
         s->chunk = step;
+    }
+    if (s->panel > 0) {
+        s->chunk = TCI_MIN(TCI_MAX(s->n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
     }
     s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
     s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
@@ -443,7 +507,8 @@ static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
 }
 
 /* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
- * them that cost more than a pass through the cache are kept in a local array. */
+ * them that cost more than a pass through the cache are kept in a local array. One that does not
+ * change along every axis of the row is written fewer times than it is read, so it is not kept. */
 static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
 {
     const tci_kernel *k = s->k;
@@ -451,8 +516,11 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     int64_t extent = 1;
+    uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
     for (int i = 0; i < k->stages[first].n_axes; i++) {
-        extent *= k->axes[k->stages[first].axes[i]].size;
+        int axis = k->stages[first].axes[i];
+        extent *= k->axes[axis].size;
+        changing |= k->axes[axis].size > 1 ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
     }
     tci_sched_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
@@ -474,8 +542,11 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
             continue;
         }
         int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
-        bool row = in->op == TCI_K_PRIM && in->dtype != TC_BOOL && (in->axes & axes);
-        if (row && early[i] && bytes <= *room && tci_sched_row_cost(k, i, axes) >= 8) {
+        bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
+        bool costly = in->op == TCI_K_PRIM && tci_sched_row_cost(k, i, axes) >= 8;
+        /* Between the threads of a block and what they load is more than a cache. */
+        costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
+        if (row && early[i] && bytes <= *room && costly) {
             tci_lkeep keep = {i, tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0), first};
             TCI_PUSH(k->s, s->b->keeps, s->b->n_keeps, s->b->cap_keeps, keep);
             *room -= bytes;
@@ -505,7 +576,7 @@ typedef struct tci_sched_place { tci_sched *s; int group; bool is_main; } tci_sc
 
 static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
 {
-    if (tile->stream && tile->prefetch > 0) {
+    if (tile->prefetch > 0) {
         tci_stage_prefetch(s->b, tile);
     }
     tci_stage_all(s->b, tile);
@@ -570,8 +641,10 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
     tile.vec_axis = s->vec_axis;
     tile.n_vecs = n;
     tile.vecs = vecs;
-    tile.stream = s->stream && n == s->unroll;
-    tile.prefetch = tile.stream ? TCI_SCHED_PREFETCH_BYTES : 0;
+    tile.turn = s->turn;
+    tile.stream = n == s->unroll || s->turn ? s->stream : NULL;
+    tile.prefetch = tile.stream && !s->turn ? TCI_SCHED_PREFETCH_BYTES : 0;
+    tile.next_axis = -1;
     (void)b;
     tci_sched_rows(s, &tile, place->group);
 }
@@ -590,13 +663,8 @@ static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chun
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
     }
     if (s->stream) {
-        const tci_kstore *st = &s->k->stores[s->stream_store];
         tci_lin start = tci_build_let(b, from);
-        tci_build_set(b, s->vec_axis, tci_build_bind(b, start, begin, end - 1, false, -1));
-        int x = tci_build_lx(b, tci_build_kx(b, st->x));
-        tci_build_set(b, s->vec_axis, NULL);
-        int bytes = tci_dtype_get((tc_dtype)s->k->operands[st->operand].dtype)->bytes;
-        head = tci_lx_make(l, TCI_LX_HEAD, x, st->operand, (int64_t)l->lanes * bytes);
+        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, end - 1);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
@@ -647,10 +715,20 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
         tile.n_vecs = 1;
+        tile.stream = s->stream;
+        tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
         return;
     }
-    if (s->n_cuts == 0 && !s->stream && s->n_chunks > 1) {
+    if (s->panel > 0) {
+        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                           0,           0,        s->n_vec - 1, s->chunk};
+        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
+        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
+        tci_stage_panel(s->b, &panel);
+        return;
+    }
+    if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
         tci_sched_chunk(s, &place, chunk);
         return;
     }
@@ -697,8 +775,15 @@ static void tci_sched_nest(tci_sched *s)
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
     int64_t above = s->n_chunks * s->points;
-    tci_lin group = tci_sched_digit(s, &u, s->n_groups, above == 1);
-    tci_lin chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
+    tci_lin group, chunk;
+    if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
+        above = s->n_groups * s->points;
+        chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
+        group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
+    } else {
+        group = tci_sched_digit(s, &u, s->n_groups, above == 1);
+        chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
+    }
     int64_t left = s->points;
     for (int i = s->n_others - 1; i >= 0; i--) {
         int64_t size = s->k->axes[s->others[i]].size;
@@ -724,7 +809,10 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     char tile[40] = "";
     const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
-        snprintf(tile, sizeof(tile), ", block %dx%d", TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+        snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
+                 s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->panel > 0) {
+        snprintf(tile, sizeof(tile), ", panel %dx%d", s->panel, (int)s->chunk);
     } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
         snprintf(tile, sizeof(tile), ", tile %dx%d", s->rows, s->unroll);
     }
@@ -737,13 +825,15 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 static void tci_sched_decide(tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    s->vec_axis = s->row_axis = -1;
+    s->vec_axis = s->row_axis = s->next_axis = -1;
     s->n_vec = s->n_tiles = s->base = 1;
     s->unroll = s->rows = 1;
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
         tci_sched_keep_rows(s);
+        s->stream = tci_sched_stream(s);
+        s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {
         bool plain = k->n_stages == 1 && k->stages[0].kind == TCI_STAGE_MAP &&
                      k->stages[0].n_axes == 0;
@@ -755,12 +845,15 @@ static void tci_sched_decide(tci_sched *s)
         s->n_vec = k->axes[s->vec_axis].size;
         if (plain) {
             tci_sched_map_tile(s);
-            s->stream = tci_sched_can_stream(s);
+            s->stream = s->transposing && !s->turn ? NULL : tci_sched_stream(s);
         } else {
             tci_sched_reduce_tile(s, cost);
+            s->panel = tci_sched_panel_rows(s, cost);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->panel = s->n_cuts > 0 ? 0 : s->panel;
+        s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
     tci_sched_units(s);
 }

@@ -220,7 +220,7 @@ static void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, bool stream)
+static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -231,7 +231,7 @@ static void tci_stage_stores(tci_build *b, int stage, bool stream)
     }
     for (int i = 0; i < k->n_stores; i++) {
         if (k->stores[i].stage == stage) {
-            tci_build_store(b, &k->stores[i], values[i], stream);
+            tci_build_store(b, &k->stores[i], values[i], &k->stores[i] == stream);
         }
     }
 }
@@ -453,17 +453,61 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    b->turn_rows = tile->turn ? tile->rows : NULL;
+    b->turn_axis = tile->row_axis;
+    b->n_turn = tile->n_rows;
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
         tci_stage_stores(b, stage, tile->stream);
     }
+    b->turn_rows = NULL;
     tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+/* ---- prefetches ---- */
+
+/* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_PREFETCH;
+    st.base = (int32_t)load->imm;
+    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* A load without a guard that is contiguous along `axis`; *bytes of an element. */
+static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
+{
+    int64_t coef;
+    if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
+        return false;
+    }
+    *bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
+    return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
+}
+
+/* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
+ * elements behind a cache line. */
+static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
+{
+    const tci_kernel *k = b->k;
+    for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
+        int bytes = 0;
+        int64_t row;
+        if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
+            skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
+            tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
+            tci_stage_fetch(b, &k->insts[i], row);
+        }
+    }
 }
 
 /* ---- 64 virtual lanes (VEC_INNER) ---- */
 
 typedef struct tci_stage_lanes {
     int stage, axis;
+    int next_axis;      /* as in tci_tile, for this stage */
     int n_regs;         /* vectors that elements of the row reach */
     tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
     bool in_array;
@@ -555,6 +599,7 @@ static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, 
         int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
         int64_t last = hi - TCI_MAX(count - u - lanes, 0);
         tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_stage_fetch_next(b, m->axis, m->next_axis, u);
         tci_stage_fold(b, m, (int)(u / lanes), -1);
     }
 }
@@ -670,7 +715,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
     }
 }
 
-static void tci_stage_reduce_inner(tci_build *b, int stage)
+static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
@@ -678,6 +723,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage)
     tci_stage_lanes m = {0};
     m.stage = stage;
     m.axis = st->axes[n_before];
+    m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
@@ -696,33 +742,48 @@ static void tci_stage_reduce_inner(tci_build *b, int stage)
     }
 }
 
-typedef struct tci_stage_map { int stage, axis; bool stream; } tci_stage_map;
+typedef struct tci_stage_map {
+    int stage, axis, next_axis, unroll;
+    const tci_kstore *stream;
+} tci_stage_map;
 
 static void tci_stage_map_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     const tci_stage_map *m = arg;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, m->axis, vecs[i]);
+        if (n == m->unroll) {
+            tci_stage_fetch_next(b, m->axis, m->next_axis, (int64_t)i * b->l->lanes);
+        }
         tci_stage_stores(b, m->stage, m->stream);
     }
 }
 
-static void tci_stage_map_inner(tci_build *b, int stage)
+static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis)
 {
     const tci_kstage *st = &b->k->stages[stage];
     if (st->n_axes == 0) {
-        tci_stage_stores(b, stage, false);
+        tci_stage_stores(b, stage, NULL);
         return;
     }
     int n_before = st->n_axes - 1;
-    tci_stage_map m = {stage, st->axes[n_before], false};
+    tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m.axis].size;
-    int unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
-    for (int i = 0; i <= n_cuts; i++) {
-        tci_stage_vectors(b, begin, cuts[i], unroll, tci_stage_map_body, &m);
+    m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
+    if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
+        int64_t size = cuts[0];
+        int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, size - 1);
+        m.stream = tile->stream;
+        tci_stage_vectors_dynamic(b, from, to, head, 0, size - 1, m.unroll, tci_stage_map_body,
+                                  &m);
+        begin = size;
+    }
+    for (int i = 0; i <= n_cuts && begin < cuts[i]; i++) {
+        tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
         begin = cuts[i];
     }
     tci_build_set(b, m.axis, NULL);
@@ -731,35 +792,48 @@ static void tci_stage_map_inner(tci_build *b, int stage)
 
 /* ---- all stages ---- */
 
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
+                          int64_t hi)
+{
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
+    int x = tci_build_lx(b, tci_build_kx(b, store->x));
+    tci_build_set(b, axis, NULL);
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[store->operand].dtype)->bytes;
+    return tci_lx_make(b->l, TCI_LX_HEAD, x, store->operand, (int64_t)b->l->lanes * bytes);
+}
+
+TCI_FN int tci_stage_ahead(const tci_kernel *k)
+{
+    int at = TCI_MIN(k->n_stages - 1, 1);
+    return at > 0 && k->stages[0].n_axes == 1 && k->stages[at].n_axes == 1 &&
+                   k->stages[0].axes[0] == k->stages[at].axes[0]
+               ? at
+               : -1;
+}
+
 /* One prefetch for each cache line that the tile reads in a row, a fixed distance ahead. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
 {
     const tci_kernel *k = b->k;
     for (int i = 0; i < k->n_insts; i++) {
-        const tci_kinst *inst = &k->insts[i];
-        int64_t coef;
-        bool runs = inst->op == TCI_K_LOAD && inst->n_guards == 0 &&
-                    tci_build_coef(k, inst->x, tile->vec_axis, &coef) && coef == 1;
+        int bytes = 0;
+        bool runs = tci_stage_runs(k, &k->insts[i], tile->vec_axis, &bytes);
         for (int v = 0; runs && v < tile->n_vecs; v++) {
-            int bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
-            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES != 0) {
-                continue;
+            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES == 0) {
+                tci_build_set(b, tile->vec_axis, tile->vecs[v]);
+                tci_stage_fetch(b, &k->insts[i], tile->prefetch / bytes);
             }
-            tci_build_set(b, tile->vec_axis, tile->vecs[v]);
-            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-            st.mem = TCI_MEM_PREFETCH;
-            st.base = (int32_t)inst->imm;
-            st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, inst->x), tile->prefetch / bytes));
-            tci_build_mem(b, st, TC_F32, 1, b->cur);
         }
     }
 }
 
-TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
+static void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
     const tci_kernel *k = b->k;
-    for (int stage = 0; stage < k->n_stages; stage++) {
+    int ahead = tci_stage_ahead(k);
+    for (int stage = first; stage < k->n_stages; stage++) {
         bool inner = k->vector == TCI_VEC_INNER;
+        int next = inner && stage == ahead ? tile->next_axis : -1;
         b->stage = stage;
         if (stage > 0 && b->l->threads > 1 && b->n_keeps > 0) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -768,14 +842,123 @@ TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
         }
         if (k->stages[stage].kind == TCI_STAGE_MAP) {
             if (inner) {
-                tci_stage_map_inner(b, stage);
+                tci_stage_map_inner(b, stage, tile, next);
             } else {
                 tci_stage_map_outer(b, stage, tile);
             }
         } else if (inner && k->stages[stage].n_axes > 0) {
-            tci_stage_reduce_inner(b, stage);
+            tci_stage_reduce_inner(b, stage, next);
         } else {
             tci_stage_reduce_outer(b, stage, tile);
         }
     }
+}
+
+TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
+{
+    tci_stage_from(b, tile, 0);
+}
+
+/* ---- panels ---- */
+
+typedef struct tci_stage_rows {
+    const tci_panel *panel;
+    const tci_stage_pair *arrays;  /* accumulators of each reduction */
+    const tci_bind **rows;
+    int n_rows;
+} tci_stage_rows;
+
+/* Where a vector's accumulators lie. */
+static int tci_stage_panel_offset(tci_build *b, const tci_panel *panel, const tci_bind *vec)
+{
+    return tci_build_lx(b, tci_lin_add(b, vec->at, tci_lin_mul(b, panel->first, -1)));
+}
+
+/* Takes the rows into the accumulators of some vectors. */
+static void tci_stage_panel_fold(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_rows *m = arg;
+    const tci_kernel *k = b->k;
+    int axis = k->stages[0].axes[0];
+    for (int i = 0; i < n; i++) {
+        int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
+        tci_build_set(b, m->panel->vec_axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            tci_stage_pair acc = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
+            for (int row = 0; row < m->n_rows; row++) {
+                tci_build_set(b, axis, m->rows[row]);
+                acc = tci_stage_combine(b, &k->reds[r], acc, tci_stage_operands(b, &k->reds[r]));
+            }
+            tci_stage_array_set(b, m->arrays[r], x, acc);
+        }
+        tci_build_set(b, axis, NULL);
+    }
+}
+
+static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_rows *m = arg;
+    const tci_kernel *k = b->k;
+    tci_tile tile = {0};
+    tile.row_axis = tile.next_axis = -1;
+    tile.n_rows = 1;
+    tile.vec_axis = m->panel->vec_axis;
+    tile.n_vecs = n;
+    tile.vecs = vecs;
+    for (int i = 0; i < n; i++) {
+        int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
+        tci_build_set(b, tile.vec_axis, vecs[i]);
+        for (int r = 0; r < k->n_reds; r++) {
+            tci_build_remember(b, k->reds[r].inst,
+                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).value);
+        }
+    }
+    tci_stage_from(b, &tile, 1);
+}
+
+/* The rows [begin, end) of the inner axis, `n` at a time. */
+static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin, int64_t end,
+                                 int64_t n)
+{
+    const tci_panel *p = m->panel;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
+    for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
+        int64_t row = m->n_rows;
+        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row), begin + row,
+                                      end - n + row, false, -1);
+    }
+    tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
+                              tci_stage_panel_fold, m);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
+{
+    const tci_kernel *k = b->k;
+    tci_loop *l = b->l;
+    int64_t size = k->axes[k->stages[0].axes[0]].size, whole = size / panel->rows * panel->rows;
+    tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
+    tci_stage_rows m = {panel, arrays, rows, 0};
+    tci_lopen open;
+    b->stage = 0;
+    for (int r = 0; r < k->n_reds; r++) {
+        arrays[r].value = tci_build_local(b, (tc_dtype)k->reds[r].dtype, panel->chunk, b->cur);
+        arrays[r].index = -1;
+    }
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, panel->chunk), l->lanes, &open);
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
+    }
+    tci_build_close(b, &open);
+    if (whole > 0) {
+        tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
+    }
+    if (whole < size) {
+        tci_stage_panel_rows(b, &m, whole, size, size - whole);
+    }
+    tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
+                              panel->hi, 1, tci_stage_panel_finish, &m);
 }

@@ -11,8 +11,10 @@ typedef struct tci_tile {
     const tci_bind **rows;
     int vec_axis, n_vecs;
     const tci_bind **vecs;
-    bool stream;          /* contiguous stores bypass the caches */
+    const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
+    bool turn;            /* loads that run along the rows are turned in registers */
+    int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 
 enum { TCI_MAX_UNROLL = 64 };
@@ -31,8 +33,24 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
+/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
+ * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the
+ * later stages. The stretch is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
+typedef struct tci_panel {
+    int vec_axis, rows, unroll;
+    tci_lin first;
+    int end;              /* index expression */
+    int64_t lo, hi, chunk;
+} tci_panel;
+TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
+/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is left
+ * unbound. */
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
+                          int64_t hi);
+/* The stage that has time to fetch the next row for the first one: -1 none. */
+TCI_FN int tci_stage_ahead(const tci_kernel *k);
 /* of a MAP stage's vector loop */
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */

@@ -97,6 +97,9 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
         TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
     }
+    if (uses & TCI_LMEM_SECOND) {
+        TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
+    }
     if (uses & TCI_LMEM_DST) {
         bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
         tci_lverify_define(v, st->dst);

@@ -92,7 +92,9 @@ static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, 
         return tci_composite_binary(g, TCI_OP_SUB, shifted,
                                     tci_composite_unary(g, TCI_OP_LOG, sum));
     }
-    return tci_composite_binary(g, TCI_OP_DIV, powers, sum);
+    tci_node *one = tci_composite_number(g, (tc_dtype)x->dtype, 1.0); /* one division a row */
+    return tci_composite_binary(g, TCI_OP_MUL, powers,
+                                tci_composite_binary(g, TCI_OP_DIV, one, sum));
 }
 
 /* ---- builders of composite nodes ---- */

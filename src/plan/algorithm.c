@@ -14,6 +14,10 @@ enum {
     TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
+    TCI_ALGO_BLOCKS = 1056,       /* blocks that fill a device: eight for each of 132 processors */
+    TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
+    TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
+    TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
     TCI_ALGO_REUSE = 4            /* times an operand is read before it is worth a copy */
 };
@@ -64,13 +68,30 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
                           before);
 }
 
+/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. */
+static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
+{
+    const tci_node *x = n->in[0];
+    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0) {
+        return 0;
+    }
+    if (machine.block_threads == 0) {
+        bool cut = results <= TCI_ALGO_FEW && all / results >= TCI_ALGO_MANY;
+        return cut ? TCI_MAX(1, TCI_ALGO_CHUNK / (all / size)) : 0;
+    }
+    bool rows = n->attr[n->n_attr - 1] == x->rank - 1;
+    int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
+    int64_t most = all / results / (rows ? TCI_ALGO_BLOCK_ROW : TCI_ALGO_BLOCK_COLUMN);
+    int64_t pieces = TCI_MIN(most, TCI_ALGO_BLOCKS / blocks);
+    return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
+}
+
 /* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x);
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 ||
-        results > TCI_ALGO_FEW || all / results < TCI_ALGO_MANY) {
+    if (n->n_attr == 0) {
         return NULL;
     }
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
@@ -80,9 +101,8 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n)
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
-    int64_t size = x->shape[axis], others = all / size;
-    int64_t chunk = TCI_MAX(1, TCI_ALGO_CHUNK / others);
-    if (size / chunk < 2) {
+    int64_t size = x->shape[axis], chunk = tci_algo_chunk(n, axis, machine);
+    if (chunk == 0 || size / chunk < 2) {
         return NULL;
     }
     int64_t even = tci_algo_divisor(size, chunk);
@@ -258,11 +278,11 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
 
 /* ---- the pass ---- */
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     tci_node *made = NULL;
     if (tci_op_is_reduce(n->op)) {
-        made = tci_algo_split(s, g, n);
+        made = tci_algo_split(s, g, n, machine);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
@@ -271,7 +291,8 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n)
     return made ? made : n;
 }
 
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots)
+TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
+                               tci_machine machine)
 {
     tci_node_list list = tci_graph_sort(s, roots, n_roots);
     for (int i = 0; i < list.n; i++) {
@@ -291,7 +312,7 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
             fresh->mark = n->mark;
             fresh->site = n->site;
         }
-        n->pass = tci_algo_node(s, g, fresh);
+        n->pass = tci_algo_node(s, g, fresh, machine);
     }
     for (int i = 0; i < n_roots; i++) {
         roots[i] = roots[i]->pass;

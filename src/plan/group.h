@@ -86,7 +86,8 @@ static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
  * = 1). */
-TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots);
+TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
+                               tci_machine machine);
 /* plan/group.c */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why);

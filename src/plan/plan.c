@@ -130,7 +130,7 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
 
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
-                               int n_roots)
+                               int n_roots, tci_machine machine)
 {
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
@@ -145,7 +145,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             outputs[i] = outputs[i]->in[1];
         }
     }
-    tci_plan_algorithm(s, g, outputs, n_roots);
+    tci_plan_algorithm(s, g, outputs, n_roots, machine);
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);

@@ -9,6 +9,7 @@
 
 #include "../graph/node.h"
 #include "../kernel/ir.h"
+#include "../kernel/machine.h"
 
 typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
@@ -50,7 +51,7 @@ typedef struct tci_plan {
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
                                tci_node *const *literals, int n_literals, tci_node *const *roots,
-                               int n_roots);
+                               int n_roots, tci_machine machine);
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p);
 TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p);
 

@@ -16,7 +16,8 @@
 #include <string.h>
 
 static const char emu_prelude[] =
-    "#include <ucontext.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <math.h>\n"
+    "#include <ucontext.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n"
+    "#include <math.h>\n"
     "#undef __FMA__\n"
     "#define __global__\n#define __device__\n#define __forceinline__ inline\n"
     "#define __shared__ static\n#define __launch_bounds__(n)\n"
@@ -38,6 +39,9 @@ static const char emu_prelude[] =
     "    __syncthreads();\n    return v;\n}\n"
     "static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }\n"
+    "static inline float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }\n"
+    "static inline double __longlong_as_double(long long i) { double f; memcpy(&f, &i, 8); "
+    "return f; }\n"
     "static inline float __fsqrt_rn(float a) { return sqrtf(a); }\n"
     "static inline double __dsqrt_rn(double a) { return sqrt(a); }\n"
     "static void (*emu_kernel)(const void *);\nstatic const void *emu_args;\n"

@@ -16,6 +16,7 @@ typedef struct fz_draw {
     tc_ctx *ctx;
     bool large;
     double most;
+    uint64_t turn; /* rows are drawn by seed in turn, so that a short run meets all of them */
 } fz_draw;
 
 static int fz_pick(fz_draw *d, int n)
@@ -181,7 +182,8 @@ static int fz_tamed(fz_draw *d, int x)
 
 static void fz_draw_ew(fz_draw *d, fz_step *s)
 {
-    s->op = fz_pick(d, TCI_OP_EW_END);
+    s->op = d->turn % 2 ? fz_pick(d, TCI_OP_EW_END) : (int)((d->f->seed + d->turn) % TCI_OP_EW_END);
+    d->turn++;
     s->n_in = fz_arity(s->op);
     s->in[0] = fz_any(d);
     for (int i = 1; i < s->n_in; i++) {
@@ -304,7 +306,7 @@ static void fz_draw_gather(fz_draw *d, fz_step *s)
 static void fz_draw_over(fz_draw *d, fz_step *s)
 {
     s->n_in = 1;
-    s->op = TCI_OP_EW_END + fz_pick(d, TCI_OP_REDUCE_END - TCI_OP_EW_END);
+    s->op = TCI_OP_EW_END + (int)(d->f->seed % (TCI_OP_REDUCE_END - TCI_OP_EW_END));
     s->in[0] = fz_tamed(d, fz_any(d));
     fz_step x = d->f->steps[s->in[0]];
     fz_draw_axes(d, s, &x);
@@ -444,7 +446,7 @@ static void fz_draw_step(fz_draw *d)
 static void fz_draw_recipe(fz_recipe *f, uint64_t seed, tc_ctx *ctx)
 {
     fz_graph g;
-    fz_draw d = {f, {seed}, &g, ctx, false, FZ_MOST};
+    fz_draw d = {f, {seed}, &g, ctx, false, FZ_MOST, 0};
     memset(f, 0, sizeof(*f));
     memset(&g, 0, sizeof(g));
     f->seed = seed;

@@ -223,8 +223,8 @@ TEST(any_flags_and_macros_give_the_same_bits)
     CHECK_STR(got, expected);
 }
 
-/* Every word in capitals that the rooms use and the system's headers do not, as a user's macro. What
- * breaks or warns here belongs into base/hide.h and base/unprotect.h. */
+/* Every word in capitals that the rooms use and the system's headers do not, as a user's macro.
+ * What breaks or warns here belongs into base/hide.h and base/unprotect.h. */
 TEST(no_macro_of_a_user_gets_into_the_implementation)
 {
     CHECK_RUNS("W=A-Za-z0-9_; export LC_ALL=C;"

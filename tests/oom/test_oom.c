@@ -140,6 +140,23 @@ static void oom_evaluate(oom_walk *w)
     }
 }
 
+static void oom_train(oom_walk *w)
+{
+    tc_tensor p = tc_param(w->ctx, oom_x, TC_F32, 4), g = p;
+    tc_tensor loss = tc_sum(tc_mul(p, p), TC_ALL, false);
+    float out[4];
+    if (!oom_worked(w, "tc_grad", tc_grad(loss, &p, 1, &g))) {
+        return;
+    }
+    if (oom_worked(w, "gradient", tc_read(g, out, 4))) {
+        oom_close(w, out[3], 8);
+    }
+    bool stepped = oom_worked(w, "tc_assign", tc_eval(tc_assign(p, tc_sub(p, tc_mul(g, 0.25)))));
+    if (oom_worked(w, "parameter", tc_read(p, out, 4))) {
+        oom_close(w, out[3], stepped ? 2 : 4);
+    }
+}
+
 /* One life of a context; returns whether some call was refused. */
 static bool oom_walk_once(const tc_options *o, long at)
 {
@@ -148,6 +165,7 @@ static bool oom_walk_once(const tc_options *o, long at)
         oom_record(&w);
         oom_compile_and_run(&w);
         oom_evaluate(&w);
+        oom_train(&w);
     } else {
         CHECK(!w.ctx);
     }
@@ -269,14 +287,27 @@ TEST(allocator_of_the_context)
     CHECK_EQ_INT(oom_user_live, 0);
 }
 
-/* Native code from a warm disk cache: no compiler is started. */
+/* Native code from a warm disk cache. There is no compiler then, so none is started where memory
+ * runs out while an entry is loaded. */
 TEST(cpu_from_disk)
 {
     char dir[] = "/tmp/tc-oom-XXXXXX", command[64];
     REQUIRE(mkdtemp(dir) != NULL);
     tc_options o = {.backend = "cpu", .cache_dir = dir, .threads = 1};
+    tc_stats warm = {0}, after = {0};
+    CHECK(!oom_walk_once(&o, 0));
+    oom_before counted = oom_prepare(&o);
+    tc_stats(counted.ctx, &warm);
+    char *path = strdup(getenv("PATH") ? getenv("PATH") : "/bin:/usr/bin");
+    setenv("PATH", "/nonexistent", 1);
     oom_try_all(&o, false, 1, 1);
     oom_try_all(&o, true, 1, 7);
+    setenv("PATH", path, 1);
+    free(path);
+    tc_stats(counted.ctx, &after);
+    CHECK_EQ_INT(after.compiler_runs, warm.compiler_runs);
+    CHECK(after.disk_hits > warm.disk_hits + 100);
+    oom_free_before(&counted);
     snprintf(command, sizeof(command), "rm -rf %s", dir);
     CHECK_EQ_INT(system(command), 0);
 }
