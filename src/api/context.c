@@ -127,6 +127,7 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;
     }
+    tci_os_keep_over_fork(&tci_context_process.lock, NULL);
     pthread_mutex_lock(&tci_context_process.lock);
     tc_ctx *c = tci_context_reuse();
     uint32_t seed = ++tci_context_process.made;

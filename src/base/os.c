@@ -34,6 +34,67 @@ TCI_FN const char *tci_os_getenv(const char *name)
 #endif
 }
 
+/* ---- fork ---- */
+
+enum { TCI_OS_FORK_LOCKS = 16 };
+
+static struct {
+    tci_mutex lock; /* of those that announce; a fork does not take it */
+    struct {
+        tci_mutex *lock;
+        void (*in_child)(void);
+    } kept[TCI_OS_FORK_LOCKS];
+    int n;          /* atomic: grows only */
+    int held;       /* taken for the fork under way; guarded by the first of them */
+} tci_os_fork = {.lock = TCI_MUTEX_INIT};
+
+static void tci_os_before_fork(void)
+{
+    int n = __atomic_load_n(&tci_os_fork.n, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++) {
+        pthread_mutex_lock(tci_os_fork.kept[i].lock);
+    }
+    tci_os_fork.held = n;
+}
+
+static void tci_os_after_fork(void)
+{
+    for (int i = tci_os_fork.held - 1; i >= 0; i--) {
+        pthread_mutex_unlock(tci_os_fork.kept[i].lock);
+    }
+}
+
+static void tci_os_after_fork_in_child(void)
+{
+    int n = tci_os_fork.held;
+    tci_os_after_fork();
+    pthread_mutex_init(&tci_os_fork.lock, NULL);
+    for (int i = 0; i < n; i++) {
+        if (tci_os_fork.kept[i].in_child) {
+            tci_os_fork.kept[i].in_child();
+        }
+    }
+}
+
+TCI_FN void tci_os_keep_over_fork(tci_mutex *lock, void (*in_child)(void))
+{
+    pthread_mutex_lock(&tci_os_fork.lock);
+    int n = tci_os_fork.n;
+    int i = 0;
+    while (i < n && tci_os_fork.kept[i].lock != lock) {
+        i++;
+    }
+    if (i == n && n < TCI_OS_FORK_LOCKS) {
+        tci_os_fork.kept[n].lock = lock;
+        tci_os_fork.kept[n].in_child = in_child;
+        __atomic_store_n(&tci_os_fork.n, n + 1, __ATOMIC_RELEASE);
+        if (!n) { /* out of memory: the child is then on its own, as without us */
+            (void)pthread_atfork(tci_os_before_fork, tci_os_after_fork, tci_os_after_fork_in_child);
+        }
+    }
+    pthread_mutex_unlock(&tci_os_fork.lock);
+}
+
 /* ---- files ---- */
 
 static bool tci_os_why(int *why, int code)

@@ -13,6 +13,10 @@ typedef pthread_mutex_t tci_mutex;
 typedef pthread_cond_t tci_cond;
 #define TCI_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 #define TCI_COND_INIT PTHREAD_COND_INITIALIZER
+/* A lock of the process that a child made by fork shall find free, whoever held it: the fork waits
+ * for it. in_child (or NULL) then runs in the child. Locks that are held together are announced in
+ * the order in which they are taken. Announcing one again changes nothing. */
+TCI_FN void tci_os_keep_over_fork(tci_mutex *lock, void (*in_child)(void));
 
 /* Environment variable by name through secure_getenv where there is one; NULL when unset or the
  * process is setuid. base/env.c is the only caller. */

@@ -37,6 +37,7 @@ static tci_backend_row *tci_backend_find(const char *name)
 {
     if (!tci_backends.started) {
         tci_backends.started = true;
+        tci_os_keep_over_fork(&tci_backends.lock, NULL);
 #ifdef TCI_HAS_CPU
         tci_backends.rows[tci_backends.n++].calls = tci_cpu_backend();
 #endif

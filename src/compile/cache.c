@@ -9,7 +9,8 @@
  * Invariants: the cache holds one reference of each code in its table, a code one of each of its
  * modules. A code that left the table lives on with its programs. Module counts change under the
  * lock only; a module that nobody holds leaves the list before it is unloaded. Full keys are
- * compared, never hashes alone. */
+ * compared, never hashes alone. A child made by fork finds the lock free and no claims: whoever
+ * held them stayed behind. */
 #include "cache.h"
 
 #include <string.h>
@@ -26,11 +27,27 @@ static struct {
     tci_mutex lock;
     tci_cond settled;
     tci_code *codes[TCI_CACHE_BUCKETS];
-    int n_codes, cap_codes;
+    int n_codes, more_codes;     /* more: kept beyond TCI_CACHE_FIRST_CAP before some go */
+    bool watched;                /* atomic: forks know of the lock */
     tci_claim *claims;
     tci_module *modules;
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
-} tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT, .cap_codes = TCI_CACHE_FIRST_CAP};
+} tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT};
+
+static void tci_cache_after_fork(void)
+{
+    tci_cache.claims = NULL;
+    pthread_cond_init(&tci_cache.settled, NULL);
+}
+
+static void tci_cache_lock(void)
+{
+    if (TCI_UNLIKELY(!__atomic_load_n(&tci_cache.watched, __ATOMIC_RELAXED))) {
+        tci_os_keep_over_fork(&tci_cache.lock, tci_cache_after_fork);
+        __atomic_store_n(&tci_cache.watched, true, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_lock(&tci_cache.lock);
+}
 
 TCI_FN tci_counters *tci_counters_get(void)
 {
@@ -208,16 +225,16 @@ static void tci_cache_release_chain(tci_code *c)
 
 TCI_FN void tci_cache_trim(void)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_code *dropped = tci_cache_collect(true);
-    tci_cache.cap_codes = TCI_CACHE_FIRST_CAP;
+    tci_cache.more_codes = 0;
     pthread_mutex_unlock(&tci_cache.lock);
     tci_cache_release_chain(dropped);
 }
 
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_code *c = tci_cache_look_up(r, native);
     pthread_mutex_unlock(&tci_cache.lock);
     return c;
@@ -241,7 +258,7 @@ TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, 
                                         tci_code **code)
 {
     tci_claim_result result = TCI_CLAIM_FOUND;
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     *code = tci_cache_look_up(r, native);
     if (!*code && tci_cache_is_claimed(r)) {
         result = TCI_CLAIM_BUSY;
@@ -259,16 +276,18 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
 {
     tci_code *dropped = NULL;
     tci_code *replaced = NULL;
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_claim **at = &tci_cache.claims;
-    while (*at != claim) {
+    while (*at && *at != claim) {
         at = &(*at)->next;
     }
-    *at = claim->next;
+    if (*at) { /* else forked in the middle of a compile, by a callback say */
+        *at = claim->next;
+    }
     if (code) {
-        if (tci_cache.n_codes >= tci_cache.cap_codes) {
+        if (tci_cache.n_codes >= TCI_CACHE_FIRST_CAP + tci_cache.more_codes) {
             dropped = tci_cache_collect(false);
-            tci_cache.cap_codes = TCI_MAX((int)TCI_CACHE_FIRST_CAP, 2 * tci_cache.n_codes);
+            tci_cache.more_codes = TCI_MAX(0, 2 * tci_cache.n_codes - TCI_CACHE_FIRST_CAP);
         }
         tci_code **slot = tci_cache_slot(claim->request);
         replaced = *slot;
@@ -294,7 +313,7 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
 
 TCI_FN void tci_cache_wait(const tci_request *r)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     while (tci_cache_is_claimed(r)) {
         pthread_cond_wait(&tci_cache.settled, &tci_cache.lock);
     }
@@ -318,7 +337,7 @@ static tci_module *tci_module_look_up(const char *path)
 
 TCI_FN tci_module *tci_module_find(const char *path)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_module *m = tci_module_look_up(path);
     pthread_mutex_unlock(&tci_cache.lock);
     return m;
@@ -369,7 +388,7 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, in
     }
     m->bytes = bytes;
     m->sum = sum;
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_module *other = tci_module_look_up(path);
     if (!other) {
         m->next = tci_cache.modules;
@@ -385,7 +404,7 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, in
 
 TCI_FN void tci_module_retain(tci_module *m)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     m->refs++;
     pthread_mutex_unlock(&tci_cache.lock);
 }
@@ -413,7 +432,7 @@ static void tci_module_unlink(tci_module *m)
 
 TCI_FN void tci_module_release(tci_module *m)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     bool last = --m->refs == 0;
     if (last) {
         tci_module_unlink(m);
@@ -441,7 +460,7 @@ static tci_module_kernel *tci_module_look_up_kernel(const tc_backend *calls, con
 TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, tci_hash hash,
                              const tci_kernel_record *record, void *function)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     if (!tci_module_look_up_kernel(m->calls, key, key_bytes, hash)) {
         tci_module_kernel *k = tci_code_get(m->memory, sizeof(*k));
         uint8_t *key_copy = k ? tci_code_get(m->memory, key_bytes) : NULL;
@@ -468,7 +487,7 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
 TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes,
                                    tci_hash hash, tci_module_kernel *found)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_module_kernel *k = tci_module_look_up_kernel(calls, key, key_bytes, hash);
     if (k) {
         *found = *k;

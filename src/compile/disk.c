@@ -112,6 +112,7 @@ typedef struct tci_wire {
     const uint8_t *at, *end;     /* reading */
     tci_code *memory;            /* reading: what arrays and texts come from */
     bool bad;                    /* a breach or no memory: all that follows is void */
+    bool no_memory;              /* the entry itself may be good */
 } tci_wire;
 
 static void tci_wire_bytes(tci_wire *w, void *bytes, size_t n)
@@ -159,6 +160,7 @@ static void *tci_wire_array(tci_wire *w, void *items, int32_t n, size_t item_byt
         return items;
     }
     void *fresh = tci_code_get(w->memory, (size_t)n * item_bytes);
+    w->no_memory |= !fresh;
     w->bad |= !fresh;
     return fresh;
 }
@@ -167,6 +169,7 @@ static char *tci_wire_text(tci_wire *w, char *text)
 {
     int32_t n = tci_wire_count(w, text ? (int64_t)strlen(text) : 0, 1);
     text = w->out ? (text ? text : (char *)"") : tci_code_get(w->memory, (size_t)n + 1);
+    w->no_memory |= !text;
     w->bad |= !text;
     if (!w->bad) {
         tci_wire_bytes(w, text, (size_t)n);
@@ -326,7 +329,8 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
     tci_disk_path(d, name, &path);
     tci_module *m = path.failed ? NULL : tci_module_find(path.text);
     int why = 0;
-    char text[256] = "its object file is not the one it was built with";
+    char text[256] = "";
+    bool intact = false;
     bool good = m && m->bytes == bytes && m->sum.lo == sum.lo && m->sum.hi == sum.hi
         && m->calls == calls;
     if (m && !good) {
@@ -337,13 +341,17 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
         if ((int64_t)file.n == bytes && is.lo == sum.lo && is.hi == sum.hi) {
             m = tci_module_load(calls, path.text, bytes, sum, text);
             good = m != NULL;
+            intact = true;
         }
     }
     if (good) {
         m->stored = true;
         tci_os_touch(path.text);
+    } else if (intact) { /* no reason to lose it: memory may be short, or the folder noexec */
+        tci_log(d->options, "cache", "'%s' cannot be loaded: %s", path.text, text);
     } else if (why != ENOENT && why != ENOMEM && !path.failed) {
-        tci_disk_reject(d, path.text, why ? strerror(why) : text);
+        tci_disk_reject(d, path.text,
+                        why ? strerror(why) : "its object file is not the one it was built with");
     }
     tci_str_free(&path);
     tci_str_free(&file);
@@ -557,7 +565,7 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
             c->from_disk = true;
             tci_os_touch(path.text);
         } else {
-            if (c && w.bad) {
+            if (c && w.bad && !w.no_memory) {
                 tci_disk_reject(d, path.text, "it does not make sense");
             }
             tci_code_release(c);
@@ -655,7 +663,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
             /* Asked for again, because those texts live on. */
             good = tci_module_find_kernel(calls, key, key_bytes, hash, found);
             tci_module_release(k.module);
-        } else if (w.bad && memory) {
+        } else if (w.bad && !w.no_memory && memory) {
             tci_disk_reject(d, path.text, "it does not make sense");
         }
         tci_code_release(memory);
@@ -751,6 +759,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
         return;
     }
     tci_hash dir = tci_hash_bytes(d->dir.text, d->dir.n);
+    tci_os_keep_over_fork(&last.lock, NULL);
     pthread_mutex_lock(&last.lock);
     bool known = last.dir.lo == dir.lo && last.dir.hi == dir.hi;
     last.bytes += written_bytes;

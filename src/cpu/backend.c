@@ -37,6 +37,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
     }
+    tci_os_keep_over_fork(&tci_cpu_targets.lock, NULL);
     pthread_mutex_lock(&tci_cpu_targets.lock);
     bool known = false;
     for (int i = 0; i < tci_cpu_targets.n; i++) {

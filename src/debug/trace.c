@@ -32,6 +32,7 @@ TCI_FN bool tci_trace_is_on(void)
 
 TCI_FN bool tci_trace_open(const char *path)
 {
+    tci_os_keep_over_fork(&tci_trace.lock, NULL);
     pthread_mutex_lock(&tci_trace.lock);
     if (!tci_trace.file) {
         tci_trace.file = fopen(path, "w");

@@ -1210,9 +1210,11 @@ TEST(the_environment_asks_for_logs_dumps_and_traces)
     log.data[log.n] = 0;
     CHECK_HAS((char *)log.data, "tc compile: ");
     CHECK_HAS((char *)log.data, "tc source: ");
-    CHECK(find_file(in_dir("dump"), "plan", ".txt")[0]);
-    CHECK(find_file(in_dir("dump"), "source", ".c")[0]);
-    CHECK(!find_file(in_dir("dump"), "loop", ".txt")[0]);
+    const char *dump = in_dir("dump"); /* a later program of the process has a folder of its own */
+    dump = find_file(dump, "plan", ".txt")[0] ? dump : in_dir("dump/2");
+    CHECK(find_file(dump, "plan", ".txt")[0]);
+    CHECK(find_file(dump, "source", ".c")[0]);
+    CHECK(!find_file(dump, "loop", ".txt")[0]);
     CHECK_EQ_INT(access(in_dir("trace.json"), F_OK), 0);
     free(log.data);
     end();

@@ -235,7 +235,7 @@ static void add_prims(tc_dtype t, int lanes)
 
 static void add_memory(tc_dtype compute, tc_dtype storage, int lanes)
 {
-    for (int m = 0; m <= TCI_MEM_HIGH_HALF; m++) {
+    for (int m = 0; m <= TCI_MEM_SWAP_HIGH; m++) {
         bool masked = m == TCI_MEM_FIRST_N;
         bool counts = m == TCI_MEM_IOTA;
         if ((masked && compute != TC_BOOL) || (counts && compute == TC_BOOL)
@@ -333,6 +333,10 @@ static void print_memory(tci_dialect *d, const test_case *c, int index, tci_str 
         break;
     case TCI_MEM_HIGH_HALF:
         tci_str_printf(out, "%s(%s), (int)n", get, p.text);
+        break;
+    case TCI_MEM_SWAP_LOW:
+    case TCI_MEM_SWAP_HIGH:
+        tci_str_printf(out, "%s(%s), %s(%s + %d), (int)n", get, p.text, get, p.text, c->lanes);
         break;
     default:
         tci_str_add(out, p.text);
@@ -539,9 +543,9 @@ static void judge_store(const test_case *c, store_fn fn, long stride, int n)
 static void judge_lane_row(const test_case *c, load_fn fn, int n)
 {
     int size = tci_dtype_get(c->t)->bytes;
-    char in[64 * 8];
+    char in[2 * 64 * 8];
     char out[64 * 8];
-    fill_storage(c->t, in, c->lanes);
+    fill_storage(c->t, in, 2 * c->lanes); /* a second vector for the rows that take two */
     if (c->mem == TCI_MEM_IOTA) {
         tci_value first = {0};
         if (tci_dtype_is_float(c->t)) {
@@ -557,6 +561,11 @@ static void judge_lane_row(const test_case *c, load_fn fn, int n)
         int from = c->mem == TCI_MEM_SPLAT ? 0 : c->mem == TCI_MEM_LANE ? n : i;
         from = c->mem == TCI_MEM_SET_LANE && i == n ? c->lanes - 1 : from;
         from = c->mem == TCI_MEM_HIGH_HALF && c->lanes > 1 ? i + n : from;
+        if (c->mem == TCI_MEM_SWAP_LOW) {
+            from = i & n ? c->lanes + i - n : i;
+        } else if (c->mem == TCI_MEM_SWAP_HIGH) {
+            from = i & n || c->lanes == 1 ? c->lanes + i : i + n;
+        }
         tci_value want = tci_value_load(c->t, in + from * size);
         if (c->mem == TCI_MEM_FIRST_N) {
             want.i = i < n;
@@ -602,7 +611,7 @@ static void judge_memory(const test_case *c, void *symbol)
         }
     }
     if (c->mem > TCI_MEM_STORE_ONE) {
-        bool half = c->mem == TCI_MEM_HIGH_HALF;
+        bool half = c->mem >= TCI_MEM_HIGH_HALF; /* ORDER tci_mem: by a power of 2 */
         bool by_count = c->mem == TCI_MEM_FIRST_N;
         for (int n = half ? 1 : 0; n < (half ? TCI_MAX(lanes, 2) : lanes + by_count);
              n += half ? n : 1) {

@@ -216,12 +216,49 @@ TEST(reference_cases_on_a_gpu)
     replay("cuda");
 }
 
-/* ---- NVRTC ---- */
+/* ---- NVRTC: the text is compiled, nothing is run ---- */
 
-static void say_nothing(void *arg, const char *text)
+static tc_status nvrtc_target(void *user, int vector_bits, tc_backend_target *target)
 {
-    (void)arg;
-    printf("%s\n", text);
+    emu_target(user, vector_bits, target);
+    snprintf(target->features, sizeof(target->features), "compiled for sm_90a");
+    target->usable = true;
+    return TC_OK;
+}
+
+static int64_t nvrtc_programs;
+
+static tc_status nvrtc_compile(void *user, tc_build *build)
+{
+    const char *why = "";
+    (void)user;
+    tc_status status = tci_nvrtc_build(build, "--gpu-architecture=sm_90a", &why);
+    nvrtc_programs += build->n;
+    CHECK_MSG(status == TC_OK, "%s", why);
+    return status;
+}
+
+static int nothing;
+
+static tc_status nvrtc_load(void *user, const char *path, void **module)
+{
+    (void)user;
+    (void)path;
+    *module = &nothing;
+    return TC_OK;
+}
+
+static void *nvrtc_find(void *user, void *module, const char *symbol)
+{
+    (void)user;
+    (void)symbol;
+    return module;
+}
+
+static void nvrtc_free(void *user, void *module)
+{
+    (void)user;
+    (void)module;
 }
 
 TEST(nvrtc_takes_the_text)
@@ -230,26 +267,33 @@ TEST(nvrtc_takes_the_text)
     if (!tci_nvrtc_get(&why)) {
         SKIP("NVRTC cannot be opened: %s", why);
     }
-    register_emulation();
-    tc_ctx *ctx = context_of("emulated");
-    if (!ctx) {
-        SKIP("there is no C++ compiler, so there is no text");
+    static tc_backend backend;
+    backend = emu_backend;
+    backend.name = "nvrtc";
+    backend.target = nvrtc_target;
+    backend.compile = nvrtc_compile;
+    backend.module_load = nvrtc_load;
+    backend.module_find = nvrtc_find;
+    backend.module_free = nvrtc_free;
+    REQUIRE(tc_register_backend(&backend) == TC_OK);
+    tc_ctx *ctx = context_of("nvrtc");
+    enum { COUNT = sizeof(exact) / sizeof(exact[0]) };
+    tc_tensor x[COUNT], y[COUNT];
+    tc_program *programs[COUNT];
+    tc_job jobs[COUNT];
+    memset(jobs, 0, sizeof(jobs));
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = tc_input(ctx, "x", TC_F32, M, N);
+        y[i] = tc_softmax(tc_cast(exact[i](x[i]), TC_F32), -1);
+        jobs[i].inputs = (tc_tensors){&x[i], 1};
+        jobs[i].outputs = (tc_tensors){&y[i], 1};
+        jobs[i].program = &programs[i];
     }
-    for (size_t i = 0; i < sizeof(exact) / sizeof(exact[0]); i++) {
-        tc_tensor y = exact[i](tc_input(ctx, "x", TC_F32, M, N));
-        tc_program *f = NULL;
-        CHECK_EQ_INT(tc_compile(tc_softmax(tc_cast(y, TC_F32), -1), &f), TC_OK);
-        const char *source = f ? tc_source(f) : "", *output = "build/test_nvrtc.cubin";
-        tc_build build;
-        memset(&build, 0, sizeof(build));
-        build.n = 1;
-        build.sources = &source;
-        build.outputs = &output;
-        build.directory = "build";
-        build.say = say_nothing;
-        CHECK_MSG(tci_nvrtc_build(&build, "--gpu-architecture=sm_90a", &why) == TC_OK, "%s", why);
-        remove(output);
-        tc_program_free(f);
+    tc_status status = tc_compile_many(jobs, COUNT, NULL);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    printf("cuda: %d programs of NVRTC\n", (int)nvrtc_programs);
+    for (int i = 0; i < COUNT; i++) {
+        tc_program_free(programs[i]);
     }
     tc_ctx_free(ctx);
 }

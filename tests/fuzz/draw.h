@@ -306,7 +306,7 @@ static void fz_draw_gather(fz_draw *d, fz_step *s)
 static void fz_draw_over(fz_draw *d, fz_step *s)
 {
     s->n_in = 1;
-    s->op = TCI_OP_EW_END + (int)(d->f->seed % (TCI_OP_REDUCE_END - TCI_OP_EW_END));
+    s->op = TCI_OP_EW_END + (int)((d->f->seed + d->turn) % (TCI_OP_REDUCE_END - TCI_OP_EW_END));
     s->in[0] = fz_tamed(d, fz_any(d));
     fz_step x = d->f->steps[s->in[0]];
     fz_draw_axes(d, s, &x);

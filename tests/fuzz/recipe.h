@@ -360,6 +360,12 @@ static fz_trust fz_own_trust(const fz_recipe *f, const fz_step *s)
     if (x->whole == 0 || largest > 0x1p24) {
         return FZ_WILD;
     }
+    for (int k = 1; k < s->n_in; k++) { /* a weight may overflow on the way */
+        if (s->in[k] >= 0 && f->steps[s->in[k]].whole == 0 &&
+            fz_is_float(f->steps[s->in[k]].dtype)) {
+            return FZ_WILD;
+        }
+    }
     if (composite && (s->dtype == TC_F16 || s->dtype == TC_BF16)) {
         return FZ_WILD; /* one step of the dtype off is far off after a difference */
     }

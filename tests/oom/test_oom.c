@@ -306,6 +306,7 @@ TEST(cpu_from_disk)
     free(path);
     tc_stats(counted.ctx, &after);
     CHECK_EQ_INT(after.compiler_runs, warm.compiler_runs);
+    CHECK_EQ_INT(after.cache_rejects, warm.cache_rejects); /* no good entry is taken for damaged */
     CHECK(after.disk_hits > warm.disk_hits + 100);
     oom_free_before(&counted);
     snprintf(command, sizeof(command), "rm -rf %s", dir);

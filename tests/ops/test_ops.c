@@ -1,0 +1,809 @@
+/* Every row of ops/table.h against plain C written here: doubles, 64-bit integers and libm, never
+ * tc's own arithmetic. Cases are graphs over copied-in data; all of them run on the interpreter, on
+ * native code and in the reference evaluator, which must give the same bits (a composite and a
+ * float sum: close to the reference, whose order is another). The last test walks the table: a row
+ * that no case uses fails it. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "../tc_test.h"
+
+enum { MAX_CASES = 900, MAX_VALUES = 128, NX = 24 };
+
+typedef struct op_case {
+    char name[64];
+    tc_tensor y;
+    int n;                    /* expected values; numbers as doubles, i64 as integers */
+    double want[MAX_VALUES];
+    int64_t want_int[MAX_VALUES];
+    double tolerance;         /* relative, of f32; scaled by dtype */
+    bool sums;                /* a float reduction or a composite */
+} op_case;
+
+static op_case cases[MAX_CASES];
+static int n_cases;
+static tc_ctx *ctx;
+static bool seen[TCI_OP_COUNT];
+
+static const tc_dtype dtypes[] = {TC_BOOL, TC_U8, TC_I32, TC_I64, TC_BF16, TC_F32, TC_F64};
+enum { DTYPES = sizeof(dtypes) / sizeof(dtypes[0]) };
+
+static bool is_float(tc_dtype t)
+{
+    return t >= TC_F16 && t <= TC_F64;
+}
+
+/* ---- data ---- */
+
+static const double data_a[NX] = {0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 1.5, 2.5, -2.5, 3, 7, 100, -100,
+                                  1e-3, 0.75, NAN, INFINITY, -INFINITY, 12, 5, -7, 3.25};
+static const double data_b[NX] = {3, 2, -2, 0.5, 0, 1, -1, 2, 3, -3, 2, NAN, INFINITY, 1.5, 4, 2,
+                                  -0.25, 1, 2, 3, 5, -5, 2, -INFINITY};
+static const int64_t ints_a[NX] = {0, 1, -1, 2, -2, 7, -7, 100, -100, 127, -128, 255, 3, 5, 12, 6,
+                                   INT32_MAX, INT32_MIN, 9, -9, 31, 64, -64, 10};
+static const int64_t ints_b[NX] = {3, 0, 2, -2, 5, 3, 3, -7, 7, 1, -1, 2, 0, 4, 5, -3, 2, -1, -2, 2,
+                                   1, 6, 3, -4};
+
+static int64_t wrap(tc_dtype t, int64_t v)
+{
+    switch (t) {
+    case TC_BOOL: return v != 0;
+    case TC_U8: return (uint8_t)v;
+    case TC_I32: return (int32_t)(uint32_t)(uint64_t)v;
+    default: return v;
+    }
+}
+
+static float to_bf16(double v) /* to nearest, ties to even; the values here are in range */
+{
+    float f = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &f, 4);
+    if (f == f) {
+        bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    }
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+/* What remains of v in the dtype. */
+static double in_dtype(tc_dtype t, double v)
+{
+    return t == TC_BF16 ? (double)to_bf16(v) : t == TC_F32 ? (double)(float)v : v;
+}
+
+/* n elements of the dtype; floats from f, others from i. What they hold goes to f and i. */
+static tc_tensor make(tc_dtype t, int rank, const int64_t *sizes, double *f, int64_t *i)
+{
+    char memory[MAX_VALUES * 8];
+    int64_t n = 1;
+    for (int d = 0; d < rank; d++) {
+        n *= sizes[d];
+    }
+    for (int64_t k = 0; k < n; k++) {
+        float narrow = (float)f[k];
+        uint32_t bits;
+        f[k] = is_float(t) ? in_dtype(t, f[k]) : (double)wrap(t, i[k]);
+        i[k] = wrap(t, i[k]);
+        switch (t) {
+        case TC_BOOL: case TC_U8: memory[k] = (char)i[k]; break;
+        case TC_I32: ((int32_t *)(void *)memory)[k] = (int32_t)i[k]; break;
+        case TC_I64: ((int64_t *)(void *)memory)[k] = i[k]; break;
+        case TC_BF16:
+            narrow = (float)f[k];
+            memcpy(&bits, &narrow, 4);
+            ((uint16_t *)(void *)memory)[k] = (uint16_t)(bits >> 16);
+            break;
+        case TC_F32: ((float *)(void *)memory)[k] = narrow; break;
+        default: ((double *)(void *)memory)[k] = f[k]; break;
+        }
+    }
+    return tc_copy_in_at(ctx, memory, t, rank, sizes, NULL, TC_HERE);
+}
+
+static op_case *add_case(const char *name, tc_tensor y, int n)
+{
+    op_case *c = &cases[n_cases];
+    REQUIRE(n_cases < MAX_CASES && n <= MAX_VALUES);
+    CHECK_MSG(!tc_status_of(y), "%s: %s", name, tc_error(y));
+    if (tc_status_of(y)) {
+        static op_case none;
+        return &none;
+    }
+    n_cases++;
+    memset(c, 0, sizeof(*c));
+    snprintf(c->name, sizeof(c->name), "%s", name);
+    c->y = y;
+    c->n = n;
+    CHECK_MSG(tc_count(y) == n, "%s has %lld elements, expected %d", name, (long long)tc_count(y),
+              n);
+    return c;
+}
+
+static void open_cases(void)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.verify = true;
+    n_cases = 0;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+/* ---- running them ---- */
+
+static void mark_ops(const op_case *c)
+{
+    tci_node *root = tci_handle_node(c->y);
+    tci_scratch s;
+    tci_scratch_init(&s);
+    tci_node_list list = tci_graph_sort(&s, &root, 1);
+    for (int i = 0; i < list.n; i++) {
+        seen[list.items[i]->op] = true;
+    }
+    tci_scratch_free(&s);
+}
+
+static void check_values(const op_case *c, const char *who, const void *got)
+{
+    tc_dtype t = tc_dtype_of(c->y);
+    double scale = t == TC_BF16 ? 1e-2 : t == TC_F64 && !c->sums ? 1e-9 : 1;
+    for (int i = 0; i < c->n; i++) {
+        tci_value v = tci_value_load(t, (const char *)got + i * tci_dtype_get(t)->bytes);
+        double want = c->want[i];
+        if (!is_float(t)) {
+            CHECK_MSG(v.i == c->want_int[i], "%s (%s) on %s, element %d is %lld, expected %lld",
+                      c->name, tci_dtype_get(t)->name, who, i, (long long)v.i,
+                      (long long)c->want_int[i]);
+            continue;
+        }
+        double room = t == TC_BF16 ? scale : c->tolerance * scale;
+        bool same = v.f == want || (isnan(v.f) && isnan(want)) ||
+                    fabs(v.f - want) <= room * (fabs(want) > 1 ? fabs(want) : 1) ||
+                    (t != TC_F64 && isinf(v.f) && fabs(want) > 3e38);
+        CHECK_MSG(same, "%s (%s) on %s, element %d is %.17g, expected %.17g", c->name,
+                  tci_dtype_get(t)->name, who, i, v.f, want);
+    }
+}
+
+static bool same_bits(const op_case *c, const char *a, const char *b)
+{
+    tc_dtype t = tc_dtype_of(c->y);
+    int bytes = tci_dtype_get(t)->bytes;
+    for (int i = 0; i < c->n; i++, a += bytes, b += bytes) {
+        bool nan = is_float(t) && isnan(tci_value_load(t, a).f) && isnan(tci_value_load(t, b).f);
+        if (memcmp(a, b, (size_t)bytes) && !nan) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool run_cases(const char *backend, char (*got)[MAX_VALUES * 8])
+{
+    static tc_job jobs[MAX_CASES];
+    static tc_program *programs[MAX_CASES];
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = backend;
+    o.fallback = strcmp(backend, "interp") ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
+    for (int i = 0; i < n_cases; i++) {
+        tc_job job = {{NULL, 0}, {&cases[i].y, 1}, &programs[i], TC_OK};
+        jobs[i] = job;
+    }
+    tc_status status = tc_compile_many(jobs, n_cases, &o);
+    if (status == TC_ERR_COMPILER) {
+        return false;
+    }
+    for (int i = 0; i < n_cases; i++) {
+        tc_buf out = {got[i], cases[i].n, (int)tc_dtype_of(cases[i].y), false};
+        tc_bufs in = {NULL, 0}, outs = {&out, 1};
+        CHECK_MSG(!jobs[i].status, "%s does not compile on %s", cases[i].name, backend);
+        if (!jobs[i].status) {
+            CHECK_EQ_INT(tc_run(programs[i], in, outs), TC_OK);
+            check_values(&cases[i], backend, got[i]);
+        }
+        tc_program_free(programs[i]);
+    }
+    return true;
+}
+
+static void close_cases(void)
+{
+    static char interp[MAX_CASES][MAX_VALUES * 8], native[MAX_CASES][MAX_VALUES * 8];
+    char judged[MAX_VALUES * 8];
+    run_cases("interp", interp);
+    bool compiled = run_cases("cpu", native);
+    for (int i = 0; i < n_cases; i++) {
+        tci_node *root = tci_handle_node(cases[i].y);
+        void *out = judged;
+        CHECK_EQ_INT(tci_reference_eval(NULL, NULL, 0, &root, &out, 1, false), TC_OK);
+        check_values(&cases[i], "the reference", judged);
+        CHECK_MSG(cases[i].sums || same_bits(&cases[i], interp[i], judged),
+                  "%s: interp and the reference differ", cases[i].name);
+        CHECK_MSG(!compiled || same_bits(&cases[i], interp[i], native[i]),
+                  "%s: interp and cpu differ", cases[i].name);
+        mark_ops(&cases[i]);
+    }
+    tc_ctx_free(ctx);
+    if (!compiled) {
+        SKIP("no C compiler here: interp and reference only");
+    }
+}
+
+/* ---- elementwise rows ---- */
+
+static double f_max(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a > b ? a : b;
+}
+
+static double f_min(double a, double b)
+{
+    return isnan(a) || isnan(b) ? NAN : a < b ? a : b;
+}
+
+static double f_remainder(double a, double b)
+{
+    double r = fmod(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* In doubles; comparisons and logic as 0 and 1. false: no such row here. */
+static bool float_row(int op, double a, double b, double *y)
+{
+    switch (op) {
+    case TCI_OP_NEG: *y = -a; return true;
+    case TCI_OP_ABS: *y = fabs(a); return true;
+    case TCI_OP_EXP: *y = exp(a); return true;
+    case TCI_OP_LOG: *y = log(a); return true;
+    case TCI_OP_SQRT: *y = sqrt(a); return true;
+    case TCI_OP_RSQRT: *y = 1 / sqrt(a); return true;
+    case TCI_OP_RECIPROCAL: *y = 1 / a; return true;
+    case TCI_OP_SQUARE: *y = a * a; return true;
+    case TCI_OP_SIN: *y = sin(a); return true;
+    case TCI_OP_COS: *y = cos(a); return true;
+    case TCI_OP_TANH: *y = tanh(a); return true;
+    case TCI_OP_SIGMOID: *y = 1 / (1 + exp(-a)); return true;
+    case TCI_OP_SILU: *y = a / (1 + exp(-a)); *y = a == -INFINITY ? NAN : *y; return true;
+    case TCI_OP_ERF: *y = erf(a); return true;
+    case TCI_OP_GELU: *y = a == -INFINITY ? -0.0 : a * 0.5 * erfc(-a * 0.70710678118654752);
+        return true;
+    case TCI_OP_RELU: *y = f_max(a, 0); return true;
+    case TCI_OP_FLOOR: *y = floor(a); return true;
+    case TCI_OP_CEIL: *y = ceil(a); return true;
+    case TCI_OP_TRUNC: *y = trunc(a); return true;
+    case TCI_OP_ROUND: *y = nearbyint(a); return true;
+    case TCI_OP_ISNAN: *y = isnan(a); return true;
+    case TCI_OP_LOGICAL_NOT: *y = a == 0; return true;
+    case TCI_OP_ADD: *y = a + b; return true;
+    case TCI_OP_SUB: *y = a - b; return true;
+    case TCI_OP_MUL: *y = a * b; return true;
+    case TCI_OP_DIV: *y = a / b; return true;
+    case TCI_OP_POW: *y = pow(a, b); return true;
+    case TCI_OP_MAXIMUM: *y = f_max(a, b); return true;
+    case TCI_OP_MINIMUM: *y = f_min(a, b); return true;
+    case TCI_OP_REMAINDER: *y = f_remainder(a, b); return true;
+    case TCI_OP_EQ: *y = a == b; return true;
+    case TCI_OP_NE: *y = a != b; return true;
+    case TCI_OP_LT: *y = a < b; return true;
+    case TCI_OP_LE: *y = a <= b; return true;
+    case TCI_OP_GT: *y = a > b; return true;
+    case TCI_OP_GE: *y = a >= b; return true;
+    case TCI_OP_LOGICAL_AND: *y = a != 0 && b != 0; return true;
+    case TCI_OP_LOGICAL_OR: *y = a != 0 || b != 0; return true;
+    default: return false;
+    }
+}
+
+static int64_t int_pow(tc_dtype t, int64_t a, int64_t b)
+{
+    uint64_t y = 1;
+    if (b < 0) {
+        return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;
+    }
+    for (int64_t i = 0; i < b; i++) {
+        y *= (uint64_t)a;
+    }
+    return wrap(t, (int64_t)y);
+}
+
+/* Over integers and bool, where the result is one; the others go through doubles. */
+static bool int_row(int op, tc_dtype t, int64_t a, int64_t b, int64_t *y)
+{
+    uint64_t ua = (uint64_t)a, ub = (uint64_t)b;
+    switch (op) {
+    case TCI_OP_NEG: *y = (int64_t)(0 - ua); return true;
+    case TCI_OP_ABS: *y = a < 0 ? (int64_t)(0 - ua) : a; return true;
+    case TCI_OP_SQUARE: *y = (int64_t)(ua * ua); return true;
+    case TCI_OP_RELU: *y = a > 0 ? a : 0; return true;
+    case TCI_OP_FLOOR: case TCI_OP_CEIL: case TCI_OP_TRUNC: case TCI_OP_ROUND: *y = a; return true;
+    case TCI_OP_ADD: *y = t == TC_BOOL ? a || b : (int64_t)(ua + ub); return true;
+    case TCI_OP_SUB: *y = (int64_t)(ua - ub); return true;
+    case TCI_OP_MUL: *y = (int64_t)(ua * ub); return true;
+    case TCI_OP_POW: *y = int_pow(t, a, b); return true;
+    case TCI_OP_MAXIMUM: *y = a > b ? a : b; return true;
+    case TCI_OP_MINIMUM: *y = a < b ? a : b; return true;
+    case TCI_OP_REMAINDER:
+        *y = b == 0 || b == -1 ? 0 : a % b;
+        *y += *y && (*y < 0) != (b < 0) ? b : 0;
+        return true;
+    default: return false;
+    }
+}
+
+#define CALL_1(name, a, b) tc_##name##_at(tci_arg_tensor(a), TC_HERE)
+#define CALL_2(name, a, b) tc_##name##_at(tci_arg_tensor(a), tci_arg_tensor(b), TC_HERE)
+
+static tc_tensor call_row(int op, tc_tensor a, tc_tensor b)
+{
+    switch (op) {
+#define TCI_ROW(id, name, arity, ...) case TCI_OP_##id: return CALL_##arity(name, a, b);
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
+    default: return TC_NONE;
+    }
+}
+
+/* NUMERIC rows refuse bool. */
+static bool refuses(int op, tc_dtype t)
+{
+#define TCI_ROW(id, name, arity, rule, ...) {TCI_OP_##id, #rule},
+    static const struct { int op; const char *rule; } rules[] = {TCI_EW_OPS(TCI_ROW)};
+#undef TCI_ROW
+    return t == TC_BOOL && !strcmp(rules[op].rule, "NUMERIC");
+}
+
+static void expect_row(op_case *c, int op, tc_dtype t, int i, double fa, double fb, int64_t ia,
+                       int64_t ib)
+{
+    tc_dtype to = tc_dtype_of(c->y);
+    double y = 0;
+    if (!is_float(t) && !is_float(to) && int_row(op, t, ia, ib, &c->want_int[i])) {
+        c->want_int[i] = wrap(to, c->want_int[i]);
+        return;
+    }
+    CHECK_MSG(float_row(op, fa, fb, &y), "row %s has no expectation here", tci_op_name(op));
+    c->want_int[i] = (int64_t)y;
+    c->want[i] = y;
+}
+
+TEST(elementwise_rows)
+{
+    open_cases();
+    for (int op = 0; op < TCI_OP_EW_END; op++) {
+        for (int k = 0; k < DTYPES; k++) {
+            tc_dtype t = dtypes[k];
+            double fa[NX], fb[NX];
+            int64_t ia[NX], ib[NX], size = NX;
+            memcpy(fa, data_a, sizeof(fa));
+            memcpy(fb, data_b, sizeof(fb));
+            memcpy(ia, ints_a, sizeof(ia));
+            memcpy(ib, ints_b, sizeof(ib));
+            tc_tensor a = make(t, 1, &size, fa, ia), b = make(t, 1, &size, fb, ib);
+            tc_tensor y = call_row(op, a, b);
+            if (refuses(op, t)) {
+                CHECK_MSG(tc_status_of(y) == TC_ERR_DTYPE, "%s takes bool", tci_op_name(op));
+                continue;
+            }
+            op_case *c = add_case(tci_op_name(op), y, NX);
+            c->tolerance = 3e-6;
+            for (int i = 0; i < NX; i++) {
+                expect_row(c, op, t, i, fa[i], fb[i], ia[i], ib[i]);
+            }
+        }
+    }
+    close_cases();
+}
+
+/* ---- promotion and broadcasting ---- */
+
+TEST(promotion_and_broadcasting)
+{
+    open_cases();
+    for (int i = 0; i < DTYPES; i++) {
+        for (int k = 0; k < DTYPES; k++) {
+            tc_dtype s = dtypes[i], t = dtypes[k];
+            double fa[3] = {1, 2, 3}, fb[4] = {5, 6, 7, 8};
+            int64_t ia[3] = {1, 2, 3}, ib[4] = {5, 6, 7, 8}, row[1] = {3}, column[2] = {4, 1};
+            tc_tensor a = make(s, 1, row, fa, ia), b = make(t, 2, column, fb, ib);
+            op_case *c = add_case("a[3] + b[4, 1]", tc_add(a, b), 12);
+            /* kinds first, then the wider; beside each other bf16 < f32 < f64, u8 < i32 < i64 */
+            CHECK_EQ_INT(tc_dtype_of(c->y), s > t ? s : t);
+            for (int p = 0; p < 12; p++) {
+                c->want[p] = in_dtype(tc_dtype_of(c->y), fa[p % 3] + fb[p / 3]);
+                c->want_int[p] = wrap(tc_dtype_of(c->y), ia[p % 3] + ib[p / 3]);
+            }
+        }
+    }
+    close_cases();
+}
+
+/* ---- movement: by the index that each element comes from ---- */
+
+enum { VR = 3, VC = 5 };
+
+/* A view of [3, 5] and, for each element, where it comes from; -1: the fill, which is 9. */
+static tc_tensor view_of(int which, tc_tensor x, int *from, int *n)
+{
+    int at = 0;
+    tc_tensor y = x;
+#define EACH(rows, columns, source)                                                                \
+    for (int i = 0; i < (rows); i++) {                                                             \
+        for (int j = 0; j < (columns); j++) {                                                      \
+            from[at++] = (source);                                                                 \
+        }                                                                                          \
+    }
+    switch (which) {
+    case 0: EACH(VR, VC, i * VC + j) break;
+    case 1: y = tc_permute(x, 1, 0); EACH(VC, VR, j * VC + i) break;
+    case 2: y = tc_flip(x, -1); EACH(VR, VC, i * VC + VC - 1 - j) break;
+    case 3: y = tc_slice(x, 1, TC_END, TC_END, -2); EACH(VR, 3, i * VC + 4 - 2 * j) break;
+    case 4: y = tc_slice(x, 0, 1, 1, 1); break;
+    case 5: y = tc_expand(tc_slice(x, 1, 2, 3, 1), -1, 4); EACH(VR, 4, i * VC + 2) break;
+    case 6: y = tc_pad(x, 1, 1, -2, 9); EACH(VR, 4, j ? i * VC + j - 1 : -1) break;
+    case 7: y = tc_pad(x, 0, -1, 2, 9); EACH(4, VC, i < 2 ? (i + 1) * VC + j : -1) break;
+    case 8: y = tc_reshape(x, VC, VR); EACH(VC, VR, i * VR + j) break;
+    case 9: y = tc_cat(TC_TENSORS(x, tc_flip(x, 0)), 0);
+        EACH(2 * VR, VC, (i < VR ? i : 2 * VR - 1 - i) * VC + j) break;
+    case 10: y = tc_reshape(tc_slice(tc_slice(x, 0, 2, 3, 1), 1, 3, 4, 1), 1);
+        EACH(1, 1, 2 * VC + 3) break;
+    case 11: y = tc_squeeze(tc_squeeze(tc_slice(tc_slice(x, 0, 1, 2, 1), 1, 1, 2, 1), 0), 0);
+        EACH(1, 1, VC + 1) break;
+    case 12: y = tc_transpose(tc_unsqueeze(x, 0), 0, 2); EACH(VC, VR, j * VC + i) break;
+    default: *n = -1; return y;
+    }
+#undef EACH
+    *n = at;
+    return y;
+}
+
+TEST(movement_in_every_dtype)
+{
+    open_cases();
+    for (int k = 0; k < DTYPES; k++) {
+        double f[VR * VC];
+        int64_t w[VR * VC], sizes[2] = {VR, VC};
+        int from[64], n = 0;
+        for (int i = 0; i < VR * VC; i++) {
+            f[i] = i == 4 ? NAN : i == 5 ? -0.0 : i - 7.5;
+            w[i] = dtypes[k] == TC_BOOL ? i % 3 != 0 : i * 17 - 60;
+        }
+        tc_tensor x = make(dtypes[k], 2, sizes, f, w);
+        for (int v = 0; n >= 0; v++) {
+            tc_tensor y = view_of(v, x, from, &n);
+            for (int add = 0; n >= 0 && add < 2; add++) { /* the view itself; in a computation */
+                char name[32];
+                snprintf(name, sizeof(name), "view %d%s", v, add ? ", added" : "");
+                op_case *c = add_case(name, add ? tc_add(y, y) : y, n);
+                for (int i = 0; i < n; i++) {
+                    double a = from[i] < 0 ? 9 : f[from[i]];
+                    int64_t b = from[i] < 0 ? wrap(dtypes[k], 9) : w[from[i]];
+                    c->want[i] = add ? a + a : a;
+                    c->want_int[i] = wrap(dtypes[k], add && dtypes[k] != TC_BOOL ? b + b : b);
+                }
+            }
+        }
+    }
+    close_cases();
+}
+
+TEST(strided_memory)
+{
+    static int32_t memory[40];
+    for (int i = 0; i < 40; i++) {
+        memory[i] = i * i - 7;
+    }
+    static const int64_t sizes[] = {3, 4}, strides[][2] = {{-12, -1}, {0, 2}, {2, -6}, {0, 0}};
+    open_cases();
+    for (int k = 0; k < 4; k++) {
+        const int32_t *at = memory + 39 - (k == 1 ? 30 : k == 2 ? 10 : 0);
+        tc_tensor x = tc_borrow_strided(ctx, at, TC_I32, 2, sizes, strides[k]);
+        op_case *c = add_case("strided", tc_mul(x, 3), 12);
+        for (int i = 0; i < 12; i++) {
+            c->want_int[i] = 3 * at[i / 4 * strides[k][0] + i % 4 * strides[k][1]];
+        }
+    }
+    close_cases();
+}
+
+/* ---- conversions and choice ---- */
+
+static int64_t saturated(tc_dtype t, double v)
+{
+    double low = t == TC_U8 ? 0 : t == TC_I32 ? -0x1p31 : -0x1p63;
+    double high = t == TC_U8 ? 255 : t == TC_I32 ? 0x1p31 - 1 : 0x1p63;
+    if (isnan(v) || t == TC_BOOL) {
+        return t == TC_BOOL ? v != 0 : 0;
+    }
+    return v <= low    ? (int64_t)low
+           : v >= high ? (t == TC_I64 ? INT64_MAX : (int64_t)high)
+                       : (int64_t)v;
+}
+
+TEST(cast_and_where)
+{
+    open_cases();
+    for (int i = 0; i < DTYPES; i++) {
+        for (int k = 0; k < DTYPES; k++) {
+            double f[NX], g[NX];
+            int64_t w[NX], size = NX, one = 1;
+            memcpy(f, data_a, sizeof(f));
+            memcpy(w, ints_a, sizeof(w));
+            f[3] = 300.5, f[5] = -1e10, f[8] = 1e19;
+            tc_tensor x = make(dtypes[i], 1, &size, f, w);
+            op_case *c = add_case("cast", tc_cast(x, dtypes[k]), NX);
+            for (int j = 0; j < NX; j++) {
+                c->want[j] = in_dtype(dtypes[k], f[j]);
+                c->want_int[j] = is_float(dtypes[i]) ? saturated(dtypes[k], f[j])
+                                                     : wrap(dtypes[k], w[j]);
+            }
+            if (i != k) {
+                continue;
+            }
+            memcpy(g, f, sizeof(g));
+            op_case *d = add_case("where", tc_where(x, x, make(dtypes[i], 1, &one, f, w)), NX);
+            for (int j = 0; j < NX; j++) {
+                bool holds = is_float(dtypes[i]) ? g[j] != 0 : w[j] != 0;
+                d->want[j] = holds ? g[j] : g[0];
+                d->want_int[j] = holds ? w[j] : w[0];
+            }
+        }
+    }
+    close_cases();
+}
+
+/* ---- reductions ---- */
+
+enum { RA = 4, RB = 6 };
+
+#define OVER_INDEX(name, x, axis) tc_##name(x, axis, false)
+#define OVER_SUM(name, x, axis) tc_##name(x, TC_AXES(axis), false)
+#define OVER_SAME OVER_SUM
+#define OVER_BOOL OVER_SUM
+
+static tc_tensor call_reduce(int op, tc_tensor x, int axis)
+{
+    switch (op) {
+#define TCI_ROW(id, name, rule, ...) case TCI_OP_##id: return OVER_##rule(name, x, axis);
+        TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
+    default: return TC_NONE;
+    }
+}
+
+/* One group of n values; integers are folded beside the doubles. false: no such row here. */
+static bool fold(int op, const double *f, const int64_t *w, int n, double *y, int64_t *z)
+{
+    bool arg = op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN, least = op == TCI_OP_MIN ||
+                                                                    op == TCI_OP_ARGMIN;
+    int best = 0;
+    *y = op == TCI_OP_PROD;
+    *z = op == TCI_OP_PROD || op == TCI_OP_ALL;
+    for (int i = 0; i < n; i++) {
+        bool wins = isnan(f[i]) ? !isnan(f[best]) : least ? f[i] < f[best] : f[i] > f[best];
+        best = wins ? i : best;
+        switch (op) {
+        case TCI_OP_SUM: *y += f[i]; *z += w[i]; break;
+        case TCI_OP_PROD: *y *= f[i]; *z = (int64_t)((uint64_t)*z * (uint64_t)w[i]); break;
+        case TCI_OP_ANY: *z = *z || f[i] != 0; break;
+        case TCI_OP_ALL: *z = *z && f[i] != 0; break;
+        case TCI_OP_MAX: case TCI_OP_MIN: *y = f[best]; *z = w[best]; break;
+        default: *z = best; break;
+        }
+    }
+    return arg || op == TCI_OP_SUM || op == TCI_OP_PROD || op == TCI_OP_ANY || op == TCI_OP_ALL ||
+           op == TCI_OP_MAX || op == TCI_OP_MIN;
+}
+
+TEST(reduce_rows)
+{
+    open_cases();
+    for (int op = TCI_OP_EW_END; op < TCI_OP_REDUCE_END; op++) {
+        for (int k = 0; k < 2 * DTYPES; k++) {
+            tc_dtype t = dtypes[k / 2];
+            double f[RA * RB], line[RB];
+            int64_t w[RA * RB], ints[RB], sizes[2] = {RA, RB};
+            for (int i = 0; i < RA * RB; i++) {
+                f[i] = i == 20 ? NAN : (i * 7 % 11 - 4) * 0.5;
+                w[i] = t == TC_BOOL ? i % 4 != 1 : i * 7 % 11 - 4;
+            }
+            tc_tensor x = make(t, 2, sizes, f, w);
+            int axis = k % 2, groups = axis ? RA : RB, n = axis ? RB : RA;
+            op_case *c = add_case(tci_op_name(op), call_reduce(op, x, axis - 2), groups);
+            c->tolerance = 1e-6;
+            c->sums = is_float(t) && (op == TCI_OP_SUM || op == TCI_OP_PROD);
+            for (int g = 0; g < groups; g++) {
+                for (int i = 0; i < n; i++) {
+                    int at = axis ? g * RB + i : i * RB + g;
+                    line[i] = f[at];
+                    ints[i] = w[at];
+                }
+                CHECK_MSG(fold(op, line, ints, n, &c->want[g], &c->want_int[g]),
+                          "row %s has no expectation here", tci_op_name(op));
+            }
+        }
+    }
+    int64_t none[2] = {3, 0};
+    tc_tensor empty = make(TC_F32, 2, none, (double[1]){0}, (int64_t[1]){0});
+    (void)add_case("sum of nothing", tc_sum(empty, TC_AXES(1), false), 3);
+    op_case *c = add_case("prod of nothing", tc_prod(empty, TC_ALL, false), 1);
+    c->want[0] = 1;
+    CHECK(tc_status_of(tc_max(empty, TC_AXES(1), false)) != TC_OK);
+    close_cases();
+}
+
+/* ---- the special rows that compute ---- */
+
+TEST(special_rows)
+{
+    open_cases();
+    double a[6] = {1, 2, 3, 4, 5, 6}, b[6] = {0.5, -1, 2, 3, -2, 1}, p[4] = {4, 1, -3, 2};
+    int64_t wa[6] = {1, 2, 3, 4, 5, 6}, wb[6] = {1, -1, 2, 3, -2, 1}, wi[4] = {2, 0, -1, 1};
+    int64_t s23[2] = {2, 3}, s32[2] = {3, 2}, s22[2] = {2, 2}, s4[1] = {4};
+    for (int k = 2; k < DTYPES; k++) { /* a product is a sum: bool and u8 are not of interest */
+        tc_tensor x = make(dtypes[k], 2, s23, a, wa), y = make(dtypes[k], 2, s32, b, wb);
+        op_case *c = add_case("matmul", tc_matmul(x, y), 4);
+        op_case *d = add_case("cumsum", tc_cumsum(x, 1), 6);
+        c->tolerance = d->tolerance = 1e-6;
+        for (int i = 0; i < 4; i++) {
+            for (int j = 0; j < 3; j++) {
+                c->want[i] += a[i / 2 * 3 + j] * b[j * 2 + i % 2];
+                c->want_int[i] += wa[i / 2 * 3 + j] * wb[j * 2 + i % 2];
+            }
+        }
+        for (int i = 0; i < 6; i++) {
+            d->want[i] = a[i] + (i % 3 ? d->want[i - 1] : 0);
+            d->want_int[i] = wa[i] + (i % 3 ? d->want_int[i - 1] : 0);
+        }
+    }
+    tc_tensor x = make(TC_F32, 2, s23, a, wa), index = make(TC_I64, 2, s22, p, wi);
+    op_case *g = add_case("gather", tc_gather(x, 1, index), 4);
+    op_case *h = add_case("index_select", tc_index_select(x, 1, make(TC_I64, 1, s4, p, wi)), 8);
+    for (int i = 0; i < 4; i++) {
+        g->want[i] = a[i / 2 * 3 + (wi[i] + 3) % 3];
+        h->want[i] = a[(wi[i] + 3) % 3];
+        h->want[4 + i] = a[3 + (wi[i] + 3) % 3];
+    }
+    op_case *r = add_case("arange", tc_arange(ctx, 1, 12, 3, TC_I64), 4);
+    op_case *f = add_case("full", tc_full(ctx, 2.5, TC_F32, 2), 2);
+    for (int i = 0; i < 4; i++) {
+        r->want_int[i] = 1 + 3 * i;
+        f->want[i % 2] = 2.5;
+    }
+    close_cases();
+}
+
+TEST(windows)
+{
+    open_cases();
+    enum { H = 4, W = 5 };
+    double f[H * W], k[6] = {1, -2, 0.5, 3, 1, -1};
+    int64_t w[H * W] = {0}, sizes[4] = {1, 1, H, W}, of[4] = {1, 1, 2, 3};
+    for (int i = 0; i < H * W; i++) {
+        f[i] = i * 7 % 13 - 6;
+    }
+    tc_tensor x = make(TC_F32, 4, sizes, f, w), kernel = make(TC_F32, 4, of, k, w);
+    tc_tensor y = tc_conv2d(x, kernel, TC_NONE, &(tc_conv){.padding = {0, 1}, .stride = {1, 2}});
+    op_case *c = add_case("conv2d", y, 9);
+    tc_tensor z = tc_max_pool2d(x, &(tc_pool){.kernel = {2, 2}, .stride = {2, 2}});
+    op_case *d = add_case("max_pool2d", z, 4);
+    for (int i = 0; i < 9; i++) {
+        for (int j = 0; j < 6; j++) {
+            int row = i / 3 + j / 3, column = i % 3 * 2 + j % 3 - 1;
+            c->want[i] += column < 0 || column >= W ? 0 : f[row * W + column] * k[j];
+        }
+    }
+    for (int i = 0; i < 4; i++) {
+        int at = i / 2 * 2 * W + i % 2 * 2;
+        d->want[i] = f_max(f_max(f[at], f[at + 1]), f_max(f[at + W], f[at + W + 1]));
+    }
+    close_cases();
+}
+
+/* ---- composites ---- */
+
+static void expect_softmax(op_case *c, op_case *log_of, const double *f, int rows, int n)
+{
+    for (int r = 0; r < rows; r++) {
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            sum += exp(f[r * n + i]);
+        }
+        for (int i = 0; i < n; i++) {
+            c->want[r * n + i] = exp(f[r * n + i]) / sum;
+            log_of->want[r * n + i] = f[r * n + i] - log(sum);
+        }
+    }
+}
+
+TEST(composite_rows)
+{
+    enum { R = 3, N = 7 };
+    open_cases();
+    for (int k = 4; k < DTYPES; k++) {
+        double f[R * N], weight[N], bias[N], picked[R] = {2, 6, 0};
+        int64_t w[R * N] = {0}, target[R] = {2, 6, 0}, sizes[2] = {R, N}, n = N, r = R;
+        for (int i = 0; i < R * N; i++) {
+            f[i] = (i * 5 % 17 - 8) * 0.25;
+            weight[i % N] = 1 + i % N * 0.125;
+            bias[i % N] = i % N - 3;
+        }
+        tc_tensor x = make(dtypes[k], 2, sizes, f, w);
+        tc_tensor g = make(dtypes[k], 1, &n, weight, w), b = make(dtypes[k], 1, &n, bias, w);
+        op_case *s = add_case("softmax", tc_softmax(x, -1), R * N);
+        op_case *l = add_case("log_softmax", tc_log_softmax(x, 1), R * N);
+        op_case *m = add_case("mean", tc_mean(x, TC_AXES(1), false), R);
+        op_case *v = add_case("layer_norm", tc_layer_norm(x, TC_AXES(-1), g, b, 0.5), R * N);
+        op_case *e = add_case("cross_entropy",
+                              tc_cross_entropy(x, make(TC_I64, 1, &r, picked, target)), 1);
+        s->sums = l->sums = m->sums = v->sums = e->sums = true;
+        s->tolerance = l->tolerance = m->tolerance = v->tolerance = e->tolerance = 2e-6;
+        expect_softmax(s, l, f, R, N);
+        for (int i = 0; i < R * N; i++) {
+            double var = 0;
+            m->want[i / N] += i % N ? 0 : 0;
+            for (int j = 0; j < N && i % N == 0; j++) {
+                m->want[i / N] += f[i + j] / N;
+            }
+            for (int j = 0; j < N; j++) {
+                double away = f[i / N * N + j] - m->want[i / N];
+                var += away * away / N;
+            }
+            v->want[i] = (f[i] - m->want[i / N]) / sqrt(var + 0.5) * weight[i % N] + bias[i % N];
+        }
+        for (int i = 0; i < R; i++) {
+            e->want[0] -= l->want[i * N + target[i]] / R;
+        }
+    }
+    close_cases();
+}
+
+/* ---- corners ---- */
+
+TEST(zeros_keep_their_sign)
+{
+    open_cases();
+    double f[4] = {0, -0.0, -0.0, 0}, one[1] = {1};
+    int64_t w[4] = {0}, n = 4, single = 1;
+    tc_tensor x = make(TC_F32, 1, &n, f, w);
+    tc_tensor infinite[] = {tc_div(1, x), tc_div(1, tc_neg(x)), tc_div(1, tc_add(x, 0)),
+                            tc_div(1, tc_mul(x, make(TC_F32, 1, &single, one, w))),
+                            tc_div(1, tc_sub(x, 0)), tc_div(1, tc_floor(x))};
+    static const char *const signs[] = {"+--+", "-++-", "++++", "+--+", "+--+", "+--+"};
+    for (int i = 0; i < 6; i++) {
+        op_case *c = add_case("1 / zero", infinite[i], 4);
+        for (int j = 0; j < 4; j++) {
+            c->want[j] = signs[i][j] == '+' ? INFINITY : -INFINITY;
+        }
+    }
+    close_cases();
+}
+
+/* A constant NaN is one everywhere: nothing may assume that constants are numbers. */
+TEST(constants_may_be_nan)
+{
+    open_cases();
+    int64_t none = 0;
+    tc_tensor nan = tc_mean(make(TC_F32, 1, &none, (double[1]){0}, (int64_t[1]){0}), TC_ALL, false);
+    tc_tensor ys[] = {tc_maximum(nan, -4), tc_minimum(nan, 4), tc_relu(nan), tc_add(nan, 1)};
+    for (int i = 0; i < 4; i++) {
+        add_case("NaN", ys[i], 1)->want[0] = NAN;
+    }
+    close_cases();
+}
+
+/* ---- the table ---- */
+
+TEST(every_row_has_a_case)
+{
+    if (!seen[TCI_OP_ADD] || !seen[TCI_OP_SOFTMAX]) {
+        SKIP("the tests of the rows did not all run");
+    }
+    seen[TCI_OP_INPUT] = true;  /* cases hold their data; inputs are everywhere else */
+    seen[TCI_OP_ASSIGN] = true; /* changes a parameter: no value of a graph */
+    for (int op = 0; op < TCI_OP_COUNT; op++) {
+        CHECK_MSG(op == TCI_OP_EW_END || seen[op], "row %s is in no case", tci_op_name(op));
+    }
+}
+
+TEST_MAIN
