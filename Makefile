@@ -10,6 +10,7 @@ TC = .
 SAN =
 PARTS = unit include
 TEST_ARGS =
+BENCH_ARGS =
 
 WARN = -Wall -Wextra -Wpedantic -Wshadow
 CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN)
@@ -39,7 +40,7 @@ TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 
-.PHONY: headers check-headers readme rooms test soak asan ubsan tsan examples demo bench oracle lint golden size
+.PHONY: headers check-headers readme rooms test soak asan ubsan tsan openmp examples demo bench oracle lint golden size
 .PHONY: clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -111,6 +112,9 @@ ubsan:
 tsan:
 	@$(MAKE) --no-print-directory test SAN="-fsanitize=thread"
 
+openmp: ## the tests with OpenMP's threads in the place of the pool's
+	@$(MAKE) --no-print-directory test SAN="-fopenmp"
+
 golden: ## rewrites the expected texts of tests/golden from what comes out now
 	@TC_TEST_GOLDEN=update $(MAKE) --no-print-directory test PARTS=golden
 
@@ -125,7 +129,7 @@ build/oracle: $(B)/oracle FORCE
 # ---- examples, benchmarks ----
 
 # As a user builds: the implementation is in the example itself.
-$(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(USED)
+$(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(wildcard examples/*.h bench/*.h) $(USED)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) -I$(TC) $< -o $@ $(LIBS)
 
@@ -134,8 +138,8 @@ examples: $(EXAMPLE_PROGRAMS) ## builds the examples
 demo: $(EXAMPLE_PROGRAMS) ## runs the examples: what was fused, time against the unfused run, result checked
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
-bench: $(BENCH_PROGRAMS) ## runs the benchmarks; the figures are also in build/bench.txt
-	@for program in $^; do $$program || exit 1; done | tee build/bench.txt
+bench: $(BENCH_PROGRAMS) ## runs the benchmarks; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
+	@for program in $^; do $$program $(BENCH_ARGS) || exit 1; done | tee build/bench.txt
 
 # ---- upkeep ----
 

@@ -560,7 +560,7 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
     if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false};
+        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false, false};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
             tci_os_touch(path.text);
@@ -581,7 +581,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
 {
     char name[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false};
+    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
     if (!d->writable || !c->n_modules) {
         return;
     }
@@ -653,7 +653,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
     if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false};
+        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false, false};
         tci_module_kernel k;
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
@@ -678,7 +678,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 {
     char name[TCI_DISK_NAME_BYTES], base[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false};
+    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
     tci_module_kernel copy = *k;
     if (!d->writable || !k->module->stored) {
         return;

@@ -466,8 +466,8 @@ static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
     uint64_t mantissa = bits & 0xfffffffffffffu;
     if (exponent == 2047) { /* a quotient by zero would be computed at each call */
         tci_cd_soft(d->state, "TC_INF");
-        return tci_scratch_printf(d->s, mantissa ? "TC_NAN%s" : "(%sTC_INF%s)", mantissa ? f : sign,
-                                  f);
+        return mantissa ? tci_scratch_printf(d->s, "TC_NAN%s", f)
+                        : tci_scratch_printf(d->s, "TC_INF%s(%s)", f, sign);
     }
     if (exponent) {
         mantissa |= (uint64_t)1 << 52;

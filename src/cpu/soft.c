@@ -26,10 +26,11 @@ static const tci_cd_soft_row tci_cd_soft_rows[] = {
      "#else\n#define TC_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})\n#endif\n"},
     {"TC_INF", NULL,
      "#if defined(__TINYC__)\n"
-     "#define TC_INF (1.0 / 0.0)\n#define TC_INFf (1.0f / 0.0f)\n"
+     "#define TC_INF(sign) (sign 1.0 / 0.0)\n#define TC_INFf(sign) (sign 1.0f / 0.0f)\n"
      "#define TC_NAN (0.0 / 0.0)\n#define TC_NANf (0.0f / 0.0f)\n"
      "#else\n"
-     "#define TC_INF __builtin_inf()\n#define TC_INFf __builtin_inff()\n"
+     "#define TC_INF(sign) (sign __builtin_inf())\n"
+     "#define TC_INFf(sign) (sign __builtin_inff())\n"
      "#define TC_NAN __builtin_nan(\"\")\n#define TC_NANf __builtin_nanf(\"\")\n"
      "#endif\n"},
     /* Finite x that is not 0: |x| = m * 2^e with m in [2^52, 2^53). */

@@ -117,7 +117,7 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     tci_grad_run(w->s, w->g, inner, v->grad, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
-        bool again = false; /* an operand that stands twice has all of its gradient at both places */
+        bool again = false; /* one that stands twice has all of its gradient at both places */
         for (int k = 0; k < i; k++) {
             again = again || n->in[k] == n->in[i];
         }
@@ -142,8 +142,9 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
             continue;
         }
         if (kind == TCI_VJP_NONE) {
-            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) has no gradient",
-                             tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED,
+                             "%s (made in %.120s, line %d) has no gradient", tci_op_name(n->op),
+                             n->site.file ? n->site.file : "?", n->site.line);
         }
         v.which = i;
         if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_find(w, x)->asked) {

@@ -2,8 +2,8 @@
  *
  * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
  * The one idea: the transpose of a movement is a movement, or a sum of movements, of the rows that
- * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel of
- * their own, and their gradients follow.
+ * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel
+ * of their own, and their gradients follow.
  *
  * GATHER's transpose adds the gradients of all reads of an element. Here that is a sum over the
  * reads with a comparison: element i takes what the index says came from i. It costs (size of the
@@ -79,8 +79,8 @@ static tci_node *tci_rule_ramp(const tci_vjp *v, int rank, const tci_dim *shape,
     return tci_rule_reshape(v, tci_vjp_built(v, tci_build_iota(v->g, shape[axis])), rank, ones);
 }
 
-/* Where `index`, of the same rank and with size 1 along the axis or broadcast there, names the place
- * along that axis; negative ones count from its end. */
+/* Where `index`, of the same rank and with size 1 along the axis, names the place along that axis;
+ * negative ones count from its end. */
 static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, const tci_dim *shape,
                                int axis)
 {

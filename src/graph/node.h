@@ -29,7 +29,7 @@
  * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
  * class indices
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
- * same shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
+ * same shape and dtype. An effect: only ever a root of a program, committed at the end of a run */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 

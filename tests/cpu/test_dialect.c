@@ -236,6 +236,9 @@ static void add_prims(tc_dtype t, int lanes)
 static void add_memory(tc_dtype compute, tc_dtype storage, int lanes)
 {
     for (int m = 0; m <= TCI_MEM_SWAP_HIGH; m++) {
+        if (m == TCI_MEM_STORE_LANE) { /* in this dialect STORE_ONE */
+            continue;
+        }
         bool masked = m == TCI_MEM_FIRST_N;
         bool counts = m == TCI_MEM_IOTA;
         if ((masked && compute != TC_BOOL) || (counts && compute == TC_BOOL)

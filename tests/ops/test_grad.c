@@ -45,7 +45,9 @@ static void add_input(grad_case *c, int rank, const int64_t *sizes)
 {
     grad_input *in = &c->inputs[c->n_inputs++];
     in->rank = rank;
-    memcpy(in->sizes, sizes, sizeof(*sizes) * (size_t)rank);
+    for (int i = 0; i < rank; i++) {
+        in->sizes[i] = sizes[i];
+    }
     in->low = 0.2;
     in->high = 0.95;
 }

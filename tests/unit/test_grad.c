@@ -301,7 +301,7 @@ TEST(parameters_swap)
     tc_ctx_free(ctx);
 }
 
-/* The new value of a is known first; put off until b's has read the old one it is written over it. */
+/* The new value of a is known first; put off until b has read the old one, it goes over that. */
 TEST(updates_wait_for_the_last_read)
 {
     tc_ctx *ctx = make("interp");
@@ -459,7 +459,8 @@ static bool train(net *n, const char *backend, int threads)
         return false;
     }
     tc_tensor x = tc_input(ctx, "x", TC_F32, BATCH, IN), t = tc_input(ctx, "t", TC_I32, BATCH);
-    tc_tensor p[4] = {tc_param(ctx, n->w1, TC_F32, IN, HIDDEN), tc_param(ctx, n->b1, TC_F32, HIDDEN),
+    tc_tensor p[4] = {tc_param(ctx, n->w1, TC_F32, IN, HIDDEN),
+                      tc_param(ctx, n->b1, TC_F32, HIDDEN),
                       tc_param(ctx, n->w2, TC_F32, HIDDEN, CLASSES),
                       tc_param(ctx, n->b2, TC_F32, CLASSES)};
     tc_tensor hidden = tc_relu(tc_add(tc_matmul(x, p[0]), p[1])), grads[4], outs[5];
