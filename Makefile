@@ -8,7 +8,7 @@ CC = cc
 OPT = -O1
 TC = .
 SAN =
-PARTS = unit include
+PARTS = unit ops golden errors oom fuzz include cpu cuda
 TEST_ARGS =
 BENCH_ARGS =
 

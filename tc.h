@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cdce6a57e3bfccb8"
+#define TCI_BUILD "9b3361aaf0f26c39"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -204,8 +204,9 @@
  * 10 STATE AND TRAINING
  *
  * A parameter is a leaf with memory of its own that programs may change: tc_assign, as an output of
- * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer. tc_grad
- * adds the nodes of gradients to the graph, so forward, backward and update are one program:
+ * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer.
+ * tc_grad adds the nodes of gradients to the graph, so forward, backward and update are one
+ * program:
  *
  *     tc_tensor w = tc_param(ctx, in, TC_F32, 3, 4), target = tc_input(ctx, "t", TC_F32, 3, 4);
  *     tc_tensor loss = tc_mean(tc_square(tc_sub(w, target)), TC_ALL, false), g;
@@ -1165,8 +1166,9 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
 TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 /* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
- * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for those
- * it does not depend on. At ties and corners as torch. On failure all grads tell the error. */
+ * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for
+ * those it does not depend on. At ties and corners as torch. On failure all grads tell the
+ * error. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
@@ -2548,6 +2550,10 @@ typedef pthread_mutex_t tci_mutex;
 typedef pthread_cond_t tci_cond;
 #define TCI_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 #define TCI_COND_INIT PTHREAD_COND_INITIALIZER
+/* A lock of the process that a child made by fork shall find free, whoever held it: the fork waits
+ * for it. in_child (or NULL) then runs in the child. Locks that are held together are announced in
+ * the order in which they are taken. Announcing one again changes nothing. */
+TCI_FN void tci_os_keep_over_fork(tci_mutex *lock, void (*in_child)(void));
 
 /* Environment variable by name through secure_getenv where there is one; NULL when unset or the
  * process is setuid. base/env.c is the only caller. */
@@ -2687,6 +2693,67 @@ TCI_FN const char *tci_os_getenv(const char *name)
 #else
     return tci_os_is_setuid() ? NULL : getenv(name);
 #endif
+}
+
+/* ---- fork ---- */
+
+enum { TCI_OS_FORK_LOCKS = 16 };
+
+static struct {
+    tci_mutex lock; /* of those that announce; a fork does not take it */
+    struct {
+        tci_mutex *lock;
+        void (*in_child)(void);
+    } kept[TCI_OS_FORK_LOCKS];
+    int n;          /* atomic: grows only */
+    int held;       /* taken for the fork under way; guarded by the first of them */
+} tci_os_fork = {.lock = TCI_MUTEX_INIT};
+
+static void tci_os_before_fork(void)
+{
+    int n = __atomic_load_n(&tci_os_fork.n, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++) {
+        pthread_mutex_lock(tci_os_fork.kept[i].lock);
+    }
+    tci_os_fork.held = n;
+}
+
+static void tci_os_after_fork(void)
+{
+    for (int i = tci_os_fork.held - 1; i >= 0; i--) {
+        pthread_mutex_unlock(tci_os_fork.kept[i].lock);
+    }
+}
+
+static void tci_os_after_fork_in_child(void)
+{
+    int n = tci_os_fork.held;
+    tci_os_after_fork();
+    pthread_mutex_init(&tci_os_fork.lock, NULL);
+    for (int i = 0; i < n; i++) {
+        if (tci_os_fork.kept[i].in_child) {
+            tci_os_fork.kept[i].in_child();
+        }
+    }
+}
+
+TCI_FN void tci_os_keep_over_fork(tci_mutex *lock, void (*in_child)(void))
+{
+    pthread_mutex_lock(&tci_os_fork.lock);
+    int n = tci_os_fork.n;
+    int i = 0;
+    while (i < n && tci_os_fork.kept[i].lock != lock) {
+        i++;
+    }
+    if (i == n && n < TCI_OS_FORK_LOCKS) {
+        tci_os_fork.kept[n].lock = lock;
+        tci_os_fork.kept[n].in_child = in_child;
+        __atomic_store_n(&tci_os_fork.n, n + 1, __ATOMIC_RELEASE);
+        if (!n) { /* out of memory: the child is then on its own, as without us */
+            (void)pthread_atfork(tci_os_before_fork, tci_os_after_fork, tci_os_after_fork_in_child);
+        }
+    }
+    pthread_mutex_unlock(&tci_os_fork.lock);
 }
 
 /* ---- files ---- */
@@ -5216,21 +5283,27 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
- *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d
- * fill CAT              axis          GATHER  axis; inputs x, index (any integer dtype); shape of
- * index; index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index outside
- * makes the run return TC_ERR_INDEX (the element is then 0) WINDOW           4 words per windowed
- * axis: axis, kernel, stride, dilation. Output: input axes with the windowed sizes replaced by
- * floor((n - d*(k-1) - 1)/s) + 1, then one axis of size kernel per entry, appended in order:
- * out[.., o, .., k] = in[.., o*s + k*d, ..] SCAN             axis          (running sum, inclusive)
+ *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d fill
+ *   CAT              axis
+ *   GATHER           axis; inputs x, index (any integer dtype); shape of index;
+ *                    index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index
+ *                    outside makes the run return TC_ERR_INDEX (the element is then 0)
+ *   WINDOW           4 words per windowed axis: axis, kernel, stride, dilation. Output: input axes
+ *                    with the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one
+ *                    axis of size kernel per entry, appended in order:
+ *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
+ *   SCAN             axis (running sum, inclusive)
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
- * small ints; equal labels have equal sizes; a label missing from out is summed. Result dtype =
- * operand dtype; accumulates in its compute dtype (integers wrap) SOFTMAX, LOG_SOFTMAX   axis MEAN
- * axes ascending LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64
- * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
- * class indices
+ *                    small ints; equal labels have equal sizes; a label missing from out is summed.
+ *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)
+ *   SOFTMAX, LOG_SOFTMAX   axis
+ *   MEAN             axes, ascending
+ *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
+ *                    bias?
+ *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
- * same shape and dtype. An effect: only ever a root of a program, which commits it when it has run */
+ *                    same shape and dtype. An effect: only ever a root of a program, committed at
+ *                    the end of a run */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
@@ -9327,8 +9400,8 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
  *
  * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
  * The one idea: the transpose of a movement is a movement, or a sum of movements, of the rows that
- * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel of
- * their own, and their gradients follow.
+ * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel
+ * of their own, and their gradients follow.
  *
  * GATHER's transpose adds the gradients of all reads of an element. Here that is a sum over the
  * reads with a comparison: element i takes what the index says came from i. It costs (size of the
@@ -9403,8 +9476,8 @@ static tci_node *tci_rule_ramp(const tci_vjp *v, int rank, const tci_dim *shape,
     return tci_rule_reshape(v, tci_vjp_built(v, tci_build_iota(v->g, shape[axis])), rank, ones);
 }
 
-/* Where `index`, of the same rank and with size 1 along the axis or broadcast there, names the place
- * along that axis; negative ones count from its end. */
+/* Where `index`, of the same rank and with size 1 along the axis, names the place along that axis;
+ * negative ones count from its end. */
 static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, const tci_dim *shape,
                                int axis)
 {
@@ -9955,7 +10028,7 @@ static void tci_grad_expand(tci_grad_walk *w, tci_vjp *v)
     tci_node **grads = TCI_NEW_ARRAY(w->s, tci_node *, n->n_in);
     tci_grad_run(w->s, w->g, inner, v->grad, n->in, n->n_in, true, grads);
     for (int i = 0; i < n->n_in; i++) {
-        bool again = false; /* an operand that stands twice has all of its gradient at both places */
+        bool again = false; /* one that stands twice has all of its gradient at both places */
         for (int k = 0; k < i; k++) {
             again = again || n->in[k] == n->in[i];
         }
@@ -9980,8 +10053,9 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
             continue;
         }
         if (kind == TCI_VJP_NONE) {
-            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED, "%s (made in %.120s, line %d) has no gradient",
-                             tci_op_name(n->op), n->site.file ? n->site.file : "?", n->site.line);
+            tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED,
+                             "%s (made in %.120s, line %d) has no gradient", tci_op_name(n->op),
+                             n->site.file ? n->site.file : "?", n->site.line);
         }
         v.which = i;
         if (n->op == TCI_OP_CONTRACT && x->op == TCI_OP_WINDOW && !tci_grad_find(w, x)->asked) {
@@ -14971,7 +15045,7 @@ typedef enum tci_mem {
     TCI_MEM_LOAD_ONE,    /* T1 f(const S *p): one element, scalar */
     TCI_MEM_STORE,       /* void f(S *p, T v): narrows and stores */
     TCI_MEM_STORE_N,     /* void f(S *p, T v, long n) */
-    TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches; p is aligned to the vector */
+    TCI_MEM_STORE_STREAM, /* void f(S *p, T v): bypasses the caches if p is aligned to the vector */
     TCI_MEM_STORE_STRIDED,   /* void f(S *p, long stride, T v) */
     TCI_MEM_STORE_STRIDED_N, /* void f(S *p, long stride, T v, long n) */
     TCI_MEM_STORE_ONE,   /* void f(S *p, T1 v) */
@@ -14984,6 +15058,10 @@ typedef enum tci_mem {
     TCI_MEM_SET_LANE,    /* T f(T v, int i, T1 x) */
     /* T f(T v, int h): lane i takes lane i + h (i < h), the rest unspecified */
     TCI_MEM_HIGH_HALF,
+    /* T f(T a, T b, int h), h a power of 2: halves of blocks of 2 h lanes are exchanged. LOW: lane i
+     * is a[i] where i & h is 0, else b[i - h]; HIGH: a[i + h], else b[i] */
+    TCI_MEM_SWAP_LOW,
+    TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
     /* void f(void): between threads that write and read local arrays; only where threads > 1 */
@@ -15099,7 +15177,8 @@ enum {
     TCI_LMEM_COUNT = 32,  /* n */
     TCI_LMEM_FIRST = 64,  /* x as first value */
     TCI_LMEM_LANE = 128,  /* imm as a lane number */
-    TCI_LMEM_WRITES = 256
+    TCI_LMEM_WRITES = 256,
+    TCI_LMEM_SECOND = 512 /* args[1] as a second value */
 };
 
 /* loop/ir.c */
@@ -15360,6 +15439,9 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
     case TCI_MEM_LANE:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
+    case TCI_MEM_SWAP_LOW:
+    case TCI_MEM_SWAP_HIGH:
+        return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
     default: return 0;
     }
@@ -15429,6 +15511,9 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep *keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
+    /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
+    const tci_bind *const *turn_rows;
+    int turn_axis, n_turn;
     /* inside a loop over the lanes of a vector binding: that binding, its axis, the lane, the block
      * before */
     const tci_bind *lane_bind;
@@ -15858,6 +15943,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = b->l->values[st.args[0]].is_mutable
                  ? b->cur
                  : tci_build_deeper(b, at, b->l->values[st.args[0]].block);
+    }
+    if (st.args[1] >= 0) {
+        at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
@@ -16387,6 +16475,86 @@ static int tci_access_load_if(tci_build *b, const tci_kinst *inst, tci_lstmt st,
     return value;
 }
 
+/* lane blocks of two vectors exchanged */
+static int tci_access_swap(tci_build *b, tci_mem mem, int x, int y, int h)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = x;
+    st.args[1] = y;
+    st.imm = h;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[x].dtype, b->l->lanes, -1);
+}
+
+/* A square of the rows of the tile and the lanes, read along the rows: vector `lane` of values. */
+static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at, int64_t lane,
+                                int64_t count)
+{
+    int lanes = b->l->lanes;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    if (lane >= count) {
+        tci_value zero = {.u = 0};
+        return tci_build_splat(b, tci_build_const(b, (tc_dtype)inst->dtype, zero));
+    }
+    int64_t coef = 0;
+    tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
+    st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
+    st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
+    st.base = (int32_t)inst->imm;
+    st.x = tci_build_lx(b, tci_lin_plus(at, lane * coef));
+    return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
+}
+
+static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, int64_t coef)
+{
+    int64_t row = 0, count;
+    const tci_bind *vec = b->bind[b->vec_axis];
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
+    return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
+           (coef < 0 ? -coef : coef) * bytes >= 64 &&
+           tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
+           (vec->n < 0 || tci_lx_is_const(b->l, vec->n, &count));
+}
+
+/* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
+ * exchanging blocks of 1, 2, 4 .. lanes between pairs of them. */
+static int tci_access_turn(tci_build *b, int i)
+{
+    const tci_kinst *inst = &b->k->insts[i];
+    const tci_bind *here = b->bind[b->turn_axis], *vec = b->bind[b->vec_axis];
+    int lanes = b->l->lanes;
+    int *v = TCI_NEW_ARRAY(b->s, int, lanes);
+    int64_t count = lanes;
+    if (vec->n >= 0) {
+        tci_lx_is_const(b->l, vec->n, &count);
+    }
+    tci_build_set(b, b->turn_axis, b->turn_rows[0]);
+    tci_lin at = tci_build_kx(b, inst->x);
+    for (int j = 0; j < lanes; j++) {
+        v[j] = tci_access_turn_load(b, inst, at, j, count);
+    }
+    for (int h = lanes / 2; h > 0; h /= 2) {
+        for (int j = 0; j < lanes; j++) {
+            if ((j & h) == 0) {
+                int x = v[j], y = v[j + h];
+                v[j] = tci_access_swap(b, TCI_MEM_SWAP_LOW, x, y, h);
+                v[j + h] = tci_access_swap(b, TCI_MEM_SWAP_HIGH, x, y, h);
+            }
+        }
+    }
+    int mine = v[0];
+    for (int r = 0; r < b->n_turn; r++) {
+        tci_build_set(b, b->turn_axis, b->turn_rows[r]);
+        if (b->turn_rows[r] == here) {
+            mine = v[r];
+        } else {
+            tci_build_remember(b, i, v[r]);
+        }
+    }
+    tci_build_set(b, b->turn_axis, here);
+    return mine;
+}
+
 static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
@@ -16402,6 +16570,9 @@ static int tci_access_load(tci_build *b, int i)
         return tci_access_by_lane(b, i);
     }
     vector = vector && coef != 0;
+    if (vector && tci_access_can_turn(b, inst, coef)) {
+        return tci_access_turn(b, i);
+    }
     int lanes = vector ? b->l->lanes : 1;
     tci_lstmt st = tci_access_load_stmt(b, inst, coef, g.mask, vector);
     int value = g.condition >= 0 ? tci_access_load_if(b, inst, st, g.condition, lanes)
@@ -16593,6 +16764,7 @@ typedef struct tci_tile {
     const tci_bind **vecs;
     const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
     int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
+    bool turn;            /* loads that run along the rows are turned in registers */
     int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
 } tci_tile;
 
@@ -17080,10 +17252,14 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    b->turn_rows = tile->turn ? tile->rows : NULL;
+    b->turn_axis = tile->row_axis;
+    b->n_turn = tile->n_rows;
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
         tci_stage_stores(b, stage, tile->stream);
     }
+    b->turn_rows = NULL;
     tci_stage_close(b, st->axes, st->n_axes, open);
 }
 
@@ -17604,6 +17780,8 @@ enum {
     TCI_SCHED_MAX_CUTS = 12,
     TCI_SCHED_BLOCK = 32,            /* rows of a transposing block */
     TCI_SCHED_BLOCK_VECTOR = 64,     /* its elements along the vector axis */
+    TCI_SCHED_LINE_BYTES = 64,
+    TCI_SCHED_SQUARE = 16,           /* most lanes of a square that is turned in registers */
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
     TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
@@ -17637,6 +17815,7 @@ typedef struct tci_sched {
     int *others; int n_others;    /* outer axes that a unit fixes */
     int64_t points, units, grain;
     bool transposing;
+    bool turn;                /* in registers, squares of lanes x lanes */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
@@ -17920,14 +18099,30 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
     return -1;
 }
 
+/* Squares of as many rows as there are lanes, of whole cache lines. */
+static void tci_sched_turn_tile(tci_sched *s)
+{
+    int64_t n = s->k->axes[s->row_axis].size;
+    s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
+    s->n_tiles = tci_sched_ceil_div(n, s->l->lanes);
+    s->base = n / TCI_MAX(s->n_tiles, 1);
+    s->extra = n % TCI_MAX(s->n_tiles, 1);
+    s->rows = (int)(s->base + (s->extra > 0));
+    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
+}
+
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
     int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
-        if (k->insts[i].op == TCI_K_LOAD) {
-            s->row_axis = tci_sched_other_axis(s, k->insts[i].x,
-                                               (tc_dtype)k->operands[k->insts[i].imm].dtype);
+        const tci_kinst *in = &k->insts[i];
+        if (in->op == TCI_K_LOAD) {
+            int64_t row = 0;
+            s->row_axis = tci_sched_other_axis(s, in->x,
+                                               (tc_dtype)k->operands[in->imm].dtype);
+            s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
+                      tci_build_coef(k, in->x, s->row_axis, &row) && row == 1;
         }
     }
     for (int i = 0; i < k->n_stores && s->row_axis < 0; i++) {
@@ -17936,11 +18131,15 @@ static void tci_sched_map_tile(tci_sched *s)
     }
     if (s->machine.block_threads) { /* one vector of a block is wide enough */
         s->row_axis = -1;
+        s->turn = false;
         return;
     }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
-    if (s->transposing) {
+    if (s->turn) {
+        tci_sched_turn_tile(s);
+        n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
+    } else if (s->transposing) {
         s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
         s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
         tci_sched_split_rows(s, 1);
@@ -18205,8 +18404,9 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
     tile.vec_axis = s->vec_axis;
     tile.n_vecs = n;
     tile.vecs = vecs;
-    tile.stream = n == s->unroll ? s->stream : NULL;
-    tile.prefetch = tile.stream ? TCI_SCHED_PREFETCH_BYTES : 0;
+    tile.turn = s->turn;
+    tile.stream = n == s->unroll || s->turn ? s->stream : NULL;
+    tile.prefetch = tile.stream && !s->turn ? TCI_SCHED_PREFETCH_BYTES : 0;
     tile.next_axis = -1;
     (void)b;
     tci_sched_rows(s, &tile, place->group);
@@ -18291,7 +18491,7 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_stage_panel(s->b, &panel);
         return;
     }
-    if (s->n_cuts == 0 && !s->stream && s->n_chunks > 1) {
+    if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
         tci_sched_chunk(s, &place, chunk);
         return;
     }
@@ -18338,8 +18538,15 @@ static void tci_sched_nest(tci_sched *s)
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
     int64_t above = s->n_chunks * s->points;
-    tci_lin group = tci_sched_digit(s, &u, s->n_groups, above == 1);
-    tci_lin chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
+    tci_lin group, chunk;
+    if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
+        above = s->n_groups * s->points;
+        chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
+        group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
+    } else {
+        group = tci_sched_digit(s, &u, s->n_groups, above == 1);
+        chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
+    }
     int64_t left = s->points;
     for (int i = s->n_others - 1; i >= 0; i--) {
         int64_t size = s->k->axes[s->others[i]].size;
@@ -18365,7 +18572,8 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     char tile[40] = "";
     const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
-        snprintf(tile, sizeof(tile), ", block %dx%d", TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+        snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
+                 s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
     } else if (s->panel > 0) {
         snprintf(tile, sizeof(tile), ", panel %dx%d", s->panel, (int)s->chunk);
     } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
@@ -18400,7 +18608,7 @@ static void tci_sched_decide(tci_sched *s)
         s->n_vec = k->axes[s->vec_axis].size;
         if (plain) {
             tci_sched_map_tile(s);
-            s->stream = s->transposing ? NULL : tci_sched_stream(s);
+            s->stream = s->transposing && !s->turn ? NULL : tci_sched_stream(s);
         } else {
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
@@ -18500,10 +18708,11 @@ static void tci_lprint_define(tci_str *out, const tci_loop *l, int v)
 static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
 {
     static const char *const names[TCI_MEM_COUNT] = {
-        "load",     "load_mask", "load_n",       "load_strided",  "load_strided_n",  "load_one",
-        "store",    "store_n",   "store_stream", "store_strided", "store_strided_n", "store_one",
-        "splat",    "iota",      "first_n",      "lane",          "set_lane",        "high_half",
-        "prefetch", "fence"};
+        "load",           "load_mask", "load_n",     "load_strided", "load_strided_n",
+        "load_one",       "store",     "store_n",    "store_stream", "store_strided",
+        "store_strided_n", "store_one", "store_lane", "splat",        "iota",
+        "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
+        "swap_high",      "prefetch",  "fence",      "barrier"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -18525,6 +18734,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
         tci_lprint_value(out, l, st->args[0]);
+    }
+    if (uses & TCI_LMEM_SECOND) {
+        tci_str_add(out, ", ");
+        tci_lprint_value(out, l, st->args[1]);
     }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(out, ", n ");
@@ -18732,6 +18945,9 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
                     st->mem == TCI_MEM_SPLAT;
         TCI_ASSERT(v->s, value->lanes == (one ? 1 : lanes));
         TCI_ASSERT(v->s, !(uses & TCI_LMEM_MASK) || value->dtype == TC_BOOL);
+    }
+    if (uses & TCI_LMEM_SECOND) {
+        TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
     }
     if (uses & TCI_LMEM_DST) {
         bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
@@ -19072,6 +19288,10 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_str_add(c->out, comma);
         tci_c_value(c, st->args[0]);
         comma = ", ";
+    }
+    if (uses & TCI_LMEM_SECOND) {
+        tci_str_add(c->out, comma);
+        tci_c_value(c, st->args[1]);
     }
     if (uses & TCI_LMEM_COUNT) {
         tci_str_add(c->out, comma);
@@ -23207,6 +23427,7 @@ static tci_backend_row *tci_backend_find(const char *name)
 {
     if (!tci_backends.started) {
         tci_backends.started = true;
+        tci_os_keep_over_fork(&tci_backends.lock, NULL);
 #ifdef TCI_HAS_CPU
         tci_backends.rows[tci_backends.n++].calls = tci_cpu_backend();
 #endif
@@ -23812,7 +24033,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
  * Invariants: the cache holds one reference of each code in its table, a code one of each of its
  * modules. A code that left the table lives on with its programs. Module counts change under the
  * lock only; a module that nobody holds leaves the list before it is unloaded. Full keys are
- * compared, never hashes alone. */
+ * compared, never hashes alone. A child made by fork finds the lock free and no claims: whoever
+ * held them stayed behind. */
 /* ---- src/compile/cache.h ---- */
 /* compile/cache.h - what compiles share inside the process: code, loaded modules, kernels in
  * them, and which keys are being compiled right now. One lock, never held across a compile or a
@@ -23911,11 +24133,27 @@ static struct {
     tci_mutex lock;
     tci_cond settled;
     tci_code *codes[TCI_CACHE_BUCKETS];
-    int n_codes, cap_codes;
+    int n_codes, more_codes;     /* more: kept beyond TCI_CACHE_FIRST_CAP before some go */
+    bool watched;                /* atomic: forks know of the lock */
     tci_claim *claims;
     tci_module *modules;
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
-} tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT, .cap_codes = TCI_CACHE_FIRST_CAP};
+} tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT};
+
+static void tci_cache_after_fork(void)
+{
+    tci_cache.claims = NULL;
+    pthread_cond_init(&tci_cache.settled, NULL);
+}
+
+static void tci_cache_lock(void)
+{
+    if (TCI_UNLIKELY(!__atomic_load_n(&tci_cache.watched, __ATOMIC_RELAXED))) {
+        tci_os_keep_over_fork(&tci_cache.lock, tci_cache_after_fork);
+        __atomic_store_n(&tci_cache.watched, true, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_lock(&tci_cache.lock);
+}
 
 TCI_FN tci_counters *tci_counters_get(void)
 {
@@ -24093,16 +24331,16 @@ static void tci_cache_release_chain(tci_code *c)
 
 TCI_FN void tci_cache_trim(void)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_code *dropped = tci_cache_collect(true);
-    tci_cache.cap_codes = TCI_CACHE_FIRST_CAP;
+    tci_cache.more_codes = 0;
     pthread_mutex_unlock(&tci_cache.lock);
     tci_cache_release_chain(dropped);
 }
 
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_code *c = tci_cache_look_up(r, native);
     pthread_mutex_unlock(&tci_cache.lock);
     return c;
@@ -24126,7 +24364,7 @@ TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, 
                                         tci_code **code)
 {
     tci_claim_result result = TCI_CLAIM_FOUND;
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     *code = tci_cache_look_up(r, native);
     if (!*code && tci_cache_is_claimed(r)) {
         result = TCI_CLAIM_BUSY;
@@ -24144,16 +24382,18 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
 {
     tci_code *dropped = NULL;
     tci_code *replaced = NULL;
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_claim **at = &tci_cache.claims;
-    while (*at != claim) {
+    while (*at && *at != claim) {
         at = &(*at)->next;
     }
-    *at = claim->next;
+    if (*at) { /* else forked in the middle of a compile, by a callback say */
+        *at = claim->next;
+    }
     if (code) {
-        if (tci_cache.n_codes >= tci_cache.cap_codes) {
+        if (tci_cache.n_codes >= TCI_CACHE_FIRST_CAP + tci_cache.more_codes) {
             dropped = tci_cache_collect(false);
-            tci_cache.cap_codes = TCI_MAX((int)TCI_CACHE_FIRST_CAP, 2 * tci_cache.n_codes);
+            tci_cache.more_codes = TCI_MAX(0, 2 * tci_cache.n_codes - TCI_CACHE_FIRST_CAP);
         }
         tci_code **slot = tci_cache_slot(claim->request);
         replaced = *slot;
@@ -24179,7 +24419,7 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
 
 TCI_FN void tci_cache_wait(const tci_request *r)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     while (tci_cache_is_claimed(r)) {
         pthread_cond_wait(&tci_cache.settled, &tci_cache.lock);
     }
@@ -24203,7 +24443,7 @@ static tci_module *tci_module_look_up(const char *path)
 
 TCI_FN tci_module *tci_module_find(const char *path)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_module *m = tci_module_look_up(path);
     pthread_mutex_unlock(&tci_cache.lock);
     return m;
@@ -24254,7 +24494,7 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, in
     }
     m->bytes = bytes;
     m->sum = sum;
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_module *other = tci_module_look_up(path);
     if (!other) {
         m->next = tci_cache.modules;
@@ -24270,7 +24510,7 @@ TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, in
 
 TCI_FN void tci_module_retain(tci_module *m)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     m->refs++;
     pthread_mutex_unlock(&tci_cache.lock);
 }
@@ -24298,7 +24538,7 @@ static void tci_module_unlink(tci_module *m)
 
 TCI_FN void tci_module_release(tci_module *m)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     bool last = --m->refs == 0;
     if (last) {
         tci_module_unlink(m);
@@ -24326,7 +24566,7 @@ static tci_module_kernel *tci_module_look_up_kernel(const tc_backend *calls, con
 TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, tci_hash hash,
                              const tci_kernel_record *record, void *function)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     if (!tci_module_look_up_kernel(m->calls, key, key_bytes, hash)) {
         tci_module_kernel *k = tci_code_get(m->memory, sizeof(*k));
         uint8_t *key_copy = k ? tci_code_get(m->memory, key_bytes) : NULL;
@@ -24353,7 +24593,7 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
 TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, size_t key_bytes,
                                    tci_hash hash, tci_module_kernel *found)
 {
-    pthread_mutex_lock(&tci_cache.lock);
+    tci_cache_lock();
     tci_module_kernel *k = tci_module_look_up_kernel(calls, key, key_bytes, hash);
     if (k) {
         *found = *k;
@@ -24540,6 +24780,7 @@ typedef struct tci_wire {
     const uint8_t *at, *end;     /* reading */
     tci_code *memory;            /* reading: what arrays and texts come from */
     bool bad;                    /* a breach or no memory: all that follows is void */
+    bool no_memory;              /* the entry itself may be good */
 } tci_wire;
 
 static void tci_wire_bytes(tci_wire *w, void *bytes, size_t n)
@@ -24587,6 +24828,7 @@ static void *tci_wire_array(tci_wire *w, void *items, int32_t n, size_t item_byt
         return items;
     }
     void *fresh = tci_code_get(w->memory, (size_t)n * item_bytes);
+    w->no_memory |= !fresh;
     w->bad |= !fresh;
     return fresh;
 }
@@ -24595,6 +24837,7 @@ static char *tci_wire_text(tci_wire *w, char *text)
 {
     int32_t n = tci_wire_count(w, text ? (int64_t)strlen(text) : 0, 1);
     text = w->out ? (text ? text : (char *)"") : tci_code_get(w->memory, (size_t)n + 1);
+    w->no_memory |= !text;
     w->bad |= !text;
     if (!w->bad) {
         tci_wire_bytes(w, text, (size_t)n);
@@ -24754,7 +24997,8 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
     tci_disk_path(d, name, &path);
     tci_module *m = path.failed ? NULL : tci_module_find(path.text);
     int why = 0;
-    char text[256] = "its object file is not the one it was built with";
+    char text[256] = "";
+    bool intact = false;
     bool good = m && m->bytes == bytes && m->sum.lo == sum.lo && m->sum.hi == sum.hi
         && m->calls == calls;
     if (m && !good) {
@@ -24765,13 +25009,17 @@ static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *cal
         if ((int64_t)file.n == bytes && is.lo == sum.lo && is.hi == sum.hi) {
             m = tci_module_load(calls, path.text, bytes, sum, text);
             good = m != NULL;
+            intact = true;
         }
     }
     if (good) {
         m->stored = true;
         tci_os_touch(path.text);
+    } else if (intact) { /* no reason to lose it: memory may be short, or the folder noexec */
+        tci_log(d->options, "cache", "'%s' cannot be loaded: %s", path.text, text);
     } else if (why != ENOENT && why != ENOMEM && !path.failed) {
-        tci_disk_reject(d, path.text, why ? strerror(why) : text);
+        tci_disk_reject(d, path.text,
+                        why ? strerror(why) : "its object file is not the one it was built with");
     }
     tci_str_free(&path);
     tci_str_free(&file);
@@ -24980,12 +25228,12 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
     if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false};
+        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false, false};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
             tci_os_touch(path.text);
         } else {
-            if (c && w.bad) {
+            if (c && w.bad && !w.no_memory) {
                 tci_disk_reject(d, path.text, "it does not make sense");
             }
             tci_code_release(c);
@@ -25001,7 +25249,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
 {
     char name[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false};
+    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
     if (!d->writable || !c->n_modules) {
         return;
     }
@@ -25073,7 +25321,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
     if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false};
+        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false, false};
         tci_module_kernel k;
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
@@ -25083,7 +25331,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
             /* Asked for again, because those texts live on. */
             good = tci_module_find_kernel(calls, key, key_bytes, hash, found);
             tci_module_release(k.module);
-        } else if (w.bad && memory) {
+        } else if (w.bad && !w.no_memory && memory) {
             tci_disk_reject(d, path.text, "it does not make sense");
         }
         tci_code_release(memory);
@@ -25098,7 +25346,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 {
     char name[TCI_DISK_NAME_BYTES], base[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false};
+    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
     tci_module_kernel copy = *k;
     if (!d->writable || !k->module->stored) {
         return;
@@ -25179,6 +25427,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
         return;
     }
     tci_hash dir = tci_hash_bytes(d->dir.text, d->dir.n);
+    tci_os_keep_over_fork(&last.lock, NULL);
     pthread_mutex_lock(&last.lock);
     bool known = last.dir.lo == dir.lo && last.dir.hi == dir.hi;
     last.bytes += written_bytes;
@@ -28385,6 +28634,7 @@ TCI_FN bool tci_trace_is_on(void)
 
 TCI_FN bool tci_trace_open(const char *path)
 {
+    tci_os_keep_over_fork(&tci_trace.lock, NULL);
     pthread_mutex_lock(&tci_trace.lock);
     if (!tci_trace.file) {
         tci_trace.file = fopen(path, "w");
@@ -29015,6 +29265,7 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
     if (!tci_context_own_strings(&o)) {
         return TC_ERR_MEMORY;
     }
+    tci_os_keep_over_fork(&tci_context_process.lock, NULL);
     pthread_mutex_lock(&tci_context_process.lock);
     tc_ctx *c = tci_context_reuse();
     uint32_t seed = ++tci_context_process.made;

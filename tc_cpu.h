@@ -189,12 +189,17 @@ typedef struct tci_cd_soft_row {
     "defined(__FP_FAST_FMA))\n"
 
 static const tci_cd_soft_row tci_cd_soft_rows[] = {
+    {"TC_MIX", NULL,
+     "#if defined(__clang__)\n"
+     "#define TC_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n"
+     "#else\n#define TC_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})\n#endif\n"},
     {"TC_INF", NULL,
      "#if defined(__TINYC__)\n"
-     "#define TC_INF (1.0 / 0.0)\n#define TC_INFf (1.0f / 0.0f)\n"
+     "#define TC_INF(sign) (sign 1.0 / 0.0)\n#define TC_INFf(sign) (sign 1.0f / 0.0f)\n"
      "#define TC_NAN (0.0 / 0.0)\n#define TC_NANf (0.0f / 0.0f)\n"
      "#else\n"
-     "#define TC_INF __builtin_inf()\n#define TC_INFf __builtin_inff()\n"
+     "#define TC_INF(sign) (sign __builtin_inf())\n"
+     "#define TC_INFf(sign) (sign __builtin_inff())\n"
      "#define TC_NAN __builtin_nan(\"\")\n#define TC_NANf __builtin_nanf(\"\")\n"
      "#endif\n"},
     /* Finite x that is not 0: |x| = m * 2^e with m in [2^52, 2^53). */
@@ -796,9 +801,13 @@ static void tci_cd_define_stream(tci_cd_env *e)
     }
     e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
     e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
+    e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
+    e->piece[3] = e->cd->d.type(&e->cd->d, TC_I64, 1);
     tci_cd_define(
         e,
-        "TC_I void $n($E *p, $T v) {\n#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
+        "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
+        "        return;\n    }\n"
+        "#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
         "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
         "#else\n    *($A *)p = v;\n#endif\n}");
 }
@@ -825,6 +834,27 @@ static void tci_cd_define_high_half(tci_cd_env *e)
         e, "TC_I $T $n($T v, int h) {\n#if defined(__clang__)\n    switch (h) {\n$1    default:\n"
            "        return v;\n    }\n#else\n    return __builtin_shuffle(v, ($3){$2} + "
            "($4)h);\n#endif\n}");
+}
+
+static void tci_cd_define_swap(tci_cd_env *e, bool high)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return TC_MIX($1, a, b", h);
+        for (int i = 0; i < e->lanes; i++) {
+            int low = i & h ? e->lanes + i - h : i;
+            tci_str_printf(&cases, ", %d", high ? (i & h ? e->lanes + i : i + h) : low);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&cases);
+    tci_cd_define(e, "TC_I $T $n($T a, $T b, int h) {\n    switch (h) {\n$2    default:\n"
+                     "        return a;\n    }\n}");
 }
 
 /* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
@@ -869,6 +899,8 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
      "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
      "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
     {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
+    {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
 };
@@ -891,6 +923,8 @@ static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
     [TCI_MEM_LANE] = "#define $n(v, i) (v)",
     [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
     [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+    [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
+    [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
 };
 
 /* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
@@ -926,6 +960,10 @@ static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_
     }
     if (m == TCI_MEM_HIGH_HALF) {
         tci_cd_define_high_half(e);
+        return;
+    }
+    if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
+        tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
         return;
     }
     e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
@@ -2062,8 +2100,8 @@ static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
     uint64_t mantissa = bits & 0xfffffffffffffu;
     if (exponent == 2047) { /* a quotient by zero would be computed at each call */
         tci_cd_soft(d->state, "TC_INF");
-        return tci_scratch_printf(d->s, mantissa ? "TC_NAN%s" : "(%sTC_INF%s)", mantissa ? f : sign,
-                                  f);
+        return mantissa ? tci_scratch_printf(d->s, "TC_NAN%s", f)
+                        : tci_scratch_printf(d->s, "TC_INF%s(%s)", f, sign);
     }
     if (exponent) {
         mantissa |= (uint64_t)1 << 52;
@@ -2462,6 +2500,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
     }
+    tci_os_keep_over_fork(&tci_cpu_targets.lock, NULL);
     pthread_mutex_lock(&tci_cpu_targets.lock);
     bool known = false;
     for (int i = 0; i < tci_cpu_targets.n; i++) {

@@ -195,8 +195,9 @@
  * 10 STATE AND TRAINING
  *
  * A parameter is a leaf with memory of its own that programs may change: tc_assign, as an output of
- * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer. tc_grad
- * adds the nodes of gradients to the graph, so forward, backward and update are one program:
+ * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer.
+ * tc_grad adds the nodes of gradients to the graph, so forward, backward and update are one
+ * program:
  *
  *     tc_tensor w = tc_param(ctx, in, TC_F32, 3, 4), target = tc_input(ctx, "t", TC_F32, 3, 4);
  *     tc_tensor loss = tc_mean(tc_square(tc_sub(w, target)), TC_ALL, false), g;

@@ -15,21 +15,27 @@
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
- *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d
- * fill CAT              axis          GATHER  axis; inputs x, index (any integer dtype); shape of
- * index; index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index outside
- * makes the run return TC_ERR_INDEX (the element is then 0) WINDOW           4 words per windowed
- * axis: axis, kernel, stride, dilation. Output: input axes with the windowed sizes replaced by
- * floor((n - d*(k-1) - 1)/s) + 1, then one axis of size kernel per entry, appended in order:
- * out[.., o, .., k] = in[.., o*s + k*d, ..] SCAN             axis          (running sum, inclusive)
+ *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d fill
+ *   CAT              axis
+ *   GATHER           axis; inputs x, index (any integer dtype); shape of index;
+ *                    index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index
+ *                    outside makes the run return TC_ERR_INDEX (the element is then 0)
+ *   WINDOW           4 words per windowed axis: axis, kernel, stride, dilation. Output: input axes
+ *                    with the windowed sizes replaced by floor((n - d*(k-1) - 1)/s) + 1, then one
+ *                    axis of size kernel per entry, appended in order:
+ *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
+ *   SCAN             axis (running sum, inclusive)
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
- * small ints; equal labels have equal sizes; a label missing from out is summed. Result dtype =
- * operand dtype; accumulates in its compute dtype (integers wrap) SOFTMAX, LOG_SOFTMAX   axis MEAN
- * axes ascending LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64
- * literal), weight?, bias? CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of
- * class indices
+ *                    small ints; equal labels have equal sizes; a label missing from out is summed.
+ *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)
+ *   SOFTMAX, LOG_SOFTMAX   axis
+ *   MEAN             axes, ascending
+ *   LAYER_NORM       n_axes, axes, has_weight, has_bias; inputs x, eps (0-d f64 literal), weight?,
+ *                    bias?
+ *   CROSS_ENTROPY    none; logits [N, C] or [N, C, ...] or [C]; target of class indices
  *   ASSIGN           none; inputs p, value: p is a DATA leaf whose storage is a parameter, of the
- * same shape and dtype. An effect: only ever a root of a program, committed at the end of a run */
+ *                    same shape and dtype. An effect: only ever a root of a program, committed at
+ *                    the end of a run */
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
