@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9b3361aaf0f26c39"
+#define TCI_BUILD "00112e03b0d78d77"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1460,7 +1460,8 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
  * the rooms say.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options (also O2: the interpreter stays quick in a debug build). Clang:
+ * gets its own optimize options (also O1, which compiles in little more than half the time of O2
+ * and runs as fast; TCI_QUICK_BEGIN marks what needs O2). Clang:
  * pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess precision
  * are refused. System headers (base/posix.h) come before the options change, so that their inline
  * functions keep the user's options and may still be inlined into the user's code. */
@@ -1904,7 +1905,7 @@ extern long syscall(long number, ...);
 #elif defined(__GNUC__)
 #pragma GCC push_options
 #ifndef TCI_KEEP_OPTIMIZE /* defined by tests that compile much and run little */
-#pragma GCC optimize("O2")
+#pragma GCC optimize("O1")
 #endif
 #pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
 #pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")
@@ -1964,6 +1965,16 @@ extern long syscall(long number, ...);
 #define TCI_INLINE static inline
 #define TCI_LIKELY(x) (x)
 #define TCI_UNLIKELY(x) (x)
+#endif
+
+/* Around code that works on every element: GCC's O2. The other rooms are O1 (base/protect.h), as the
+ * user compiles them. */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(TCI_KEEP_OPTIMIZE)
+#define TCI_QUICK_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"O2\")")
+#define TCI_QUICK_END _Pragma("GCC pop_options")
+#else
+#define TCI_QUICK_BEGIN
+#define TCI_QUICK_END
 #endif
 
 /* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache
@@ -4261,6 +4272,8 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
 #include <math.h>
 
 
+TCI_QUICK_BEGIN
+
 #define TCI_HELPER(name, ...)                                                                      \
     __VA_ARGS__                                                                                    \
     static const char tci_text_##name[] = #__VA_ARGS__;
@@ -4756,6 +4769,8 @@ static long long tc_h_pow_u64(long long x, long long y) {
 })
 
 /* id, name, dtype, arity, the two helpers it needs */
+TCI_QUICK_END
+
 #define TCI_HELPER_ROW(id, word, type, n, first, second)                                           \
     [TCI_H_##id].name = "tc_h_" #word, [TCI_H_##id].dtype = TC_##type, [TCI_H_##id].arity = n,     \
     [TCI_H_##id].needs = {TCI_H_##first, TCI_H_##second}, [TCI_H_##id].text = tci_text_##word
@@ -13171,7 +13186,7 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
 
 enum {
     TCI_GROUP_MAX_INSTS = 20000,  /* of one kernel made by joining roots */
-    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage, and stages look at all values */
+    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage that looks at all values */
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
@@ -13761,6 +13776,20 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     return true;
 }
 
+/* It joined one group: what it reads from others, older ones that were not tried, is in memory. */
+static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
+{
+    for (int i = 0; i < r->n_reads; i++) {
+        const tci_root *source = &f->roots[r->reads[i].root];
+        if (source->group < r->group) {
+            tci_group_refuse(f, r->node, source->node,
+                             source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
+                             : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
+                                                                 : TCI_WHY_SPACE);
+        }
+    }
+}
+
 static void tci_group_place(tci_fusion *f, int root)
 {
     tci_root *r = &f->roots[root];
@@ -13775,6 +13804,7 @@ static void tci_group_place(tci_fusion *f, int root)
             break;
         }
         if (tci_group_join_source(f, root, best)) {
+            tci_group_refuse_others(f, r);
             return;
         }
         tried = best;
@@ -19486,8 +19516,8 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
  * block (before a stage), or once per iteration of a stage's axis nest at some depth. A step
  * computes one value for the lanes of the current block from values computed before it.
  *
- * Lanes lie along the section's vector axis: the axis walked last of the outer ones
- * (TCI_VEC_OUTER), or in the innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
+ * Lanes lie along the section's vector axis: the outer axis walked last (TCI_VEC_OUTER), or in the
+ * innermost sections of TCI_VEC_INNER kernels the stage's last axis. A value that does not vary
  * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
  * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
  *
@@ -19682,6 +19712,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k);
 
 /* ---- src/interp/loops.c, continued ---- */
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
+
+TCI_QUICK_BEGIN
 
 /* ---- types, all free to alias ----
  * Vectors of 16 bytes (the baseline's) and of 32 (AVX2), of 8 lanes (conversions), and scalars. */
@@ -20008,6 +20040,8 @@ TCI_IP_LOOP(base, TO_F16, f32)
         r[i] = tci_f32_to_f16_bits(p[i]);
     }
 }
+
+TCI_QUICK_END
 
 /* ---- the table ---- */
 
@@ -21456,8 +21490,8 @@ static void tci_prep_mark_all(tci_prep *b)
 
 /* ---- the whole ---- */
 
-/* The outer axes in their order; but where blocks along the last one would be so short that starting
- * a step costs more than its lanes do, the longest axis comes last instead. */
+/* The outer axes in their order; but where blocks along the last one would be so short that
+ * starting a step costs more than its lanes do, the longest axis comes last instead. */
 static void tci_prep_walk(tci_prep *b)
 {
     tci_interp *p = b->p;
@@ -21574,7 +21608,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer points of the range are walked in the order of p->walk, in blocks along its last axis
  * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
- * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the caller's workspace; nothing is allocated or locked.
+ * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the
+ * caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
@@ -21608,6 +21643,8 @@ typedef struct tci_exec {
     int64_t n;             /* lanes of the block at hand in the section at hand */
     int64_t outer_n;       /* lanes of the outer block */
 } tci_exec;
+
+TCI_QUICK_BEGIN
 
 /* ---- small things over element sizes ---- */
 
@@ -22329,6 +22366,8 @@ static void tci_exec_points(tci_exec *e, int64_t begin, int64_t end)
         begin += n;
     }
 }
+
+TCI_QUICK_END
 
 /* ---- the interface ---- */
 

@@ -226,7 +226,7 @@ static void bench_loop(void)
     }
     if (before) {
         bench_row("1,000,000 kept steps: memory grows by", (double)(resident_kb() - before), "KiB",
-                  BENCH_AT_MOST, 64);
+                  BENCH_AT_MOST, 256);
     } else {
         bench_skip("1,000,000 kept steps", "no /proc");
     }

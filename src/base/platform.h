@@ -29,6 +29,15 @@
 #define TCI_UNLIKELY(x) (x)
 #endif
 
+/* Around code that works on every element: GCC's O2. The rest is O1 (base/protect.h). */
+#if defined(__GNUC__) && !defined(__clang__) && !defined(TCI_KEEP_OPTIMIZE)
+#define TCI_QUICK_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"O2\")")
+#define TCI_QUICK_END _Pragma("GCC pop_options")
+#else
+#define TCI_QUICK_BEGIN
+#define TCI_QUICK_END
+#endif
+
 /* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache
  * key. */
 #ifndef TCI_BUILD

@@ -357,7 +357,9 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
     }
     const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
     return tci_scratch_printf(
-        d->s, "v%d;\n    if (__builtin_expect(%s, 0)) {\n        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        d->s,
+        "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
+        "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
         step->args[2], test, i, select, step->args[0], tci_cd_lanes_of(cd, slow->imm, t, lanes),
         args, step->args[0], step->args[2]);
 }

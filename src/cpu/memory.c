@@ -230,7 +230,8 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     e.piece[1] = tci_cd_any(cd, lanes);
     tci_cd_define(&e, bytes == 64 && cd->d.vector_bytes == 64 && tci_dtype_is_float(t)
                           ? "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
-                            "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                            "#define $n(a, b) "
+                            "(__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
                             "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif"
                           : "#define $n(a, b) $2(@lt(a, b))");
     return e.name;

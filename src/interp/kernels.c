@@ -3,7 +3,8 @@
  * In: a prepared kernel, operand memory, literals, a range of tasks. Out: the outputs' elements.
  * The outer points of the range are walked in the order of p->walk, in blocks along its last axis
  * (TCI_VEC_OUTER) or one at a time (TCI_VEC_INNER: then each stage's last axis is walked in
- * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the caller's workspace; nothing is allocated or locked.
+ * blocks). Outer points are independent, so which axis that is changes no bit. All state is in the
+ * caller's workspace; nothing is allocated or locked.
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
@@ -38,6 +39,8 @@ typedef struct tci_exec {
     int64_t n;             /* lanes of the block at hand in the section at hand */
     int64_t outer_n;       /* lanes of the outer block */
 } tci_exec;
+
+TCI_QUICK_BEGIN
 
 /* ---- small things over element sizes ---- */
 
@@ -759,6 +762,8 @@ static void tci_exec_points(tci_exec *e, int64_t begin, int64_t end)
         begin += n;
     }
 }
+
+TCI_QUICK_END
 
 /* ---- the interface ---- */
 

@@ -19,6 +19,8 @@
 
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 
+TCI_QUICK_BEGIN
+
 /* ---- types, all free to alias ----
  * Vectors of 16 bytes (the baseline's) and of 32 (AVX2), of 8 lanes (conversions), and scalars. */
 
@@ -344,6 +346,8 @@ TCI_IP_LOOP(base, TO_F16, f32)
         r[i] = tci_f32_to_f16_bits(p[i]);
     }
 }
+
+TCI_QUICK_END
 
 /* ---- the table ---- */
 

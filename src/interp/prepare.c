@@ -1286,8 +1286,8 @@ static void tci_prep_mark_all(tci_prep *b)
 
 /* ---- the whole ---- */
 
-/* The outer axes in their order; but where blocks along the last one would be so short that starting
- * a step costs more than its lanes do, the longest axis comes last instead. */
+/* The outer axes in their order; but where blocks along the last one would be so short that
+ * starting a step costs more than its lanes do, the longest axis comes last instead. */
 static void tci_prep_walk(tci_prep *b)
 {
     tci_interp *p = b->p;

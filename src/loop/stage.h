@@ -45,8 +45,8 @@ typedef struct tci_panel {
 TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
-/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is left
- * unbound. */
+/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
+ * left unbound. */
 TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
                           int64_t hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */

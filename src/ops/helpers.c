@@ -15,6 +15,8 @@
 
 #include "math.h"
 
+TCI_QUICK_BEGIN
+
 #define TCI_HELPER(name, ...)                                                                      \
     __VA_ARGS__                                                                                    \
     static const char tci_text_##name[] = #__VA_ARGS__;
@@ -510,6 +512,8 @@ static long long tc_h_pow_u64(long long x, long long y) {
 })
 
 /* id, name, dtype, arity, the two helpers it needs */
+TCI_QUICK_END
+
 #define TCI_HELPER_ROW(id, word, type, n, first, second)                                           \
     [TCI_H_##id].name = "tc_h_" #word, [TCI_H_##id].dtype = TC_##type, [TCI_H_##id].arity = n,     \
     [TCI_H_##id].needs = {TCI_H_##first, TCI_H_##second}, [TCI_H_##id].text = tci_text_##word

@@ -9,7 +9,7 @@
 
 enum {
     TCI_GROUP_MAX_INSTS = 20000,  /* of one kernel made by joining roots */
-    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage, and stages look at all values */
+    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage that looks at all values */
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
@@ -599,6 +599,20 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     return true;
 }
 
+/* It joined one group: what it reads from others, older ones that were not tried, is in memory. */
+static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
+{
+    for (int i = 0; i < r->n_reads; i++) {
+        const tci_root *source = &f->roots[r->reads[i].root];
+        if (source->group < r->group) {
+            tci_group_refuse(f, r->node, source->node,
+                             source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
+                             : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
+                                                                 : TCI_WHY_SPACE);
+        }
+    }
+}
+
 static void tci_group_place(tci_fusion *f, int root)
 {
     tci_root *r = &f->roots[root];
@@ -613,6 +627,7 @@ static void tci_group_place(tci_fusion *f, int root)
             break;
         }
         if (tci_group_join_source(f, root, best)) {
+            tci_group_refuse_others(f, r);
             return;
         }
         tried = best;

@@ -750,6 +750,123 @@ TEST(row_kernels)
     judge_all();
 }
 
+/* ---- memory that is far away: streamed stores, rows fetched ahead, panels, squares ---- */
+
+/* Schedules go by the size of the operands and by the bytes a kernel is said to move. */
+static void pretend_far(void)
+{
+    kernels[n_kernels - 1]->bytes = (int64_t)64 << 20;
+}
+
+/* The latest kernel is scheduled as the test means it to be. */
+static void expect_schedule(const char *word)
+{
+    tci_launch launch;
+    tci_machine machine = {64, 0};
+    tci_loop_schedule(&scratch, kernels[n_kernels - 1], machine, &launch);
+    CHECK_MSG(strstr(launch.note, word) != NULL, "%s: %s, expected %s", names[n_kernels - 1],
+              launch.note, word);
+}
+
+/* out[j] = literal * sum of a[i, j]^2 + largest of w[i] * a[i, j] */
+static void columns_kernel(int64_t rows, int64_t columns, tc_dtype t)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "columns_%s_%lldx%lld", tci_dtype_get(t)->name, (long long)rows,
+             (long long)columns);
+    tci_kernel *k = begin_kernel(name);
+    int j = tci_kernel_axis(k, columns, false), i = tci_kernel_axis(k, rows, true);
+    int a = tci_kernel_operand(k, t, false, rows * columns);
+    int w = tci_kernel_operand(k, t, false, rows), o = tci_kernel_operand(k, t, true, columns);
+    int v = load_at(k, a, tci_kx_add(k, axis_x(k, i, columns), axis_x(k, j, 1)));
+    int st = add_stage(k, TCI_STAGE_REDUCE, 1, &i);
+    int sum = add_red(k, TCI_RED_SUM, st, op2(k, TCI_P_MUL, v, v), -1);
+    int weighed = op2(k, TCI_P_MUL, load_at(k, w, tci_kx_axis(k, i)), v);
+    int largest = add_red(k, TCI_RED_MAX, st, weighed, -1);
+    int y = op2(k, TCI_P_ADD, op2(k, TCI_P_MUL, sum, literal(k, 0, compute_of(t))), largest);
+    y = t == TC_BF16 ? op1(k, TCI_P_ROUNDB16, y) : y;
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), o, tci_kx_axis(k, j), y);
+    end_kernel(k);
+    pretend_far();
+    expect_schedule("panel");
+}
+
+/* b[j, i] = a[i, j] + c[j, i] */
+static void turned_kernel(int64_t m, int64_t n, tc_dtype t)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "turned_%s_%lldx%lld", tci_dtype_get(t)->name, (long long)m,
+             (long long)n);
+    tci_kernel *k = begin_kernel(name);
+    int j = tci_kernel_axis(k, n, false), i = tci_kernel_axis(k, m, false);
+    int a = tci_kernel_operand(k, t, false, m * n), c = tci_kernel_operand(k, t, false, m * n);
+    int b = tci_kernel_operand(k, t, true, m * n);
+    int x = tci_kx_add(k, axis_x(k, j, m), axis_x(k, i, 1));
+    int from = tci_kx_add(k, axis_x(k, i, n), axis_x(k, j, 1));
+    int y = op2(k, TCI_P_ADD, load_at(k, a, from), load_at(k, c, x));
+    y = t == TC_BF16 ? op1(k, TCI_P_ROUNDB16, y) : y;
+    add_store(k, add_stage(k, TCI_STAGE_MAP, 0, NULL), b, x, y);
+    end_kernel(k);
+    expect_schedule(n * tci_dtype_get(t)->bytes >= 64 ? "square" : "vector");
+}
+
+/* Two large outputs whose memory is not aligned in the same way. */
+static void two_streams_kernel(int64_t n)
+{
+    tci_kernel *k = begin_kernel("two_streams");
+    int i = tci_kernel_axis(k, n, false), x = tci_kx_axis(k, i);
+    int a = tci_kernel_operand(k, TC_F32, false, n);
+    int b = tci_kernel_operand(k, TC_F32, true, n), c = tci_kernel_operand(k, TC_F32, true, n + 2);
+    int st = add_stage(k, TCI_STAGE_MAP, 0, NULL), v = load_at(k, a, x);
+    add_store(k, st, b, x, op1(k, TCI_P_NEG, v));
+    add_store(k, st, c, tci_kx_add(k, x, tci_kx_const(k, 2)), op1(k, TCI_P_ABS, v));
+    end_kernel(k);
+}
+
+TEST(panels)
+{
+    BEGIN();
+    static const int64_t rows[] = {8, 9, 23}, columns[] = {512, 525, 1100, 4099};
+    for (int r = 0; r < TCI_COUNT(rows); r++) {
+        for (int c = 0; c < TCI_COUNT(columns); c++) {
+            columns_kernel(rows[r], columns[c], TC_F32);
+        }
+    }
+    columns_kernel(17, 1030, TC_F64);
+    columns_kernel(17, 1030, TC_I32);
+    columns_kernel(17, 1030, TC_BF16);
+    columns_kernel(9, 600, TC_I8);
+    judge_all();
+}
+
+TEST(squares)
+{
+    BEGIN();
+    static const tc_dtype dtypes[] = {TC_F32, TC_F64, TC_BF16, TC_U8, TC_I16};
+    for (int t = 0; t < TCI_COUNT(dtypes); t++) {
+        turned_kernel(64, 64, dtypes[t]);
+        turned_kernel(67, 131, dtypes[t]);
+        turned_kernel(5, 300, dtypes[t]);
+        turned_kernel(300, 5, dtypes[t]);
+    }
+    turned_kernel(2900, 2901, TC_F32);
+    judge_all();
+}
+
+TEST(streams)
+{
+    BEGIN();
+    two_streams_kernel(((int64_t)8 << 20) + 5);
+    expect_schedule("stream");
+    softmax_kernel(8200, 1027, TC_F32, true);
+    expect_schedule("stream");
+    softmax_kernel(17, 1027, TC_F32, true);
+    pretend_far();
+    moments_kernel(9, 700);
+    pretend_far();
+    judge_all();
+}
+
 /* guarded inner reduction: a moving sum over a padded row */
 TEST(guarded_reductions)
 {

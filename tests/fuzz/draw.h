@@ -406,7 +406,9 @@ static void fz_draw_step(fz_draw *d)
     fz_step s;
     memset(&s, 0, sizeof(s));
     int first = d->f->n;
-    s.kind = fz_chance(d, 40) ? FZ_EW : (fz_kind)(FZ_REDUCE + fz_pick(d, FZ_TAME - FZ_REDUCE));
+    s.kind = fz_chance(d, 40)   ? FZ_EW
+             : fz_chance(d, 20) ? FZ_REDUCE
+                                : (fz_kind)(FZ_REDUCE + fz_pick(d, FZ_TAME - FZ_REDUCE));
     switch (s.kind) {
     case FZ_EW: fz_draw_ew(d, &s); break;
     case FZ_WHERE:

@@ -158,8 +158,9 @@ static tc_tensor fz_call_reduce(int op, tc_tensor x, tc_axes axes, bool keep)
 static tc_tensor fz_call_einsum(const fz_step *s, const tc_tensor *t)
 {
     static const char *const one[] = {"ii->i", "ii->", "ij->ji", "...i->...", "ij->j", "iji->j"},
-                             *const two[] = {"ij,jk->ik", "ij,ij->", "ij,kj->ki", "i,j->ij",
-                                             "bij,bjk->bik", "ij,ij->ij", "bi,bj->bij", "ijk,k->ji"};
+                             *const two[] = {"ij,jk->ik",    "ij,ij->",   "ij,kj->ki",
+                                             "i,j->ij",      "ij,ij->ij", "bi,bj->bij",
+                                             "bij,bjk->bik", "ijk,k->ji"};
     if (s->n_in == 1) {
         return tc_einsum(one[s->attr[0] % 6], TC_TENSORS(t[0]));
     }

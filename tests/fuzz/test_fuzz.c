@@ -198,7 +198,8 @@ static void compare(fz_case *c, int output, const void *got, const void *want, d
         int64_t offset = at * tci_dtype_get(dtype)->bytes;
         tci_value a = tci_value_load(dtype, (const char *)got + offset),
                   b = tci_value_load(dtype, (const char *)want + offset);
-        double x = fz_is_float(dtype) ? a.f : (double)a.i, y = fz_is_float(dtype) ? b.f : (double)b.i;
+        double x = fz_is_float(dtype) ? a.f : (double)a.i;
+        double y = fz_is_float(dtype) ? b.f : (double)b.i;
         complain(c, "output %d (%s), element %lld of %lld: %s gives %.17g, %s %.17g", output,
                  tci_dtype_get(dtype)->name, (long long)at, (long long)tc_count(t), who, x, whom,
                  y);

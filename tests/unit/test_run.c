@@ -426,6 +426,34 @@ TEST(read_copies_any_layout)
     tc_ctx_free(ctx);
 }
 
+/* A kernel has so many stages and no more: their schedule looks at every value for each. */
+TEST(long_rows_of_reductions_are_cut_into_kernels)
+{
+    RUN_CTX;
+    enum { ROUNDS = 300 };
+    float in[2][8], out[2][8];
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 8);
+    tc_tensor y = x;
+    for (int i = 0; i < ROUNDS; i++) {
+        y = tc_add(tc_sub(y, tc_mean(y, TC_AXES(-1), 1)), x);
+    }
+    for (int i = 0; i < 16; i++) {
+        in[i / 8][i % 8] = (float)(i % 8);
+    }
+    tc_program *f;
+    tc_program_info info;
+    REQUIRE_OK(tc_compile(y, &f));
+    CHECK_OK(tc_program_get_info(f, &info));
+    CHECK(info.n_kernels > 4 && info.n_kernels < ROUNDS);
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(&in[0][0], 16)), TC_BUFS(TC_BUF(&out[0][0], 16))));
+    for (int i = 0; i < 16; i++) { /* each round adds x less its mean */
+        float value = (float)(i % 8);
+        CHECK_CLOSE(out[i / 8][i % 8], value + ROUNDS * (value - 3.5f), 1e-3);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(a_loop_in_scopes_stays_flat)
 {
     RUN_CTX;

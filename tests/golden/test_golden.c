@@ -1,0 +1,184 @@
+/* Expected texts of every stage of a few graphs: the kernel IR, the loops and the C source, for a
+ * machine of 32-byte vectors whatever this one has. The files lie beside this one; after a wanted
+ * change `make golden` rewrites them, and the diff is for review. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "../tc_test.h"
+
+#define FOLDER "tests/golden/"
+
+enum { VECTOR_BYTES = 32 };
+static const tci_machine machine = {.vector_bytes = VECTOR_BYTES};
+
+/* ---- from a tensor to text ---- */
+
+static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan)
+{
+    tci_dialect *d = tci_dialect_c(s, VECTOR_BYTES);
+    tci_str body = {.s = s};
+    for (int i = 0; i < plan->n_kernels; i++) {
+        char symbol[32];
+        tci_launch launch;
+        tci_loop *loop = tci_loop_schedule(s, plan->kernels[i], machine, &launch);
+        tci_loop_verify(s, loop);
+        snprintf(symbol, sizeof(symbol), "kernel_%d", i);
+        tci_str_printf(out, "== %s\n", plan->kernels[i]->name);
+        tci_kernel_print(out, plan->kernels[i]);
+        tci_str_add(out, "== loop\n");
+        tci_loop_print(out, loop);
+        tci_emit_kernel(&body, d, plan->kernels[i], loop, symbol);
+    }
+    tci_str_add(out, "== source without its prelude\n");
+    tci_str_add(out, tci_str_text(&body));
+}
+
+/* Graph, plan, kernels, loops and source of y; inputs are in order. In scratch. */
+static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y)
+{
+    tci_node *in[4], *root = tci_handle_node(y);
+    tci_target target;
+    memset(&target, 0, sizeof(target));
+    target.vector_bytes = VECTOR_BYTES;
+    for (int i = 0; i < inputs.n; i++) {
+        in[i] = tci_handle_node(inputs.items[i]);
+    }
+    tci_request *r =
+        tci_request_make(s, in, inputs.n, &root, 1, &y.ctx->options, "golden", &target);
+    tci_request_copy copy = tci_request_copy_graph(s, r);
+    tci_node **now = tci_rewrite(s, copy.graph, copy.roots, 1);
+    tci_plan *plan = tci_plan_make(s, copy.graph, copy.inputs, r->n_inputs, copy.literals,
+                                   r->n_literals, now, 1, machine);
+    for (int i = 0; i < plan->n_kernels; i++) {
+        plan->kernels[i]->vlanes = tci_loop_vlanes(plan->kernels[i], machine);
+    }
+    tci_str *out = TCI_NEW(s, tci_str);
+    out->s = s;
+    tci_str_add(out, "== graph\n");
+    tci_graph_print(out, s, now, 1);
+    tci_str_add(out, "== plan\n");
+    tci_plan_print(out, plan);
+    print_kernels(out, s, plan);
+    return tci_str_text(out);
+}
+
+/* ---- against the file ---- */
+
+static char *read_file(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    long n = -1;
+    if (file && !fseek(file, 0, SEEK_END) && (n = ftell(file)) >= 0 && !fseek(file, 0, SEEK_SET)) {
+        text = (char *)calloc(1, (size_t)n + 1);
+    }
+    if (text && fread(text, 1, (size_t)n, file) != (size_t)n) {
+        text[0] = 0;
+    }
+    if (file) {
+        fclose(file);
+    }
+    return text;
+}
+
+static void compare_lines(const char *name, const char *got, const char *want)
+{
+    int line = 1;
+    const char *got_line = got, *want_line = want;
+    for (; *got && *got == *want; got++, want++) {
+        if (*got == '\n') {
+            line++;
+            got_line = got + 1;
+            want_line = want + 1;
+        }
+    }
+    if (*got != *want) {
+        CHECK_MSG(false, "%s%s.txt, line %d is \"%.*s\", expected \"%.*s\"", FOLDER, name, line,
+                  (int)strcspn(got_line, "\n"), got_line,
+                  (int)strcspn(want_line, "\n"), want_line);
+    }
+}
+
+static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
+{
+    static tci_scratch s;
+    char path[200];
+    CHECK_MSG(!tc_status_of(y), "%s: %s", name, tc_error(y));
+    if (tc_status_of(y)) {
+        return;
+    }
+    snprintf(path, sizeof(path), FOLDER "%s.txt", name);
+    tci_scratch_init(&s);
+    if (setjmp(s.escape)) {
+        CHECK_MSG(false, "%s: %s", name, s.message);
+        tci_scratch_free(&s);
+        return;
+    }
+    const char *got = text_of(&s, inputs, y), *how = getenv("TC_TEST_GOLDEN");
+    if (how && !strcmp(how, "update")) {
+        FILE *file = fopen(path, "wb");
+        CHECK_MSG(file && fputs(got, file) >= 0, "%s cannot be written", path);
+        if (file) {
+            fclose(file);
+        }
+    } else {
+        char *want = read_file(path);
+        CHECK_MSG(want != NULL, "%s is missing: make golden writes it", path);
+        if (want) {
+            compare_lines(name, got, want);
+        }
+        free(want);
+    }
+    tci_scratch_free(&s);
+}
+
+/* ---- the graphs ---- */
+
+static tc_ctx *open_ctx(void)
+{
+    tc_ctx *ctx;
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "interp";
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    return ctx;
+}
+
+TEST(elementwise)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 10000);
+    check_golden("sincos", TC_TENSORS(x), tc_sin(tc_cos(x)));
+    tc_ctx_free(ctx);
+}
+
+TEST(rows)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100), w = tc_input(ctx, "w", TC_F32, 100),
+              b = tc_input(ctx, "b", TC_F32, 100);
+    check_golden("softmax", TC_TENSORS(x), tc_softmax(x, -1));
+    check_golden("layer_norm", TC_TENSORS(x, w, b), tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5));
+    check_golden("flip_sum", TC_TENSORS(x), tc_sum(tc_flip(x, 1), TC_AXES(1), false));
+    tc_ctx_free(ctx);
+}
+
+TEST(movement)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 40, 60), y = tc_input(ctx, "y", TC_F32, 60, 40);
+    check_golden("permute_add", TC_TENSORS(x, y), tc_add(tc_permute(x, 1, 0), y));
+    check_golden("slice_relu", TC_TENSORS(x), tc_relu(tc_slice(x, 0, 10, 30, 2)));
+    tc_ctx_free(ctx);
+}
+
+TEST(contraction)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 32, 64), w = tc_input(ctx, "w", TC_F32, 64, 48),
+              b = tc_input(ctx, "b", TC_F32, 48);
+    check_golden("layer", TC_TENSORS(x, w, b), tc_relu(tc_add(tc_matmul(x, w), b)));
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN

@@ -1,0 +1,180 @@
+/* What is fused, counted through the public calls: kernels, bytes moved, workspace, and the reasons
+ * that tc_explain gives for what was not. Plans do not depend on the backend; the interpreter's are
+ * made without a compiler. */
+#include "tc.h"
+
+#include "tc_test.h"
+
+static tc_ctx *ctx;
+static tc_program_info info;
+static char why[8192];
+
+static void open_ctx(void)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "interp";
+    o.no_disk_cache = true;
+    o.verify = true;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+}
+
+/* Compiles, leaves counts in `info` and the explanation in `why`. */
+static void plan(tc_tensors inputs, tc_tensors outputs)
+{
+    tc_program *f;
+    tc_status status = tc_compile_fn(inputs, outputs, NULL, &f);
+    CHECK_MSG(!status, "%s", tc_error(ctx));
+    memset(&info, 0, sizeof(info));
+    memset(why, 0, sizeof(why));
+    if (status) {
+        return;
+    }
+    CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+    FILE *text = tmpfile();
+    if (text) {
+        CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+        rewind(text);
+        why[fread(why, 1, sizeof(why) - 1, text)] = 0;
+        fclose(text);
+    }
+    tc_program_free(f);
+}
+
+#define PLAN(ins, ...) plan(TC_TENSORS ins, TC_TENSORS(__VA_ARGS__))
+#define KERNELS(n) CHECK_MSG(info.n_kernels == (n) && info.n_steps == (n),                         \
+                             "%d kernels, %d launches, expected %d: %s", info.n_kernels,           \
+                             info.n_steps, (n), why)
+
+TEST(a_chain_of_any_length_is_one_kernel)
+{
+    open_ctx();
+    for (int length = 1; length <= 3000; length = length * 4 + 1) {
+        tc_tensor x = tc_input(ctx, "x", TC_F32, 1000), y = x;
+        for (int i = 0; i < length; i++) {
+            y = i % 3 == 0 ? tc_sin(y) : i % 3 == 1 ? tc_add(y, x) : tc_relu(y);
+        }
+        PLAN((x), y);
+        KERNELS(1);
+        CHECK_EQ_INT(info.bytes_read, 4000);
+        CHECK_EQ_INT(info.bytes_written, 4000);
+        CHECK_EQ_INT(info.arena_bytes, 0);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(normalizations_are_one_kernel)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100), w = tc_input(ctx, "w", TC_F32, 100),
+              b = tc_input(ctx, "b", TC_F32, 100);
+    tc_tensor outs[] = {tc_softmax(x, -1), tc_softmax(tc_mul(x, 3), 1), tc_log_softmax(x, 1),
+                        tc_relu(tc_softmax(x, 0)), tc_sum(tc_square(x), TC_AXES(1), false)};
+    for (int i = 0; i < 5; i++) {
+        PLAN((x), outs[i]);
+        KERNELS(1);
+        CHECK_EQ_INT(info.arena_bytes, 0);
+    }
+    PLAN((x, w, b), tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5));
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_loss_is_its_rows_and_their_mean)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100), t = tc_input(ctx, "t", TC_I64, 64);
+    PLAN((x, t), tc_cross_entropy(x, t));
+    KERNELS(2);
+    CHECK_HAS(why, "not fused, and why");
+    tc_ctx_free(ctx);
+}
+
+TEST(several_outputs_and_siblings_share_a_kernel)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100), y = tc_input(ctx, "y", TC_F32, 64, 100);
+    tc_tensor e = tc_exp(x);
+    PLAN((x), e, tc_add(e, 1), tc_mul(e, e));
+    KERNELS(1);
+    CHECK_EQ_INT(info.bytes_read, 25600);
+    PLAN((x, y), tc_sin(x), tc_cos(y)); /* nothing in common but their loops */
+    KERNELS(1);
+    PLAN((x), tc_sum(x, TC_AXES(1), false), tc_max(tc_neg(x), TC_AXES(1), false));
+    KERNELS(1);
+    CHECK_EQ_INT(info.bytes_read, 25600);
+    tc_ctx_free(ctx);
+}
+
+TEST(movement_reads_its_source_once_and_copies_nothing)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 40, 60), y = tc_input(ctx, "y", TC_F32, 60, 40);
+    PLAN((x, y), tc_add(tc_permute(x, 1, 0), y));
+    KERNELS(1);
+    CHECK_EQ_INT(info.bytes_read, 2 * 9600);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    PLAN((x), tc_relu(tc_slice(x, 0, 10, 30, 2)));
+    KERNELS(1);
+    CHECK_MSG(info.bytes_read <= 9600, "%lld bytes", (long long)info.bytes_read);
+    CHECK_EQ_INT(info.bytes_written, 2400);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    PLAN((x), tc_sum(tc_flip(x, 1), TC_AXES(1), false));
+    KERNELS(1);
+    CHECK_EQ_INT(info.bytes_read, 9600);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    PLAN((x), tc_exp(tc_pad(tc_reshape(tc_flip(x, 0), 60, 40), 1, 2, -3, 0)));
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    tc_ctx_free(ctx);
+}
+
+TEST(an_outer_product_is_summed_without_being_stored)
+{
+    open_ctx();
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 300, 1), b = tc_input(ctx, "b", TC_F32, 1, 200);
+    PLAN((a, b), tc_sum(tc_mul(a, b), TC_AXES(1), false));
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    CHECK_EQ_INT(info.bytes_read, 2000);
+    tc_ctx_free(ctx);
+}
+
+TEST(a_layer_is_one_kernel)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 32, 64), w = tc_input(ctx, "w", TC_F32, 64, 48),
+              b = tc_input(ctx, "b", TC_F32, 48);
+    PLAN((x, w, b), tc_relu(tc_add(tc_matmul(x, w), b)));
+    KERNELS(1);
+    CHECK_EQ_INT(info.arena_bytes, 0);
+    tc_ctx_free(ctx);
+}
+
+/* Whatever takes more than one kernel says why. */
+TEST(every_refusal_has_a_reason)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 64), w = tc_input(ctx, "w", TC_F32, 64, 64);
+    tc_tensor m = tc_matmul(x, w), p = tc_transpose(tc_softmax(x, 1), 0, 1);
+    tc_tensor outs[] = {tc_softmax(m, 1),
+                        tc_matmul(tc_softmax(x, 1), w),
+                        tc_matmul(m, w),
+                        tc_add(tc_cumsum(x, 0), tc_sum(x, TC_ALL, false)),
+                        tc_cumsum(tc_cumsum(x, 0), 1),
+                        tc_softmax(p, 1),
+                        tc_sum(tc_sum(tc_exp(x), TC_AXES(1), true), TC_ALL, false)};
+    int several = 0;
+    for (int i = 0; i < (int)(sizeof(outs) / sizeof(outs[0])); i++) {
+        PLAN((x, w), outs[i]);
+        bool told = strstr(why, "not fused, and why:\n") != NULL;
+        CHECK_MSG(info.n_kernels == 1 || told, "graph %d: %d kernels and no reason: %s", i,
+                  info.n_kernels, why);
+        several += info.n_kernels > 1;
+    }
+    CHECK(several >= 5);
+    tc_ctx_free(ctx);
+}
+
+TEST_MAIN
