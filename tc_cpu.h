@@ -685,7 +685,8 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     e.piece[1] = tci_cd_any(cd, lanes);
     tci_cd_define(&e, bytes == 64 && cd->d.vector_bytes == 64 && tci_dtype_is_float(t)
                           ? "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
-                            "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                            "#define $n(a, b) "
+                            "(__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
                             "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif"
                           : "#define $n(a, b) $2(@lt(a, b))");
     return e.name;
@@ -1093,8 +1094,8 @@ static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, 
 {
     char sign = tci_dtype_is_signed(from) ? 's' : 'z';
     int register_bytes = TCI_MAX(in * lanes, 16);
-    /* gcc 12 breaks off ("could not split insn") over 8 bytes from memory made 64 when it knows that
-     * the rest of the register is zero. */
+    /* gcc 12 breaks off ("could not split insn") over 8 bytes made 64 when it knows that the rest
+     * of the register is zero. */
     const char *half = in * lanes == 8 && out * lanes == 64
                            ? "({v2di}){(long long)a, (long long)a}"
                            : tci_cd_to_register(in * lanes);
@@ -1996,7 +1997,9 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
     }
     const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
     return tci_scratch_printf(
-        d->s, "v%d;\n    if (__builtin_expect(%s, 0)) {\n        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        d->s,
+        "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
+        "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
         step->args[2], test, i, select, step->args[0], tci_cd_lanes_of(cd, slow->imm, t, lanes),
         args, step->args[0], step->args[2]);
 }

@@ -1,109 +1,311 @@
-/* bench/contraction.c - matrix products of f32, square, odd and thin, in GFLOP/s and as a share of
- * what the processor's multiply-adds give from registers alone. */
+/* bench/contraction.c - matrix products, a fused epilogue and convolutions against OpenBLAS and
+ * oneDNN, which are opened at run time: without them only the rates are shown. Single thread, then
+ * two. The peak is measured first, by multiply-adds that stay in registers. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
-#include "copy.h"
+#include <dlfcn.h>
+#include <math.h>
+
+#include "bench.h"
 
 enum { ROUNDS = 11 };
 
+/* ---- the libraries ---- */
+
+typedef void (*sgemm_blas)(int order, int ta, int tb, int m, int n, int k, float alpha,
+                           const float *a, int lda, const float *b, int ldb, float beta, float *c,
+                           int ldc);
+typedef int (*sgemm_dnnl)(char ta, char tb, int64_t m, int64_t n, int64_t k, float alpha,
+                          const float *a, int64_t lda, const float *b, int64_t ldb, float beta,
+                          float *c, int64_t ldc);
+
+static struct {
+    sgemm_blas blas;
+    sgemm_dnnl dnnl;
+    void (*blas_threads)(int n);
+    void (*omp_threads)(int n);
+} library;
+
+/* A function of the first of the libraries that is there; NULL: none is. */
+static void *library_find(const char *const *names, const char *symbol)
+{
+    for (; *names; names++) {
+        void *handle = dlopen(*names, RTLD_NOW | RTLD_GLOBAL);
+        void *found = handle ? dlsym(handle, symbol) : NULL;
+        if (found) {
+            return found;
+        }
+    }
+    return NULL;
+}
+
+static void library_open(void)
+{
+    static const char *const blas[] = {"libopenblas.so.0", "libopenblas.so", NULL};
+    static const char *const dnnl[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
+    static const char *const omp[] = {"libgomp.so.1", NULL};
+    union { void *p; sgemm_blas blas; sgemm_dnnl dnnl; void (*set)(int); } u;
+    u.p = library_find(blas, "cblas_sgemm");
+    library.blas = u.blas;
+    u.p = library_find(blas, "openblas_set_num_threads");
+    library.blas_threads = u.set;
+    u.p = library_find(dnnl, "dnnl_sgemm");
+    library.dnnl = u.dnnl;
+    u.p = library_find(omp, "omp_set_num_threads");
+    library.omp_threads = u.set;
+}
+
+static void library_threads(int threads)
+{
+    if (library.blas_threads) {
+        library.blas_threads(threads);
+    }
+    if (library.omp_threads) {
+        library.omp_threads(threads);
+    }
+}
+
+/* ---- what is measured ---- */
+
 typedef struct product {
+    int m, n, k;
+    float *a, *b, *c, *bias;
+    bool gelu; /* bias and gelu follow */
     tc_program *program;
-    float *a, *b, *c;
-    int64_t m, n, k;
+    tc_buf in[3];
+    int n_in;
 } product;
 
-static void product_run(void *arg)
+static void run_tc(void *arg)
 {
-    const product *p = arg;
-    if (tc_run(p->program, TC_BUFS(TC_BUF(p->a, p->m * p->k), TC_BUF(p->b, p->k * p->n)),
-               TC_BUFS(TC_BUF(p->c, p->m * p->n)))) {
+    product *p = arg;
+    tc_bufs in = {p->in, p->n_in};
+    if (tc_run(p->program, in, TC_BUFS(TC_BUF(p->c, (int64_t)p->m * p->n)))) {
         fprintf(stderr, "%s\n", tc_error(p->program));
         exit(1);
     }
 }
 
-/* ---- the peak: independent multiply-adds on registers ---- */
+/* The pass that follows a library's product: a tc program in place. */
+static tc_program *pass;
 
-enum { PEAK_STEPS = 4096, PEAK_CHAINS = 12 };
-
-#if defined(__x86_64__)
-/* One chain for each of twelve registers: enough to hide the latency of two units. */
-#define PEAK_12(each) each(0) each(1) each(2) each(3) each(4) each(5) each(6) each(7) each(8)      \
-                      each(9) each(10) each(11)
-#define PEAK_CLEAR(i) "vxorps %%xmm" #i ", %%xmm" #i ", %%xmm" #i "\n"
-#define PEAK_YMM(i) "vfmadd231ps %%ymm12, %%ymm13, %%ymm" #i "\n"
-#define PEAK_ZMM(i) "vfmadd231ps %%zmm12, %%zmm13, %%zmm" #i "\n"
-#define PEAK_RUN(each)                                                                             \
-    int64_t left = PEAK_STEPS;                                                                     \
-    (void)arg;                                                                                     \
-    __asm__ __volatile__(PEAK_12(PEAK_CLEAR) PEAK_CLEAR(12) PEAK_CLEAR(13)                         \
-                         "1:\n" PEAK_12(each) "decq %0\njnz 1b\nvzeroupper"                       \
-                         : "+r"(left)                                                              \
-                         :                                                                         \
-                         : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",   \
-                           "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13")
-
-static void peak_run_256(void *arg) { PEAK_RUN(PEAK_YMM); }
-static void peak_run_512(void *arg) { PEAK_RUN(PEAK_ZMM); }
-#endif
-
-/* The side that runs it, and its flops; false where there is none. */
-static bool peak_side(bench_side *side, double *flops)
+static void run_pass(product *p)
 {
-#if defined(__x86_64__)
-    bool wide = bench_has_512();
-    if (wide || (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) {
-        *side = (bench_side){.name = "peak", .run = wide ? peak_run_512 : peak_run_256};
-        *flops = 2.0 * (wide ? 16 : 8) * PEAK_STEPS * PEAK_CHAINS;
-        return true;
-    }
-#endif
-    (void)side;
-    (void)flops;
-    return false;
-}
-
-static void row(tc_ctx *ctx, int64_t m, int64_t n, int64_t k)
-{
-    product p = {NULL, bench_floats(m * k), bench_floats(k * n), bench_floats(m * n), m, n, k};
-    tc_options options = {.threads = 1};
-    tc_tensor a = tc_input(ctx, "a", TC_F32, m, k), b = tc_input(ctx, "b", TC_F32, k, n);
-    tc_tensor c = tc_matmul(a, b);
-    if (tc_compile_fn(TC_TENSORS(a, b), TC_TENSORS(c), &options, &p.program)) {
-        fprintf(stderr, "%s\n", tc_error(c));
+    int64_t count = (int64_t)p->m * p->n;
+    if (p->gelu && tc_run(pass, TC_BUFS(TC_BUF(p->c, count), TC_BUF(p->bias, p->n)),
+                          TC_BUFS(TC_BUF(p->c, count)))) {
         exit(1);
     }
-    bench_side sides[] = {{.name = "tc", .run = product_run, .arg = &p}, {.name = NULL}};
-    double peak_flops = 0, flops = 2.0 * (double)m * (double)n * (double)k;
-    bool has_peak = peak_side(&sides[1], &peak_flops);
-    bench_measure(sides, has_peak ? 2 : 1, ROUNDS, 5);
+}
+
+static void run_blas(void *arg)
+{
+    product *p = arg;
+    enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111 };
+    library.blas(ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, p->m, p->n, p->k, 1, p->a, p->k, p->b, p->n,
+                 0, p->c, p->n);
+    run_pass(p);
+}
+
+static void run_dnnl(void *arg)
+{
+    product *p = arg;
+    library.dnnl('N', 'N', p->m, p->n, p->k, 1, p->a, p->k, p->b, p->n, 0, p->c, p->n);
+    run_pass(p);
+}
+
+static float *floats(int64_t n)
+{
+    float *p = malloc((size_t)n * sizeof(float));
+    for (int64_t i = 0; p && i < n; i++) {
+        p[i] = (float)(i * 7919 % 2001 - 1000) / 997.0f;
+    }
+    return p ? p : (exit(1), NULL);
+}
+
+static void compile(tc_tensors ins, tc_tensor y, int threads, tc_program **f)
+{
+    tc_options options = {.threads = threads};
+    if (tc_compile_fn(ins, TC_TENSORS(y), &options, f)) {
+        fprintf(stderr, "%s\n", tc_error(y));
+        exit(1);
+    }
+}
+
+static void against(const char *name, bench_side *tc, bench_side *other, double goal)
+{
+    char text[96];
+    snprintf(text, sizeof(text), "%s, of %s", name, other->name);
+    bench_row(text, bench_ratio(other, tc), "x its speed", BENCH_AT_LEAST, goal);
+}
+
+static void row_product(tc_ctx *ctx, int m, int n, int k, bool gelu, int threads, double goal_blas,
+                        double goal_dnnl)
+{
+    product p = {.m = m, .n = n, .k = k, .gelu = gelu};
+    p.a = floats((int64_t)m * k);
+    p.b = floats((int64_t)k * n);
+    p.c = floats((int64_t)m * n);
+    p.bias = floats(n);
+    tc_tensor a = tc_input(ctx, "a", TC_F32, m, k), b = tc_input(ctx, "b", TC_F32, k, n);
+    tc_tensor bias = tc_input(ctx, "bias", TC_F32, n), c = tc_input(ctx, "c", TC_F32, m, n);
+    tc_tensor y = tc_matmul(a, b);
+    if (gelu) {
+        compile(TC_TENSORS(c, bias), tc_gelu(tc_add(c, bias)), threads, &pass);
+        compile(TC_TENSORS(a, b, bias), tc_gelu(tc_add(y, bias)), threads, &p.program);
+    } else {
+        compile(TC_TENSORS(a, b), y, threads, &p.program);
+    }
+    p.in[0] = TC_BUF(p.a, (int64_t)m * k);
+    p.in[1] = TC_BUF(p.b, (int64_t)k * n);
+    p.in[2] = TC_BUF(p.bias, n);
+    p.n_in = gelu ? 3 : 2;
+    bench_side sides[3] = {{.name = "tc", .run = run_tc, .arg = &p}};
+    int n_sides = 1;
+    library_threads(threads);
+    if (library.blas) {
+        sides[n_sides++] = (bench_side){.name = "OpenBLAS", .run = run_blas, .arg = &p};
+    }
+    if (library.dnnl) {
+        sides[n_sides++] = (bench_side){.name = "oneDNN", .run = run_dnnl, .arg = &p};
+    }
+    bench_measure(sides, n_sides, ROUNDS, (double)m * n * k > 1e9 ? 60 : 10);
     char name[64];
-    snprintf(name, sizeof(name), "matmul %lldx%lldx%lld", (long long)m, (long long)n,
-             (long long)k);
-    bench_row(name, flops / sides[0].ns, "GFLOP/s", BENCH_INFO, 0);
-    if (has_peak) {
-        double share = bench_ratio(&sides[1], &sides[0]) * flops / peak_flops;
-        bench_row(name, share, "of peak", BENCH_INFO, 0);
+    snprintf(name, sizeof(name), "%s %dx%dx%d, %d thread%s", gelu ? "matmul+bias+gelu" : "matmul",
+             m, k, n, threads, threads > 1 ? "s" : "");
+    bench_row(name, 2.0 * m * n * k / sides[0].best_ns, "GF/s", BENCH_INFO, 0);
+    for (int i = 1; i < n_sides; i++) {
+        against(name, &sides[0], &sides[i], sides[i].run == run_blas ? goal_blas : goal_dnnl);
     }
     tc_program_free(p.program);
     free(p.a);
     free(p.b);
     free(p.c);
+    free(p.bias);
 }
+
+/* ---- convolution: no library call without a header, so a share of the peak ---- */
+
+typedef struct convolution {
+    tc_program *program;
+    tc_buf in[2], out;
+} convolution;
+
+static void run_convolution(void *arg)
+{
+    convolution *c = arg;
+    tc_bufs in = {c->in, 2}, out = {&c->out, 1};
+    if (tc_run(c->program, in, out)) {
+        exit(1);
+    }
+}
+
+static void row_convolution(tc_ctx *ctx, int channels, int size, int threads, double peak)
+{
+    convolution c;
+    int64_t n_image = (int64_t)channels * size * size, n_weights = (int64_t)channels * channels * 9;
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1, channels, size, size);
+    tc_tensor w = tc_input(ctx, "w", TC_F32, channels, channels, 3, 3);
+    tc_conv o = {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    compile(TC_TENSORS(x, w), tc_conv2d(x, w, TC_NONE, &o), threads, &c.program);
+    float *image = floats(n_image), *weights = floats(n_weights), *to = floats(n_image);
+    c.in[0] = TC_BUF(image, n_image);
+    c.in[1] = TC_BUF(weights, n_weights);
+    c.out = TC_BUF(to, n_image);
+    bench_side side = {.name = "tc", .run = run_convolution, .arg = &c};
+    bench_measure(&side, 1, ROUNDS, 20);
+    char name[64];
+    snprintf(name, sizeof(name), "conv 3x3 %dx%dx%d, %d thread%s", size, size, channels, threads,
+             threads > 1 ? "s" : "");
+    double rate = 2.0 * 9 * channels * (double)n_image / side.best_ns;
+    bench_row(name, rate, "GF/s", BENCH_INFO, 0);
+    bench_row(name, rate / (peak * threads), "of peak", BENCH_INFO, 0);
+    tc_program_free(c.program);
+    free(image);
+    free(weights);
+    free(to);
+}
+
+/* ---- the peak ---- */
+
+#if defined(__x86_64__) && defined(__GNUC__)
+typedef float lanes __attribute__((vector_size(64)));
+enum { CHAINS = 12, STEPS = 2000 };
+
+__attribute__((target("avx512f"))) static void run_peak(void *arg)
+{
+    lanes *at = arg;
+    lanes acc[CHAINS], x = at[CHAINS], y = at[CHAINS + 1];
+    for (int i = 0; i < CHAINS; i++) {
+        acc[i] = at[i];
+    }
+    for (int step = 0; step < STEPS; step++) {
+#pragma GCC unroll 12
+        for (int i = 0; i < CHAINS; i++) {
+            __asm__("vfmadd231ps %1, %2, %0" : "+v"(acc[i]) : "v"(x), "v"(y));
+        }
+    }
+    for (int i = 0; i < CHAINS; i++) {
+        at[i] = acc[i];
+    }
+}
+
+static double peak_rate(void)
+{
+    static lanes memory[CHAINS + 2];
+    bench_side side = {.name = "peak", .run = run_peak, .arg = memory};
+    if (!__builtin_cpu_supports("avx512f")) {
+        return 0;
+    }
+    bench_measure(&side, 1, ROUNDS, 5);
+    return 32.0 * CHAINS * STEPS / side.best_ns;
+}
+#else
+static double peak_rate(void)
+{
+    return 0;
+}
+#endif
 
 int main(int argc, char **argv)
 {
-    static const int64_t sizes[][3] = {
-        {16, 16, 16},    {64, 64, 64},    {100, 100, 100}, {128, 128, 128},    {256, 256, 256},
-        {512, 512, 512}, {250, 250, 250}, {1024, 1024, 1024}, {1, 4096, 4096}, {32, 4096, 4096}};
     tc_ctx *ctx;
     bench_begin(argc, argv, "contraction");
     if (tc_ctx_make(&ctx, NULL)) {
         return 1;
     }
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
-        row(ctx, sizes[i][0], sizes[i][1], sizes[i][2]);
+    library_open();
+    if (!library.blas) {
+        bench_skip("OpenBLAS", "libopenblas.so.0 is not installed");
+    }
+    if (!library.dnnl) {
+        bench_skip("oneDNN", "libdnnl.so is not installed");
+    }
+    double peak = peak_rate();
+    bench_row("multiply-adds in registers", peak, "GF/s", BENCH_INFO, 0);
+    static const int sizes[] = {64, 128, 256, 384, 512, 1024, 2048};
+    int one = argc > 1 ? atoi(argv[1]) : 0; /* a single size, one thread */
+    for (int threads = 1; threads <= (one ? 1 : 2); threads++) {
+        for (int i = 0; i < (int)(sizeof(sizes) / sizeof(*sizes)); i++) {
+            double goal = sizes[i] <= 384 ? 1.0 : 0.95;
+            if (!one || one == sizes[i]) {
+                row_product(ctx, sizes[i], sizes[i], sizes[i], false, threads, goal, goal);
+            }
+        }
+        if (!one || one == 1) {
+            row_product(ctx, 1, 4096, 4096, false, threads, 1.0, 1.0);
+        }
+        if (!one || one == 32) {
+            row_product(ctx, 32, 4096, 4096, false, threads, 1.3, 1.3);
+        }
+        if (!one || one == 2) {
+            row_product(ctx, 1024, 1024, 1024, true, threads, 1.1, 1.1);
+        }
+        if (!one || one == 3) {
+            row_convolution(ctx, 64, 56, threads, peak);
+            row_convolution(ctx, 128, 28, threads, peak);
+        }
     }
     tc_ctx_free(ctx);
     return bench_end();

@@ -56,8 +56,8 @@ static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, 
 {
     char sign = tci_dtype_is_signed(from) ? 's' : 'z';
     int register_bytes = TCI_MAX(in * lanes, 16);
-    /* gcc 12 breaks off ("could not split insn") over 8 bytes from memory made 64 when it knows that
-     * the rest of the register is zero. */
+    /* gcc 12 breaks off ("could not split insn") over 8 bytes made 64 when it knows that the rest
+     * of the register is zero. */
     const char *half = in * lanes == 8 && out * lanes == 64
                            ? "({v2di}){(long long)a, (long long)a}"
                            : tci_cd_to_register(in * lanes);
