@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "483bd0e7e7a9cd10"
+#define TCI_BUILD "ec41aea621c0417e"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1460,10 +1460,11 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
  * the rooms say.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options. Os among them: a fifth smaller than O1 and as fast where it counts,
- * and the library stays quick in a debug build; TCI_QUICK_BEGIN marks what needs O2. Clang: pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess
- * precision are refused. System headers (base/posix.h) come before the options change, so that
- * their inline functions keep the user's options and may still be inlined into the user's code. */
+ * gets its own optimize options, Os among them: a fifth smaller than O1 and as fast where it
+ * counts, and the library stays quick in a debug build; TCI_QUICK_BEGIN marks what needs O2. Clang:
+ * pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess precision
+ * are refused. System headers (base/posix.h) come before the options change, so that their inline
+ * functions keep the user's options and may still be inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -3916,7 +3917,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
  * those need) come first, each once. TC_U64 helpers take long long in the text (same bits). */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
-    TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_POW_F32,
+    TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
+    TCI_H_POW_F32,
     TCI_H_EXP_CORE_F64, TCI_H_EXP_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64,
     TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64,
     TCI_H_GELU_F64, TCI_H_POW_F64,
@@ -4710,6 +4712,17 @@ static double tc_h_pow_f64(double x, double y) {
     return sign * tc_h_exp_core_f64(ph, pl, 0);
 })
 
+/* log where x is not a finite number above 0: -inf at 0, inf at inf, else NaN. */
+TCI_HELPER(log_edge_f32,
+static float tc_h_log_edge_f32(float x) {
+    union { float f; unsigned int u; } v;
+    v.f = x;
+    if (v.u != 0x7f800000u) {
+        v.u = x == 0.0f ? 0xff800000u : 0x7fc00000u;
+    }
+    return v.f;
+})
+
 /* Through double: y log|x| is good to 2^-45 of the result. Special cases as in pow_f64. */
 TCI_HELPER(pow_f32,
 static float tc_h_pow_f32(float x, float y) {
@@ -4778,6 +4791,7 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(TRIG_SLOW_F32, trig_slow_f32, F32, 0, NONE, NONE),
     TCI_HELPER_ROW(SIN_SLOW_F32, sin_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
+    TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
     TCI_HELPER_ROW(POW_F32, pow_f32, F32, 2, EXP_CORE_F64, LOG_F64),
     TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
@@ -4795,6 +4809,7 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
     [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
+    [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
     [TCI_H_POW_F32].f32_2 = tc_h_pow_f32,
     [TCI_H_EXP_F64].f64_1 = tc_h_exp_f64,
     [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,
@@ -5044,7 +5059,8 @@ static void tci_math_exp_f32(tci_math *m)
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is
  * good to 2^-28 relative, so k needs no second part. A subnormal x is scaled by 2^23, and the
- * integer that k is read from moves along. */
+ * integer that k is read from moves along. Of what is not a finite number above 0, the bits less 1
+ * are beyond those of the largest float. */
 static void tci_math_log_f32(tci_math *m)
 {
     const int64_t sqrt_half = 0x3f3504f3;
@@ -5063,13 +5079,11 @@ static void tci_math_log_f32(tci_math *m)
     int p = tci_math_poly(m, f, tci_math_log_c, TCI_COUNT(tci_math_log_c));
     int y = tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, f, f), f);
     y = tci_math_fma(m, k, tci_math_k(m, tci_math_ln2), y);
-    int infinity = tci_math_k(m, (double)INFINITY);
-    y = tci_math_select(m, tci_math_compare(m, TCI_P_LT, x, infinity), y, x); /* inf and NaN pass */
-    int zero = tci_math_k(m, 0.0);
-    int is_zero = tci_math_compare(m, TCI_P_EQ, x, zero);
-    int pole = tci_math_k(m, -(double)INFINITY);
-    int bad = tci_math_select(m, is_zero, pole, tci_math_k(m, (double)NAN));
-    tci_math_select(m, tci_math_compare(m, TCI_P_LT, zero, x), y, bad);
+    tci_value one = {.i = 1}, last = {.i = 0x7f7ffffe};
+    int place = tci_math_prim(m, TCI_P_CAST, TC_U32, 1, tci_math_to_bits(m, x), 0, 0);
+    place = tci_math_2(m, TCI_P_SUB, place, tci_math_const(m, TC_U32, one));
+    int edge = tci_math_compare(m, TCI_P_LT, tci_math_const(m, TC_U32, last), place);
+    tci_math_select(m, edge, tci_math_lane1(m, TCI_H_LOG_EDGE_F32, x, 0, edge), y);
 }
 
 /* sin(x) = (-1)^n sin(r), r = x - q pi. sin: q = n. cos: q = n - 1/2, as cos(x) = sin(x + pi/2).
@@ -5297,7 +5311,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
- *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d fill
+ *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d
+ *                    fill
  *   CAT              axis
  *   GATHER           axis; inputs x, index (any integer dtype); shape of index;
  *                    index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index
@@ -10690,11 +10705,11 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: 64 (vlanes) virtual lanes on the LAST inner axis of each REDUCE stage: element
- *       j of that axis goes to lane j % 64, lanes go on over the other inner axes (in order); at
- *       the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1: acc[i] =
- *       combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not exist
- *       changes nothing.
+ *   vector == TCI_VEC_INNER: vlanes (64, written here) virtual lanes on the LAST inner axis of each
+ *       REDUCE stage: element j of that axis goes to lane j % 64, lanes go on over the other inner
+ *       axes (in order); at the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1:
+ *       acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
+ *       exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
@@ -12694,11 +12709,19 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 #ifndef TCI_KERNEL_MACHINE_H
 #define TCI_KERNEL_MACHINE_H
 
+#include <stdbool.h>
+
+enum {
+    TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
+    TCI_WORK_OPERANDS = 32    /* operands of a kernel that asks for some, at most */
+};
+
 typedef struct tci_machine {
     int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
     /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
+    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
 } tci_machine;
 
 #endif
@@ -15043,6 +15066,7 @@ typedef struct tci_loop tci_loop; /* loop/ir.h */
 typedef struct tci_launch {
     int64_t n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads */
+    int64_t work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
@@ -15172,6 +15196,7 @@ typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
+    int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -15194,6 +15219,7 @@ struct tci_loop {
     tci_llocal *locals; int n_locals, cap_locals;
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
+    int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */
@@ -15276,7 +15302,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
 {
-    tci_llocal m = {(uint8_t)storage, n, false};
+    tci_llocal m = {(uint8_t)storage, n, false, -1};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
     return l->n_locals - 1;
 }
@@ -15520,10 +15546,16 @@ typedef struct tci_lmemo {
     const int32_t *sig; /* binding ids of the axes the instruction depends on */
 } tci_lmemo;
 
-/* An instruction kept in a local array by the stage that computes it first. */
+/* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
+ * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
+ * it. */
 typedef struct tci_lkeep {
     int32_t inst, local;
-    int32_t stage;      /* the stage that fills it */
+    int32_t stage;
+    bool is_padded;     /* whole vectors may be touched where only some lanes exist */
+    tci_lin base;
+    int64_t *coef;
+    tci_lin *origin;
 } tci_lkeep;
 
 typedef struct tci_build {
@@ -15538,7 +15570,7 @@ typedef struct tci_build {
     int n_bind_ids;
     tci_lmemo *memo; int n_memo, cap_memo;
     int32_t *memo_first;          /* per instruction */
-    tci_lkeep *keeps; int n_keeps, cap_keeps;
+    tci_lkeep **keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
     /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
     const tci_bind *const *turn_rows;
@@ -15597,6 +15629,8 @@ TCI_FN int tci_build_copy(tci_build *b, int value);
 /* Kernel values, loop/build.c; loads, guards and indices, loop/access.c. */
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l);
 TCI_FN int tci_build_value(tci_build *b, int inst);
+/* Starts keeping `inst` in an array; its base, coefficients and origins are 0. */
+TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
@@ -16132,30 +16166,54 @@ static int tci_build_chosen(const tci_build *b, const tci_kinst *inst)
     return truth == TCI_SOMETIMES ? -1 : inst->args[truth == TCI_ALWAYS ? 1 : 2];
 }
 
-static int tci_build_kept(tci_build *b, int i, bool *fill)
+TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
+{
+    tci_lkeep *keep = TCI_NEW(b->s, tci_lkeep);
+    keep->inst = inst;
+    keep->local = local;
+    keep->stage = stage;
+    keep->coef = TCI_NEW_ARRAY(b->s, int64_t, b->k->n_axes + 1);
+    keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
+    TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
+    return keep;
+}
+
+static const tci_lkeep *tci_build_kept(const tci_build *b, int i, bool *fill)
 {
     *fill = false;
     for (int j = 0; j < b->n_keeps; j++) {
-        if (b->keeps[j].inst == i) {
-            *fill = b->keeps[j].stage == b->stage;
-            return j;
+        if (b->keeps[j]->inst == i) {
+            *fill = b->keeps[j]->stage == b->stage;
+            return b->keeps[j];
         }
     }
-    return -1;
+    return NULL;
 }
 
-/* Row-major position of the current point among the axes of the stage that filled the local. */
+/* Where the value of the current point lies. */
 static int tci_build_keep_offset(tci_build *b, const tci_lkeep *keep)
 {
-    const tci_kstage *stage = &b->k->stages[keep->stage];
-    tci_lin at = tci_lin_const(0);
-    for (int i = 0; i < stage->n_axes; i++) {
-        at = tci_lin_mul(b, at, b->k->axes[stage->axes[i]].size);
-        at = tci_lin_add(b, at, b->bind[stage->axes[i]]->at);
+    tci_lin at = keep->base;
+    for (int a = 0; a < b->k->n_axes; a++) {
+        if (keep->coef[a] != 0) {
+            tci_lin from = tci_lin_add(b, b->bind[a]->at, tci_lin_mul(b, keep->origin[a], -1));
+            at = tci_lin_add(b, at, tci_lin_mul(b, from, keep->coef[a]));
+        }
     }
     return tci_build_lx(b, at);
 }
 
+static tci_mem tci_build_keep_mem(bool write, bool whole, bool strided)
+{
+    if (strided) {
+        return write ? (whole ? TCI_MEM_STORE_STRIDED : TCI_MEM_STORE_STRIDED_N)
+                     : (whole ? TCI_MEM_LOAD_STRIDED : TCI_MEM_LOAD_STRIDED_N);
+    }
+    return write ? (whole ? TCI_MEM_STORE : TCI_MEM_STORE_N)
+                 : (whole ? TCI_MEM_LOAD : TCI_MEM_LOAD_N);
+}
+
+/* Stores `value`, or loads where it is -1. */
 static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
@@ -16164,18 +16222,18 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
     st.base = ~keep->local;
     st.x = tci_build_keep_offset(b, keep);
     st.mem = write ? TCI_MEM_STORE_ONE : TCI_MEM_LOAD_ONE;
+    vec = vec && keep->coef[b->vec_axis] != 0 ? vec : NULL;
+    int lanes = vec ? b->l->lanes : 1;
     if (vec) {
-        st.n = vec->n;
-        st.mem = write ? TCI_MEM_STORE : TCI_MEM_LOAD;
-        if (vec->n >= 0) {
-            st.mem = write ? TCI_MEM_STORE_N : TCI_MEM_LOAD_N;
-        }
+        bool whole = vec->n < 0 || keep->is_padded;
+        st.imm = keep->coef[b->vec_axis];
+        st.n = whole ? -1 : vec->n;
+        st.mem = (uint8_t)tci_build_keep_mem(write, whole, st.imm != 1);
     }
     if (write) {
-        st.args[0] = tci_build_widen(b, value, tci_build_vector_lanes(b));
+        st.args[0] = tci_build_widen(b, value, lanes);
     }
-    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b),
-                         b->cur);
+    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, lanes, b->cur);
 }
 
 /* Emits instruction i, whose arguments are known. */
@@ -16205,8 +16263,8 @@ static bool tci_build_is_ready(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool fill, ready = true;
-    int keep = tci_build_kept(b, i, &fill);
-    if (inst->op != TCI_K_PRIM || (keep >= 0 && !fill)) {
+    const tci_lkeep *keep = tci_build_kept(b, i, &fill);
+    if (inst->op != TCI_K_PRIM || (keep && !fill)) {
         return true;
     }
     int chosen = tci_build_chosen(b, inst);
@@ -16223,13 +16281,13 @@ static bool tci_build_is_ready(tci_build *b, int i)
 static int tci_build_finish(tci_build *b, int i)
 {
     bool fill;
-    int keep = tci_build_kept(b, i, &fill);
-    if (keep >= 0 && !fill) {
-        return tci_build_keep_access(b, &b->keeps[keep], -1);
+    const tci_lkeep *keep = tci_build_kept(b, i, &fill);
+    if (keep && !fill) {
+        return tci_build_keep_access(b, keep, -1);
     }
     int value = tci_build_emit(b, i);
-    if (keep >= 0) {
-        tci_build_keep_access(b, &b->keeps[keep], value);
+    if (keep) {
+        tci_build_keep_access(b, keep, value);
     }
     return value;
 }
@@ -16835,13 +16893,30 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
+/* ---- pieces that loop/blocked.c shares ---- */
+
+/* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
+typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
+TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red);
+TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+                                        tci_stage_pair v);
+/* mutable, at the identity */
+TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
+TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v);
+TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc);
+/* Accumulators of a vector in local arrays, at index expression x. */
+TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+                                          int x);
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v);
+/* Binds point i of the tile. */
+TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
+/* The stages from `first` on. */
+TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
+
 #endif
 
 /* ---- src/loop/stage.c, continued ---- */
 enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
-
-/* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
-typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
 
 /* ---- combining ---- */
 
@@ -16919,7 +16994,7 @@ static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, in
                         tci_stage_op(b, mul, t, v.value, v.index));
 }
 
-static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
                                         tci_stage_pair v)
 {
     static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
@@ -16976,13 +17051,13 @@ static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
     return r;
 }
 
-static tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red)
+TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red)
 {
     tci_stage_pair r = {tci_build_value(b, red->a), red->b >= 0 ? tci_build_value(b, red->b) : -1};
     return r;
 }
 
-static tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
+TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
 {
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_stage_pair r = {tci_build_mutable(b, tci_build_widen(b, id.value, lanes)), -1};
@@ -16992,7 +17067,7 @@ static tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, i
     return r;
 }
 
-static void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
+TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
 {
     tci_build_assign(b, acc.value, v.value);
     if (acc.index >= 0) {
@@ -17000,7 +17075,7 @@ static void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
     }
 }
 
-static void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc)
+TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc)
 {
     tci_build_remember(b, red->inst, tci_build_copy(b, acc.index >= 0 ? acc.index : acc.value));
 }
@@ -17037,7 +17112,7 @@ static void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_
     }
 }
 
-static void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
+TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 {
     if (tile->row_axis >= 0) {
         tci_build_set(b, tile->row_axis, tile->rows[i / tile->n_vecs]);
@@ -17341,7 +17416,7 @@ typedef struct tci_stage_lanes {
     bool in_array;
 } tci_stage_lanes;
 
-static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
                                           int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -17356,7 +17431,7 @@ static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci
     return r;
 }
 
-static void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_STORE : TCI_MEM_STORE_ONE;
@@ -17655,7 +17730,7 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
     }
 }
 
-static void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
+TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
     const tci_kernel *k = b->k;
     int ahead = tci_stage_ahead(k);
@@ -17790,6 +17865,601 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);
 }
+/* ---- src/loop/blocked.c ---- */
+/* loop/blocked.c - a contraction whose operands are packed into panels, block by block.
+ *
+ * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
+ * of columns and a range of row tiles.
+ *
+ *   for each block of the first inner axis (the others are taken whole)
+ *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
+ *       for each row tile
+ *           pack the row factor: panel [row][inner point] or [inner point][row]
+ *           for each tile of columns
+ *               accumulators from the partial sums (first block: zero); one loop over the inner
+ *               points; then partial sums again, or (last block) the later stages
+ *
+ * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
+ * index expression, guards, casts and elementwise producer, at every point of the panel; in the
+ * tile the same instruction is a load from the panel. As both panels hold the inner points in
+ * their order, the tile's loop is one flat loop however many inner axes there are.
+ *
+ * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
+ * changes a result. Panels and partial sums lie in the thread's work memory. */
+/* ---- src/loop/blocked.h ---- */
+/* loop/blocked.h - a contraction whose operands are packed into panels, block by block. */
+#ifndef TCI_LOOP_BLOCKED_H
+#define TCI_LOOP_BLOCKED_H
+
+
+/* How a kernel is blocked; columns are points of the vector axis. */
+typedef struct tci_blocked {
+    int vec_axis, row_axis;
+    int unroll;             /* vectors of a tile */
+    int64_t columns;        /* of a block, a multiple of a tile's */
+    int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
+    int64_t group;          /* row tiles of a unit, at most */
+    int64_t depth;          /* of the first inner axis, in a block */
+    int64_t n_depths;
+    /* derived */
+    int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
+    int64_t inner;          /* points of the other inner axes */
+    bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
+    bool vec_by_vector;     /* the other one is contiguous along the vector axis */
+} tci_blocked;
+
+/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra). False
+ * where reading the operands in place is as good, or the kernel does not fit. */
+TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* The columns of block `chunk` for row tiles [begin, end), index expressions. */
+TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
+
+/* ---- src/loop/blocked.c, continued ---- */
+enum {
+    TCI_BLOCKED_DEPTH = 320,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
+    TCI_BLOCKED_COLUMNS = 256,
+    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
+    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
+    TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
+    TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
+    TCI_BLOCKED_IN_PLACE = 1 << 19, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
+};
+
+/* ---- what fits ---- */
+
+typedef struct tci_blocked_look {
+    bool contiguous; /* each load is contiguous along the axis or does not depend on it */
+    bool strided;    /* some load has steps along the axis */
+    bool computed;   /* more than one load */
+} tci_blocked_look;
+
+static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
+{
+    tci_blocked_look look = {true, false, k->insts[inst].op != TCI_K_LOAD};
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        int64_t coef = 0;
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, axis)) {
+            bool linear = tci_build_coef(k, in->x, axis, &coef);
+            look.contiguous = look.contiguous && linear && coef == 1;
+            look.strided = look.strided || !linear || coef != 1;
+        }
+    }
+    return look;
+}
+
+/* Which factor goes along the rows and which along the vectors; false where one does both. */
+static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kred *red = &k->reds[0];
+    const tci_kstage *st = &k->stages[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, p->vec_axis);
+    p->vec_inst = swap ? red->a : red->b;
+    p->row_inst = swap ? red->b : red->a;
+    uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
+    int last = st->axes[st->n_axes - 1];
+    return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
+           tci_build_depends(row, p->row_axis) && !tci_build_depends(row, p->vec_axis) &&
+           tci_build_depends(vec, last) && tci_build_depends(row, last) &&
+           k->insts[p->vec_inst].dtype != TC_BOOL;
+}
+
+static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes)
+{
+    bool fits = machine.has_work && machine.block_threads == 0 && lanes > 1 && k->n_reds == 1 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 && k->n_axes < 63 &&
+                k->vector == TCI_VEC_OUTER && k->n_operands < TCI_WORK_OPERANDS &&
+                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    return fits;
+}
+
+static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
+}
+
+/* Cuts the depth into even blocks; false where a block would be too deep. */
+static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[0];
+    int64_t first = k->axes[st->axes[0]].size;
+    p->inner = 1;
+    for (int i = 1; i < st->n_axes; i++) {
+        p->inner *= k->axes[st->axes[i]].size;
+    }
+    if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
+        return false;
+    }
+    int64_t most = TCI_MAX(TCI_BLOCKED_DEPTH / p->inner, 1);
+    p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    p->n_depths = tci_blocked_ceil_div(first, p->depth);
+    return true;
+}
+
+TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
+{
+    if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
+        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    const tci_kstage *st = &k->stages[0];
+    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
+    int64_t depth = k->axes[st->axes[0]].size * p->inner;
+    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
+    for (int a = 0; a < k->n_outer; a++) {
+        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
+    }
+    tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
+    tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool costly = vec.strided || vec.computed || row.computed;
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+        return false;
+    }
+    p->vec_by_vector = vec.contiguous;
+    p->row_by_vector = row.contiguous;
+    int64_t block = TCI_MIN(columns, TCI_BLOCKED_COLUMNS);
+    p->columns = tci_blocked_ceil_div(block, tile) * tile;
+    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
+    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
+                                                 1);
+    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
+    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    return true;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_blocked_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_lkeep *row, *vec;
+    tci_stage_pair partial; /* local array, -1 none */
+    int64_t tile;           /* columns of a tile */
+    int64_t tile_step;      /* elements of the vector panel between tiles */
+    int64_t row_step;       /* elements of the row panel between rows or inner points */
+    int block;              /* number of the depth block: lx */
+    tci_lin first, depth;   /* of the first inner axis */
+    tci_lin column;         /* first of the block */
+    int first_row;          /* of the group: lx */
+    tci_tile at;            /* rows of the current tile */
+} tci_blocked_state;
+
+static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    int64_t bytes = n * tci_dtype_get(t)->bytes;
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (bytes + 63) / 64 * 64;
+    return local;
+}
+
+/* Positions of the inner points: `step` elements apart. */
+static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
+{
+    const tci_kstage *st = &s->b->k->stages[0];
+    for (int i = st->n_axes - 1; i >= 0; i--) {
+        keep->coef[st->axes[i]] = step;
+        step *= s->b->k->axes[st->axes[i]].size;
+    }
+}
+
+static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const tci_kred *red = &b->k->reds[0];
+    int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
+    int64_t row_elements;
+    s->tile = (int64_t)p->unroll * lanes;
+    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    if (p->row_by_vector) {
+        s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
+        row_elements = s->row_step * depth;
+    } else {
+        s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
+        row_elements = s->row_step * rows;
+    }
+    tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
+    tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
+    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
+    s->vec->is_padded = true;
+    tci_blocked_inner_coefs(s, s->vec, s->tile);
+    tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
+    s->vec->coef[p->vec_axis] = 1;
+    s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
+    s->partial.value = s->partial.index = -1;
+    if (p->n_depths > 1) {
+        s->partial.value = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+}
+
+/* Loops over the inner axes but for the last `without`; the first one over the current block. */
+static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, st->n_axes + 1);
+    for (int i = 0; i < st->n_axes - without; i++) {
+        int64_t size = b->k->axes[st->axes[i]].size;
+        int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
+        if (i == 0) {
+            from = tci_build_lx(b, s->first);
+            to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        }
+        int at = tci_build_for(b, from, to, 1, &open[i]);
+        tci_build_set(b, st->axes[i],
+                      tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    }
+    return open;
+}
+
+static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen *open)
+{
+    const tci_kstage *st = &s->b->k->stages[0];
+    for (int i = st->n_axes - 1 - without; i >= 0; i--) {
+        tci_build_close(s->b, &open[i]);
+        tci_build_set(s->b, st->axes[i], NULL);
+    }
+}
+
+/* ---- packing ---- */
+
+/* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
+static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
+                                            int *n)
+{
+    tci_build *b = s->b;
+    int64_t lanes = b->l->lanes, size = b->k->axes[s->p->vec_axis].size;
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
+    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
+    s->vec->origin[s->p->vec_axis] = at;
+    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    for (*n = 0; *n * lanes < count; ++*n) {
+        int64_t skip = *n * lanes, left = TCI_MIN(count - skip, lanes);
+        int64_t lo = count < s->tile ? size - count + skip : skip;
+        int64_t hi = size - (count - skip - left) - 1;
+        vecs[*n] = tci_build_bind(b, tci_lin_plus(at, skip), lo, hi, true,
+                                  left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    return vecs;
+}
+
+static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    int n;
+    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    if (open) {
+        tci_blocked_close(s, 0, open);
+    }
+}
+
+/* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
+ * columns). */
+static void tci_blocked_columns(tci_blocked_state *s, int chunk,
+                                void (*body)(tci_blocked_state *, tci_lin, int64_t))
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t size = b->k->axes[s->p->vec_axis].size, rest = size % s->tile;
+    int64_t most = s->p->columns / s->tile, whole = size / s->tile;
+    int64_t n_chunks = tci_blocked_ceil_div(size, s->p->columns);
+    tci_lopen open;
+    int end = tci_lx_const(l, TCI_MIN(most, whole));
+    if (whole < n_chunks * most && n_chunks > 1) {
+        int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
+        left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
+        end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
+    }
+    if (whole > 0) {
+        int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
+        body(s, tci_lin_var(b, tile), s->tile);
+        tci_build_close(b, &open);
+    }
+    if (rest == 0) {
+        return;
+    }
+    if (n_chunks > 1) {
+        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
+        last.x = chunk;
+        last.value.i = last.imm = n_chunks - 1;
+        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
+        tci_loop_append(l, b->cur, last);
+        tci_build_if(b, last.dst, &open);
+    }
+    body(s, tci_lin_const(whole - (n_chunks - 1) * most), rest);
+    if (n_chunks > 1) {
+        tci_build_close(b, &open);
+    }
+}
+
+static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
+{
+    tci_lopen *open = s->p->vec_by_vector ? tci_blocked_open(s, 0) : NULL;
+    s->vec->stage = 0;
+    tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
+    s->vec->stage = -1;
+    if (open) {
+        tci_blocked_close(s, 0, open);
+    }
+}
+
+/* Values of all rows of the tile for some vectors of the last inner axis. */
+static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    tci_blocked_state *s = arg;
+    const tci_kstage *st = &b->k->stages[0];
+    int axis = st->axes[st->n_axes - 1];
+    for (int r = 0; r < s->at.n_rows; r++) {
+        tci_build_set(b, s->p->row_axis, s->at.rows[r]);
+        for (int i = 0; i < n; i++) {
+            tci_build_set(b, axis, vecs[i]);
+            tci_build_value(b, s->p->row_inst);
+        }
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* Values of all rows for each inner point, as vectors along the rows. */
+static void tci_blocked_pack_across(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lopen *open = tci_blocked_open(s, 0);
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    int64_t lanes = b->l->lanes, n = s->at.n_rows;
+    for (int64_t r = 0; r < n; r += lanes) {
+        int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
+        int64_t hi = last->hi - TCI_MAX(n - r - lanes, 0);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_plus(first->at, r),
+                                                        first->lo + r, hi, true, count));
+        tci_build_value(b, s->p->row_inst);
+    }
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_blocked_close(s, 0, open);
+}
+
+static void tci_blocked_pack_rows(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
+    s->row->stage = 0;
+    if (s->p->row_by_vector) {
+        tci_blocked_pack_across(s);
+    } else if (st->n_axes == 1 && s->p->n_depths > 1) {
+        int from = tci_build_lx(b, s->first);
+        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, 1, tci_blocked_pack_along, s);
+    } else {
+        tci_lopen *open = tci_blocked_open(s, 1);
+        tci_stage_vectors(b, 0, size, 1, tci_blocked_pack_along, s);
+        tci_blocked_close(s, 1, open);
+    }
+    s->row->stage = -1;
+}
+
+/* ---- tiles ---- */
+
+/* The flat loop over the inner points of the block: the last axis stands for all of them. */
+static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    const tci_kred *red = &b->k->reds[0];
+    tci_lopen open;
+    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
+    for (int i = 0; i < st->n_axes; i++) {
+        tci_lin here = i == st->n_axes - 1 ? at : tci_lin_const(0);
+        here = i == 0 ? tci_lin_add(b, here, s->first) : here;
+        tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
+    }
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_assign(b, acc[i],
+                         tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
+    }
+    for (int i = 0; i < st->n_axes; i++) {
+        tci_build_set(b, st->axes[i], NULL);
+    }
+    tci_build_close(b, &open);
+}
+
+static int tci_blocked_partial_at(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lin row = b->bind[s->p->row_axis]->at, column = b->bind[s->p->vec_axis]->at;
+    tci_lin skip = tci_build_let(b, s->first_row);
+    row = tci_lin_add(b, row, tci_lin_mul(b, skip, -1));
+    column = tci_lin_add(b, column, tci_lin_mul(b, s->column, -1));
+    return tci_build_lx(b, tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), column));
+}
+
+static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_build *b = s->b;
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = s->block;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, open);
+}
+
+static void tci_blocked_move(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc,
+                             bool load)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        int x = tci_blocked_partial_at(s);
+        if (load) {
+            tci_stage_assign(b, acc[i], tci_stage_array_get(b, red, s->partial, x));
+        } else {
+            tci_stage_array_set(b, s->partial, x, acc[i]);
+        }
+    }
+}
+
+static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
+                               const tci_stage_pair *acc)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+    }
+    tci_stage_from(b, tile, 1);
+    b->stage = 0;
+}
+
+static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_build *b = s->b;
+    int64_t last = s->p->n_depths - 1;
+    tci_tile tile = s->at;
+    tile.vec_axis = s->p->vec_axis;
+    tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
+    int n = tile.n_rows * tile.n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    tci_lopen open;
+    s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    for (int i = 0; i < n; i++) {
+        acc[i] = tci_stage_accumulator(b, &b->k->reds[0], b->l->lanes);
+    }
+    if (last > 0) {
+        tci_blocked_if(s, 1, last, &open);
+        tci_blocked_move(s, &tile, acc, true);
+        tci_build_close(b, &open);
+    }
+    tci_blocked_dot(s, &tile, acc);
+    if (last > 0) {
+        tci_blocked_if(s, 0, last - 1, &open);
+        tci_blocked_move(s, &tile, acc, false);
+        tci_build_close(b, &open);
+        tci_blocked_if(s, last, last, &open);
+    }
+    tci_blocked_finish(s, &tile, acc);
+    if (last > 0) {
+        tci_build_close(b, &open);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+}
+
+/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
+static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
+                             int64_t skip)
+{
+    tci_build *b = s->b;
+    int64_t last = b->k->axes[s->p->row_axis].size - 1;
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    tci_lopen open;
+    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
+    for (int64_t r = 0; r < rows; r++) {
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+    }
+    s->at = (tci_tile){0};
+    s->at.row_axis = s->p->row_axis;
+    s->at.n_rows = (int)rows;
+    s->at.rows = binds;
+    s->at.vec_axis = s->at.next_axis = -1;
+    s->row->origin[s->p->row_axis] = at;
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    if (p->extra > 0) {
+        int extra = tci_lx_const(l, p->extra);
+        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
+                         0);
+        begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
+    }
+    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+}
+
+TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    const tci_kstage *st = &b->k->stages[0];
+    tci_blocked_state s = {.b = b, .p = p};
+    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int64_t size = b->k->axes[first].size;
+    tci_lopen open;
+    b->stage = 0;
+    s.column = tci_lin_mul(b, chunk, p->columns);
+    /* first row of the group: see tci_blocked_rows */
+    int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
+    s.first_row = tci_lx_make(l, TCI_LX_ADD, from,
+                              tci_lx_make(l, TCI_LX_MIN, begin, tci_lx_const(l, p->extra), 0), 0);
+    tci_blocked_make_panels(&s, p->group);
+    s.block = tci_lx_const(l, 0);
+    s.first = tci_lin_const(0);
+    s.depth = tci_lin_const(size);
+    if (p->n_depths > 1) {
+        int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
+        s.block = tci_lx_var(l, block);
+        s.first = tci_lin_mul(b, tci_lin_var(b, block), p->depth);
+        int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s.first, -1), size));
+        s.depth = tci_build_let(
+            b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
+    }
+    s.row->origin[first] = s.vec->origin[first] = s.first;
+    tci_blocked_pack_vec(&s, number);
+    tci_blocked_all_rows(&s, number, begin, end);
+    if (p->n_depths > 1) {
+        tci_build_close(b, &open);
+    }
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -17845,6 +18515,7 @@ typedef struct tci_sched {
     int64_t points, units, grain;
     bool transposing;
     bool turn;                /* in registers, squares of lanes x lanes */
+    tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
@@ -18092,6 +18763,21 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
+/* Packed panels, where they pay. */
+static void tci_sched_block(tci_sched *s)
+{
+    tci_blocked p = {0};
+    p.vec_axis = s->vec_axis;
+    p.row_axis = s->row_axis;
+    p.unroll = s->unroll;
+    p.n_tiles = s->n_tiles;
+    p.base = s->base;
+    p.extra = s->extra;
+    if (tci_blocked_plan(s->k, s->machine, s->l->lanes, &p)) {
+        s->blocked = p;
+    }
+}
+
 /* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
  * twice as fast as going down narrow columns. */
 static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
@@ -18257,6 +18943,11 @@ static void tci_sched_units(tci_sched *s)
     } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
         s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
     }
+    if (s->blocked.columns > 0) {
+        s->chunk = s->blocked.columns;
+        s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
+        s->group = s->blocked.group;
+    }
     if (s->machine.block_threads) {
         s->group = 1;
     }
@@ -18328,7 +19019,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         const tci_kinst *in = &k->insts[i];
         bool kept = false;
         for (int j = 0; late[i] && j < s->b->n_keeps; j++) {
-            kept = kept || s->b->keeps[j].inst == i;
+            kept = kept || s->b->keeps[j]->inst == i;
         }
         if (!late[i] || kept) {
             continue;
@@ -18339,8 +19030,13 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
         if (row && early[i] && bytes <= *room && costly) {
-            tci_lkeep keep = {i, tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0), first};
-            TCI_PUSH(k->s, s->b->keeps, s->b->n_keeps, s->b->cap_keeps, keep);
+            int local = tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0);
+            tci_lkeep *keep = tci_build_keep(s->b, i, local, first);
+            int64_t step = 1;
+            for (int a = k->stages[first].n_axes - 1; a >= 0; a--) {
+                keep->coef[k->stages[first].axes[a]] = step;
+                step *= k->axes[k->stages[first].axes[a]].size;
+            }
             *room -= bytes;
             continue;
         }
@@ -18512,6 +19208,13 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_sched_rows(s, &tile, group);
         return;
     }
+    if (s->blocked.columns > 0) {
+        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
+        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
+        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
+        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
+        return;
+    }
     if (s->panel > 0) {
         tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
                            0,           0,        s->n_vec - 1, s->chunk};
@@ -18603,6 +19306,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->blocked.columns > 0) {
+        snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
+                 (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
     } else if (s->panel > 0) {
         snprintf(tile, sizeof(tile), ", panel %dx%d", s->panel, (int)s->chunk);
     } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
@@ -18641,6 +19347,7 @@ static void tci_sched_decide(tci_sched *s)
         } else {
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
+            tci_sched_block(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
@@ -18666,6 +19373,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
     launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
     launch->lanes = s.l->lanes;
+    launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));
     s.l->note = tci_scratch_printf(scratch, "%s", launch->note);
     return s.l;
@@ -18842,6 +19550,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
         tci_str_printf(out, "local m%d %s[%lld]", st->dst,
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
+        tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:
@@ -19392,6 +20101,11 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
         tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
                        held, st->dst, st->dst, held);
+        return;
+    }
+    if (m->work >= 0) {
+        tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + %lld);\n", ctype, st->dst,
+                       ctype, c->l->n_operands, (long long)m->work);
         return;
     }
     tci_str_printf(c->out, "%s%s m%d[%lld] __attribute__((aligned(64)));\n", c->d->local_word,
@@ -23300,6 +24014,7 @@ typedef struct tci_code_kernel {
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     int64_t n_tasks;
     double task_ns;
+    int64_t work_bytes;    /* of native code, for each thread: see tci_launch */
     int64_t flops, bytes;
     int32_t n_operands, n_literals;
     bool faults;
@@ -24114,6 +24829,7 @@ typedef struct tci_kernel_record {
     const char *symbol, *note;
     int64_t n_tasks;
     double task_ns;
+    int64_t work_bytes;
 } tci_kernel_record;
 
 /* A kernel that a loaded module offers to later compiles. */
@@ -25134,6 +25850,7 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
     k->n_tasks = tci_wire_range(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
+    k->work_bytes = tci_wire_range(w, k->work_bytes, 0, TCI_WORK_MOST);
     k->flops = tci_wire_word(w, k->flops);
     k->bytes = tci_wire_word(w, k->bytes);
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
@@ -25324,6 +26041,7 @@ static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backen
     k->record.note = tci_wire_text(w, NULL);
     k->record.n_tasks = tci_wire_range(w, 0, 0, INT64_MAX);
     tci_wire_bytes(w, &k->record.task_ns, sizeof(k->record.task_ns));
+    k->record.work_bytes = tci_wire_range(w, 0, 0, TCI_WORK_MOST);
     char *name = tci_wire_text(w, NULL);
     int64_t bytes = tci_wire_word(w, 0);
     tci_hash sum;
@@ -25398,6 +26116,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
     tci_wire_text(&w, note.text);
     tci_wire_word(&w, k->record.n_tasks);
     tci_wire_bytes(&w, &copy.record.task_ns, sizeof(copy.record.task_ns));
+    tci_wire_word(&w, k->record.work_bytes);
     snprintf(base, sizeof(base), "%s", tci_disk_base_name(k->module->path));
     tci_wire_text(&w, base);
     tci_wire_word(&w, k->module->bytes);
@@ -25699,7 +26418,7 @@ static void tci_jit_name_kernels(tci_jit *j)
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
-                           j->backend->target.block_threads};
+                           j->backend->target.block_threads, !j->backend->calls->launch};
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
@@ -25871,7 +26590,7 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             return TC_ERR_COMPILER;
         }
         tci_kernel_record record = {k->symbol, k->launch.note, k->launch.n_tasks,
-                                    k->launch.task_ns};
+                                    k->launch.task_ns, k->launch.work_bytes};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};
@@ -26153,7 +26872,8 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads};
+    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads,
+                           b->backend->calls && !b->backend->calls->launch};
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
@@ -26349,6 +27069,7 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->note = tci_compile_text(b, c, found->record.note);
         k->n_tasks = found->record.n_tasks;
         k->task_ns = found->record.task_ns;
+        k->work_bytes = found->record.work_bytes;
         k->module = tci_compile_module_index(c, found->module);
         tci_code_set_function(c, k, calls, found->function);
     }
@@ -27200,6 +27921,8 @@ typedef struct tci_run_step {
     int32_t first_slot;        /* of its operands among tc_call.slots */
     int32_t threads;           /* parts it is cut into; 1: serial */
     bool faults;
+    int32_t n_operands;
+    int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
 } tci_run_step;
 /* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
@@ -27236,6 +27959,7 @@ struct tc_program {
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     int n_slots;               /* operand pointers of all steps */
+    int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
@@ -27260,6 +27984,7 @@ struct tc_call {
     int64_t *faults;           /* max_threads words */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
+    char *work;                /* program->work_bytes for each thread */
     char *stage;               /* new values of parameters that cannot be written in place */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
@@ -27406,7 +28131,7 @@ static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs,
     for (int i = 0; i < code->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes.n_slots += (size_t)kernel->n_operands;
+        sizes.n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
         sizes.n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
             sizes.n_binds +=
@@ -27546,6 +28271,10 @@ static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
             }
             f->n_slots++;
         }
+        step->n_operands = kernel->n_operands;
+        step->work_bytes = kernel->work_bytes;
+        f->n_slots += kernel->work_bytes > 0;
+        f->work_bytes = TCI_MAX(f->work_bytes, (kernel->work_bytes + 63) & ~(int64_t)63);
         f->max_threads = TCI_MAX(f->max_threads, step->threads);
         f->faults |= kernel->faults;
     }
@@ -27969,6 +28698,9 @@ static void tci_call_fill_slots(tc_call *c)
                     e->stage < 0 ? f->captured_data[e->captured] : c->stage + e->stage;
             }
         }
+        if (f->steps[i].work_bytes > 0) {
+            c->slots[slot++] = c->work;
+        }
     }
 }
 
@@ -27989,7 +28721,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
     size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
     interp_bytes = (interp_bytes + 63) & ~(size_t)63;
-    size_t workspace_bytes = arena_bytes + interp_bytes + (on_device ? 0 : (size_t)f->stage_bytes);
+    size_t stage_bytes = on_device ? 0 : ((size_t)f->stage_bytes + 63) & ~(size_t)63;
+    size_t work_bytes = code->device ? 0 : (size_t)f->work_bytes * (size_t)f->max_threads;
+    size_t workspace_bytes = arena_bytes + interp_bytes + stage_bytes + work_bytes;
     if (workspace_bytes) {
         c->workspace = tci_heap_get_aligned(workspace_bytes);
         if (!c->workspace) {
@@ -27998,6 +28732,7 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
         }
         c->interp = c->workspace + arena_bytes;
         c->stage = c->interp + interp_bytes;
+        c->work = c->stage + stage_bytes;
     }
     c->program = f;
     c->slots = (void **)((char *)c + slots_at);
@@ -28306,7 +29041,12 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     tc_call *c = part->call;
     void *const *slots = c->slots + step->first_slot;
     int64_t *fault = step->faults ? &c->faults[worker] : NULL;
-    if (step->fn) {
+    if (step->fn && step->work_bytes > 0 && worker > 0) {
+        void *own[TCI_WORK_OPERANDS + 1];
+        memcpy(own, slots, sizeof(*own) * (size_t)step->n_operands);
+        own[step->n_operands] = c->work + c->program->work_bytes * worker;
+        step->fn(own, step->literals, fault, begin, end);
+    } else if (step->fn) {
         step->fn(slots, step->literals, fault, begin, end);
     } else {
         char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;

@@ -72,6 +72,7 @@
 #include "loop/build.c"
 #include "loop/access.c"
 #include "loop/stage.c"
+#include "loop/blocked.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"

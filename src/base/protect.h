@@ -5,10 +5,11 @@
  * the rooms say.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options. Os among them: a fifth smaller than O1 and as fast where it counts,
- * and the library stays quick in a debug build; TCI_QUICK_BEGIN marks what needs O2. Clang: pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess
- * precision are refused. System headers (base/posix.h) come before the options change, so that
- * their inline functions keep the user's options and may still be inlined into the user's code. */
+ * gets its own optimize options, Os among them: a fifth smaller than O1 and as fast where it
+ * counts, and the library stays quick in a debug build; TCI_QUICK_BEGIN marks what needs O2. Clang:
+ * pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess precision
+ * are refused. System headers (base/posix.h) come before the options change, so that their inline
+ * functions keep the user's options and may still be inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push

@@ -39,6 +39,7 @@ typedef struct tci_kernel_record {
     const char *symbol, *note;
     int64_t n_tasks;
     double task_ns;
+    int64_t work_bytes;
 } tci_kernel_record;
 
 /* A kernel that a loaded module offers to later compiles. */

@@ -30,6 +30,7 @@ typedef struct tci_code_kernel {
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
     int64_t n_tasks;
     double task_ns;
+    int64_t work_bytes;    /* of native code, for each thread: see tci_launch */
     int64_t flops, bytes;
     int32_t n_operands, n_literals;
     bool faults;

@@ -181,7 +181,8 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads};
+    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads,
+                           b->backend->calls && !b->backend->calls->launch};
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
@@ -377,6 +378,7 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->note = tci_compile_text(b, c, found->record.note);
         k->n_tasks = found->record.n_tasks;
         k->task_ns = found->record.task_ns;
+        k->work_bytes = found->record.work_bytes;
         k->module = tci_compile_module_index(c, found->module);
         tci_code_set_function(c, k, calls, found->function);
     }

@@ -428,6 +428,7 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
     k->n_tasks = tci_wire_range(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
+    k->work_bytes = tci_wire_range(w, k->work_bytes, 0, TCI_WORK_MOST);
     k->flops = tci_wire_word(w, k->flops);
     k->bytes = tci_wire_word(w, k->bytes);
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
@@ -618,6 +619,7 @@ static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backen
     k->record.note = tci_wire_text(w, NULL);
     k->record.n_tasks = tci_wire_range(w, 0, 0, INT64_MAX);
     tci_wire_bytes(w, &k->record.task_ns, sizeof(k->record.task_ns));
+    k->record.work_bytes = tci_wire_range(w, 0, 0, TCI_WORK_MOST);
     char *name = tci_wire_text(w, NULL);
     int64_t bytes = tci_wire_word(w, 0);
     tci_hash sum;
@@ -692,6 +694,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
     tci_wire_text(&w, note.text);
     tci_wire_word(&w, k->record.n_tasks);
     tci_wire_bytes(&w, &copy.record.task_ns, sizeof(copy.record.task_ns));
+    tci_wire_word(&w, k->record.work_bytes);
     snprintf(base, sizeof(base), "%s", tci_disk_base_name(k->module->path));
     tci_wire_text(&w, base);
     tci_wire_word(&w, k->module->bytes);

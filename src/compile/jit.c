@@ -172,7 +172,7 @@ static void tci_jit_name_kernels(tci_jit *j)
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
     tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
-                           j->backend->target.block_threads};
+                           j->backend->target.block_threads, !j->backend->calls->launch};
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
@@ -344,7 +344,7 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             return TC_ERR_COMPILER;
         }
         tci_kernel_record record = {k->symbol, k->launch.note, k->launch.n_tasks,
-                                    k->launch.task_ns};
+                                    k->launch.task_ns, k->launch.work_bytes};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};

@@ -225,15 +225,21 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     if (!is_new) {
         return e.name;
     }
-    int bytes = tci_dtype_get(t)->bytes * lanes;
+    bool wide = tci_dtype_get(t)->bytes * lanes == 64 && cd->d.vector_bytes == 64;
     e.piece[0] = t == TC_F32 ? "ps" : "pd";
     e.piece[1] = tci_cd_any(cd, lanes);
-    tci_cd_define(&e, bytes == 64 && cd->d.vector_bytes == 64 && tci_dtype_is_float(t)
-                          ? "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
-                            "#define $n(a, b) "
-                            "(__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
-                            "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif"
-                          : "#define $n(a, b) $2(@lt(a, b))");
+    if (wide && tci_dtype_is_float(t)) {
+        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
+                          "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+    } else if (wide && t == TC_U32) {
+        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_ucmpd512_mask)\n"
+                          "#define $n(a, b) \\\n"
+                          "    (__builtin_ia32_ucmpd512_mask(({v16si})a, ({v16si})b, 1, -1) != 0)\n"
+                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+    } else {
+        tci_cd_define(&e, "#define $n(a, b) $2(@lt(a, b))");
+    }
     return e.name;
 }
 

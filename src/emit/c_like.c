@@ -258,6 +258,11 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
                        held, st->dst, st->dst, held);
         return;
     }
+    if (m->work >= 0) {
+        tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + %lld);\n", ctype, st->dst,
+                       ctype, c->l->n_operands, (long long)m->work);
+        return;
+    }
     tci_str_printf(c->out, "%s%s m%d[%lld] __attribute__((aligned(64)));\n", c->d->local_word,
                    ctype, st->dst, (long long)m->n);
 }

@@ -15,7 +15,8 @@
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
- *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d fill
+ *   PAD              rank words: how many before each axis (negative crops); input 1 is the 0-d
+ *                    fill
  *   CAT              axis
  *   GATHER           axis; inputs x, index (any integer dtype); shape of index;
  *                    index.shape[d] <= x.shape[d] off the axis. -n..-1 count from the end; an index

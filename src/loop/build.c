@@ -531,30 +531,54 @@ static int tci_build_chosen(const tci_build *b, const tci_kinst *inst)
     return truth == TCI_SOMETIMES ? -1 : inst->args[truth == TCI_ALWAYS ? 1 : 2];
 }
 
-static int tci_build_kept(tci_build *b, int i, bool *fill)
+TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
+{
+    tci_lkeep *keep = TCI_NEW(b->s, tci_lkeep);
+    keep->inst = inst;
+    keep->local = local;
+    keep->stage = stage;
+    keep->coef = TCI_NEW_ARRAY(b->s, int64_t, b->k->n_axes + 1);
+    keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
+    TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
+    return keep;
+}
+
+static const tci_lkeep *tci_build_kept(const tci_build *b, int i, bool *fill)
 {
     *fill = false;
     for (int j = 0; j < b->n_keeps; j++) {
-        if (b->keeps[j].inst == i) {
-            *fill = b->keeps[j].stage == b->stage;
-            return j;
+        if (b->keeps[j]->inst == i) {
+            *fill = b->keeps[j]->stage == b->stage;
+            return b->keeps[j];
         }
     }
-    return -1;
+    return NULL;
 }
 
-/* Row-major position of the current point among the axes of the stage that filled the local. */
+/* Where the value of the current point lies. */
 static int tci_build_keep_offset(tci_build *b, const tci_lkeep *keep)
 {
-    const tci_kstage *stage = &b->k->stages[keep->stage];
-    tci_lin at = tci_lin_const(0);
-    for (int i = 0; i < stage->n_axes; i++) {
-        at = tci_lin_mul(b, at, b->k->axes[stage->axes[i]].size);
-        at = tci_lin_add(b, at, b->bind[stage->axes[i]]->at);
+    tci_lin at = keep->base;
+    for (int a = 0; a < b->k->n_axes; a++) {
+        if (keep->coef[a] != 0) {
+            tci_lin from = tci_lin_add(b, b->bind[a]->at, tci_lin_mul(b, keep->origin[a], -1));
+            at = tci_lin_add(b, at, tci_lin_mul(b, from, keep->coef[a]));
+        }
     }
     return tci_build_lx(b, at);
 }
 
+static tci_mem tci_build_keep_mem(bool write, bool whole, bool strided)
+{
+    if (strided) {
+        return write ? (whole ? TCI_MEM_STORE_STRIDED : TCI_MEM_STORE_STRIDED_N)
+                     : (whole ? TCI_MEM_LOAD_STRIDED : TCI_MEM_LOAD_STRIDED_N);
+    }
+    return write ? (whole ? TCI_MEM_STORE : TCI_MEM_STORE_N)
+                 : (whole ? TCI_MEM_LOAD : TCI_MEM_LOAD_N);
+}
+
+/* Stores `value`, or loads where it is -1. */
 static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
@@ -563,18 +587,18 @@ static int tci_build_keep_access(tci_build *b, const tci_lkeep *keep, int value)
     st.base = ~keep->local;
     st.x = tci_build_keep_offset(b, keep);
     st.mem = write ? TCI_MEM_STORE_ONE : TCI_MEM_LOAD_ONE;
+    vec = vec && keep->coef[b->vec_axis] != 0 ? vec : NULL;
+    int lanes = vec ? b->l->lanes : 1;
     if (vec) {
-        st.n = vec->n;
-        st.mem = write ? TCI_MEM_STORE : TCI_MEM_LOAD;
-        if (vec->n >= 0) {
-            st.mem = write ? TCI_MEM_STORE_N : TCI_MEM_LOAD_N;
-        }
+        bool whole = vec->n < 0 || keep->is_padded;
+        st.imm = keep->coef[b->vec_axis];
+        st.n = whole ? -1 : vec->n;
+        st.mem = (uint8_t)tci_build_keep_mem(write, whole, st.imm != 1);
     }
     if (write) {
-        st.args[0] = tci_build_widen(b, value, tci_build_vector_lanes(b));
+        st.args[0] = tci_build_widen(b, value, lanes);
     }
-    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, tci_build_vector_lanes(b),
-                         b->cur);
+    return tci_build_mem(b, st, (tc_dtype)b->k->insts[keep->inst].dtype, lanes, b->cur);
 }
 
 /* Emits instruction i, whose arguments are known. */
@@ -604,8 +628,8 @@ static bool tci_build_is_ready(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool fill, ready = true;
-    int keep = tci_build_kept(b, i, &fill);
-    if (inst->op != TCI_K_PRIM || (keep >= 0 && !fill)) {
+    const tci_lkeep *keep = tci_build_kept(b, i, &fill);
+    if (inst->op != TCI_K_PRIM || (keep && !fill)) {
         return true;
     }
     int chosen = tci_build_chosen(b, inst);
@@ -622,13 +646,13 @@ static bool tci_build_is_ready(tci_build *b, int i)
 static int tci_build_finish(tci_build *b, int i)
 {
     bool fill;
-    int keep = tci_build_kept(b, i, &fill);
-    if (keep >= 0 && !fill) {
-        return tci_build_keep_access(b, &b->keeps[keep], -1);
+    const tci_lkeep *keep = tci_build_kept(b, i, &fill);
+    if (keep && !fill) {
+        return tci_build_keep_access(b, keep, -1);
     }
     int value = tci_build_emit(b, i);
-    if (keep >= 0) {
-        tci_build_keep_access(b, &b->keeps[keep], value);
+    if (keep) {
+        tci_build_keep_access(b, keep, value);
     }
     return value;
 }

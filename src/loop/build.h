@@ -33,10 +33,16 @@ typedef struct tci_lmemo {
     const int32_t *sig; /* binding ids of the axes the instruction depends on */
 } tci_lmemo;
 
-/* An instruction kept in a local array by the stage that computes it first. */
+/* An instruction whose values lie in a local array: at base + sum coef[a] * (axis a - origin[a])
+ * over the kernel's axes. Stage `stage` stores the value where it computes it, the others load
+ * it. */
 typedef struct tci_lkeep {
     int32_t inst, local;
-    int32_t stage;      /* the stage that fills it */
+    int32_t stage;
+    bool is_padded;     /* whole vectors may be touched where only some lanes exist */
+    tci_lin base;
+    int64_t *coef;
+    tci_lin *origin;
 } tci_lkeep;
 
 typedef struct tci_build {
@@ -51,7 +57,7 @@ typedef struct tci_build {
     int n_bind_ids;
     tci_lmemo *memo; int n_memo, cap_memo;
     int32_t *memo_first;          /* per instruction */
-    tci_lkeep *keeps; int n_keeps, cap_keeps;
+    tci_lkeep **keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
     /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
     const tci_bind *const *turn_rows;
@@ -110,6 +116,8 @@ TCI_FN int tci_build_copy(tci_build *b, int value);
 /* Kernel values, loop/build.c; loads, guards and indices, loop/access.c. */
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l);
 TCI_FN int tci_build_value(tci_build *b, int inst);
+/* Starts keeping `inst` in an array; its base, coefficients and origins are 0. */
+TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);

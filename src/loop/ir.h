@@ -90,6 +90,7 @@ typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
+    int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -112,6 +113,7 @@ struct tci_loop {
     tci_llocal *locals; int n_locals, cap_locals;
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
+    int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */

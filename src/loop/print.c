@@ -170,6 +170,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
         tci_str_printf(out, "local m%d %s[%lld]", st->dst,
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
+        tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:

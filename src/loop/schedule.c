@@ -11,7 +11,7 @@
  *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
 #include <stdio.h>
 
-#include "stage.h"
+#include "blocked.h"
 
 enum {
     TCI_SCHED_MAX_CUTS = 12,
@@ -53,6 +53,7 @@ typedef struct tci_sched {
     int64_t points, units, grain;
     bool transposing;
     bool turn;                /* in registers, squares of lanes x lanes */
+    tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
@@ -300,6 +301,21 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
+/* Packed panels, where they pay. */
+static void tci_sched_block(tci_sched *s)
+{
+    tci_blocked p = {0};
+    p.vec_axis = s->vec_axis;
+    p.row_axis = s->row_axis;
+    p.unroll = s->unroll;
+    p.n_tiles = s->n_tiles;
+    p.base = s->base;
+    p.extra = s->extra;
+    if (tci_blocked_plan(s->k, s->machine, s->l->lanes, &p)) {
+        s->blocked = p;
+    }
+}
+
 /* A cheap reduction over the rows of memory that is far away: reading a few long rows at once is
  * twice as fast as going down narrow columns. */
 static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
@@ -465,6 +481,11 @@ static void tci_sched_units(tci_sched *s)
     } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
         s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
     }
+    if (s->blocked.columns > 0) {
+        s->chunk = s->blocked.columns;
+        s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
+        s->group = s->blocked.group;
+    }
     if (s->machine.block_threads) {
         s->group = 1;
     }
@@ -536,7 +557,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         const tci_kinst *in = &k->insts[i];
         bool kept = false;
         for (int j = 0; late[i] && j < s->b->n_keeps; j++) {
-            kept = kept || s->b->keeps[j].inst == i;
+            kept = kept || s->b->keeps[j]->inst == i;
         }
         if (!late[i] || kept) {
             continue;
@@ -547,8 +568,13 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
         if (row && early[i] && bytes <= *room && costly) {
-            tci_lkeep keep = {i, tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0), first};
-            TCI_PUSH(k->s, s->b->keeps, s->b->n_keeps, s->b->cap_keeps, keep);
+            int local = tci_build_local(s->b, (tc_dtype)in->dtype, extent, 0);
+            tci_lkeep *keep = tci_build_keep(s->b, i, local, first);
+            int64_t step = 1;
+            for (int a = k->stages[first].n_axes - 1; a >= 0; a--) {
+                keep->coef[k->stages[first].axes[a]] = step;
+                step *= k->axes[k->stages[first].axes[a]].size;
+            }
             *room -= bytes;
             continue;
         }
@@ -720,6 +746,13 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_sched_rows(s, &tile, group);
         return;
     }
+    if (s->blocked.columns > 0) {
+        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
+        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
+        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
+        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
+        return;
+    }
     if (s->panel > 0) {
         tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
                            0,           0,        s->n_vec - 1, s->chunk};
@@ -811,6 +844,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->blocked.columns > 0) {
+        snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
+                 (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
     } else if (s->panel > 0) {
         snprintf(tile, sizeof(tile), ", panel %dx%d", s->panel, (int)s->chunk);
     } else if (s->k->n_reds > 0 && s->vec_axis >= 0) {
@@ -849,6 +885,7 @@ static void tci_sched_decide(tci_sched *s)
         } else {
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
+            tci_sched_block(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
@@ -874,6 +911,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
     launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
     launch->lanes = s.l->lanes;
+    launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));
     s.l->note = tci_scratch_printf(scratch, "%s", launch->note);
     return s.l;

@@ -12,9 +12,6 @@
 
 enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
 
-/* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
-typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
-
 /* ---- combining ---- */
 
 static bool tci_stage_is_arg(const tci_kred *red)
@@ -91,7 +88,7 @@ static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, in
                         tci_stage_op(b, mul, t, v.value, v.index));
 }
 
-static tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
                                         tci_stage_pair v)
 {
     static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
@@ -148,13 +145,13 @@ static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
     return r;
 }
 
-static tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red)
+TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red)
 {
     tci_stage_pair r = {tci_build_value(b, red->a), red->b >= 0 ? tci_build_value(b, red->b) : -1};
     return r;
 }
 
-static tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
+TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
 {
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_stage_pair r = {tci_build_mutable(b, tci_build_widen(b, id.value, lanes)), -1};
@@ -164,7 +161,7 @@ static tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, i
     return r;
 }
 
-static void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
+TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
 {
     tci_build_assign(b, acc.value, v.value);
     if (acc.index >= 0) {
@@ -172,7 +169,7 @@ static void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
     }
 }
 
-static void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc)
+TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc)
 {
     tci_build_remember(b, red->inst, tci_build_copy(b, acc.index >= 0 ? acc.index : acc.value));
 }
@@ -209,7 +206,7 @@ static void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_
     }
 }
 
-static void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
+TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 {
     if (tile->row_axis >= 0) {
         tci_build_set(b, tile->row_axis, tile->rows[i / tile->n_vecs]);
@@ -513,7 +510,7 @@ typedef struct tci_stage_lanes {
     bool in_array;
 } tci_stage_lanes;
 
-static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
                                           int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -528,7 +525,7 @@ static tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci
     return r;
 }
 
-static void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_STORE : TCI_MEM_STORE_ONE;
@@ -827,7 +824,7 @@ TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
     }
 }
 
-static void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
+TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
     const tci_kernel *k = b->k;
     int ahead = tci_stage_ahead(k);

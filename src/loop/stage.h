@@ -55,4 +55,24 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
+/* ---- pieces that loop/blocked.c shares ---- */
+
+/* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
+typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
+TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red);
+TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
+                                        tci_stage_pair v);
+/* mutable, at the identity */
+TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
+TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v);
+TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc);
+/* Accumulators of a vector in local arrays, at index expression x. */
+TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+                                          int x);
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v);
+/* Binds point i of the tile. */
+TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
+/* The stages from `first` on. */
+TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
+
 #endif

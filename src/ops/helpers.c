@@ -454,6 +454,17 @@ static double tc_h_pow_f64(double x, double y) {
     return sign * tc_h_exp_core_f64(ph, pl, 0);
 })
 
+/* log where x is not a finite number above 0: -inf at 0, inf at inf, else NaN. */
+TCI_HELPER(log_edge_f32,
+static float tc_h_log_edge_f32(float x) {
+    union { float f; unsigned int u; } v;
+    v.f = x;
+    if (v.u != 0x7f800000u) {
+        v.u = x == 0.0f ? 0xff800000u : 0x7fc00000u;
+    }
+    return v.f;
+})
+
 /* Through double: y log|x| is good to 2^-45 of the result. Special cases as in pow_f64. */
 TCI_HELPER(pow_f32,
 static float tc_h_pow_f32(float x, float y) {
@@ -522,6 +533,7 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(TRIG_SLOW_F32, trig_slow_f32, F32, 0, NONE, NONE),
     TCI_HELPER_ROW(SIN_SLOW_F32, sin_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
     TCI_HELPER_ROW(COS_SLOW_F32, cos_slow_f32, F32, 1, TRIG_SLOW_F32, NONE),
+    TCI_HELPER_ROW(LOG_EDGE_F32, log_edge_f32, F32, 1, NONE, NONE),
     TCI_HELPER_ROW(POW_F32, pow_f32, F32, 2, EXP_CORE_F64, LOG_F64),
     TCI_HELPER_ROW(EXP_CORE_F64, exp_core_f64, F64, 0, NONE, NONE),
     TCI_HELPER_ROW(EXP_F64, exp_f64, F64, 1, EXP_CORE_F64, NONE),
@@ -539,6 +551,7 @@ static const tci_helper tci_helpers[TCI_H_COUNT] = {
     TCI_HELPER_ROW(POW_U64, pow_u64, U64, 2, NONE, NONE),
     [TCI_H_SIN_SLOW_F32].f32_1 = tc_h_sin_slow_f32,
     [TCI_H_COS_SLOW_F32].f32_1 = tc_h_cos_slow_f32,
+    [TCI_H_LOG_EDGE_F32].f32_1 = tc_h_log_edge_f32,
     [TCI_H_POW_F32].f32_2 = tc_h_pow_f32,
     [TCI_H_EXP_F64].f64_1 = tc_h_exp_f64,
     [TCI_H_LOG_F64].f64_1 = tc_h_log_f64,

@@ -220,7 +220,8 @@ static void tci_math_exp_f32(tci_math *m)
 
 /* x = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)): log x = k ln 2 + f + f^2 P(f). The float ln 2 is
  * good to 2^-28 relative, so k needs no second part. A subnormal x is scaled by 2^23, and the
- * integer that k is read from moves along. */
+ * integer that k is read from moves along. Of what is not a finite number above 0, the bits less 1
+ * are beyond those of the largest float. */
 static void tci_math_log_f32(tci_math *m)
 {
     const int64_t sqrt_half = 0x3f3504f3;
@@ -239,13 +240,11 @@ static void tci_math_log_f32(tci_math *m)
     int p = tci_math_poly(m, f, tci_math_log_c, TCI_COUNT(tci_math_log_c));
     int y = tci_math_fma(m, p, tci_math_2(m, TCI_P_MUL, f, f), f);
     y = tci_math_fma(m, k, tci_math_k(m, tci_math_ln2), y);
-    int infinity = tci_math_k(m, (double)INFINITY);
-    y = tci_math_select(m, tci_math_compare(m, TCI_P_LT, x, infinity), y, x); /* inf and NaN pass */
-    int zero = tci_math_k(m, 0.0);
-    int is_zero = tci_math_compare(m, TCI_P_EQ, x, zero);
-    int pole = tci_math_k(m, -(double)INFINITY);
-    int bad = tci_math_select(m, is_zero, pole, tci_math_k(m, (double)NAN));
-    tci_math_select(m, tci_math_compare(m, TCI_P_LT, zero, x), y, bad);
+    tci_value one = {.i = 1}, last = {.i = 0x7f7ffffe};
+    int place = tci_math_prim(m, TCI_P_CAST, TC_U32, 1, tci_math_to_bits(m, x), 0, 0);
+    place = tci_math_2(m, TCI_P_SUB, place, tci_math_const(m, TC_U32, one));
+    int edge = tci_math_compare(m, TCI_P_LT, tci_math_const(m, TC_U32, last), place);
+    tci_math_select(m, edge, tci_math_lane1(m, TCI_H_LOG_EDGE_F32, x, 0, edge), y);
 }
 
 /* sin(x) = (-1)^n sin(r), r = x - q pi. sin: q = n. cos: q = n - 1/2, as cos(x) = sin(x + pi/2).

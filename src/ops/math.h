@@ -35,7 +35,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t);
  * those need) come first, each once. TC_U64 helpers take long long in the text (same bits). */
 typedef enum tci_helper_id {
     TCI_H_NONE, /* 0: no helper */
-    TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_POW_F32,
+    TCI_H_TRIG_SLOW_F32, TCI_H_SIN_SLOW_F32, TCI_H_COS_SLOW_F32, TCI_H_LOG_EDGE_F32,
+    TCI_H_POW_F32,
     TCI_H_EXP_CORE_F64, TCI_H_EXP_F64, TCI_H_LOG_F64, TCI_H_TRIG_F64, TCI_H_SIN_F64,
     TCI_H_COS_F64, TCI_H_TANH_F64, TCI_H_TAIL_F64, TCI_H_ERF_F64, TCI_H_SIGMOID_F64,
     TCI_H_GELU_F64, TCI_H_POW_F64,

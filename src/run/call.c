@@ -44,6 +44,9 @@ static void tci_call_fill_slots(tc_call *c)
                     e->stage < 0 ? f->captured_data[e->captured] : c->stage + e->stage;
             }
         }
+        if (f->steps[i].work_bytes > 0) {
+            c->slots[slot++] = c->work;
+        }
     }
 }
 
@@ -64,7 +67,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
     size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
     interp_bytes = (interp_bytes + 63) & ~(size_t)63;
-    size_t workspace_bytes = arena_bytes + interp_bytes + (on_device ? 0 : (size_t)f->stage_bytes);
+    size_t stage_bytes = on_device ? 0 : ((size_t)f->stage_bytes + 63) & ~(size_t)63;
+    size_t work_bytes = code->device ? 0 : (size_t)f->work_bytes * (size_t)f->max_threads;
+    size_t workspace_bytes = arena_bytes + interp_bytes + stage_bytes + work_bytes;
     if (workspace_bytes) {
         c->workspace = tci_heap_get_aligned(workspace_bytes);
         if (!c->workspace) {
@@ -73,6 +78,7 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
         }
         c->interp = c->workspace + arena_bytes;
         c->stage = c->interp + interp_bytes;
+        c->work = c->stage + stage_bytes;
     }
     c->program = f;
     c->slots = (void **)((char *)c + slots_at);
@@ -381,7 +387,12 @@ static void tci_call_do_part(void *arg, int worker, int64_t begin, int64_t end)
     tc_call *c = part->call;
     void *const *slots = c->slots + step->first_slot;
     int64_t *fault = step->faults ? &c->faults[worker] : NULL;
-    if (step->fn) {
+    if (step->fn && step->work_bytes > 0 && worker > 0) {
+        void *own[TCI_WORK_OPERANDS + 1];
+        memcpy(own, slots, sizeof(*own) * (size_t)step->n_operands);
+        own[step->n_operands] = c->work + c->program->work_bytes * worker;
+        step->fn(own, step->literals, fault, begin, end);
+    } else if (step->fn) {
         step->fn(slots, step->literals, fault, begin, end);
     } else {
         char *workspace = c->interp + (size_t)c->program->code->interp_bytes * (size_t)worker;

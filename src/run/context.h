@@ -41,6 +41,8 @@ typedef struct tci_run_step {
     int32_t first_slot;        /* of its operands among tc_call.slots */
     int32_t threads;           /* parts it is cut into; 1: serial */
     bool faults;
+    int32_t n_operands;
+    int64_t work_bytes;        /* a slot behind the operands holds the work memory of thread 0 */
 } tci_run_step;
 /* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
@@ -77,6 +79,7 @@ struct tc_program {
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
     int n_slots;               /* operand pointers of all steps */
+    int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
@@ -101,6 +104,7 @@ struct tc_call {
     int64_t *faults;           /* max_threads words */
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
+    char *work;                /* program->work_bytes for each thread */
     char *stage;               /* new values of parameters that cannot be written in place */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */

@@ -41,7 +41,7 @@ static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs,
     for (int i = 0; i < code->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes.n_slots += (size_t)kernel->n_operands;
+        sizes.n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
         sizes.n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
             sizes.n_binds +=
@@ -181,6 +181,10 @@ static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
             }
             f->n_slots++;
         }
+        step->n_operands = kernel->n_operands;
+        step->work_bytes = kernel->work_bytes;
+        f->n_slots += kernel->work_bytes > 0;
+        f->work_bytes = TCI_MAX(f->work_bytes, (kernel->work_bytes + 63) & ~(int64_t)63);
         f->max_threads = TCI_MAX(f->max_threads, step->threads);
         f->faults |= kernel->faults;
     }

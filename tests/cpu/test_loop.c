@@ -17,6 +17,7 @@ static tci_kernel *kernels[MAX_KERNELS];
 static char names[MAX_KERNELS][64];
 static int n_kernels;
 static uint64_t seed;
+static void *work; /* of the one thread */
 
 static uint64_t next_random(void)
 {
@@ -259,7 +260,7 @@ static void run_kernel(int i, const char *how, tci_kernel_fn fn, int64_t n_tasks
     const tci_kernel *k = kernels[i];
     operand_memory memory[16];
     char *expected[16];
-    void *bufs[16];
+    void *bufs[17];
     int64_t lits[4], fault_got = 0, fault_expected = 0;
     seed = 1000003u * (uint64_t)(i + 1) + 7;
     for (int o = 0; o < k->n_operands; o++) {
@@ -288,10 +289,12 @@ static void run_kernel(int i, const char *how, tci_kernel_fn fn, int64_t n_tasks
     tci_interp *p = tci_interp_make(k);
     void *workspace = NULL;
     REQUIRE(p && posix_memalign(&workspace, 64, tci_interp_workspace(p) + 64) == 0);
+    REQUIRE(work || posix_memalign(&work, 64, TCI_WORK_MOST) == 0);
     tci_interp_run(p, workspace, bufs, lits, &fault_expected, 0, tci_interp_tasks(p));
     for (int o = 0; o < k->n_operands; o++) {
         bufs[o] = memory[o].data;
     }
+    bufs[k->n_operands] = work;
     if (n_tasks > 0) {
         fn(bufs, lits, &fault_got, n_tasks / 3, n_tasks);
         if (n_tasks / 3 > 0) {
@@ -317,7 +320,8 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
     for (int i = 0; i < n_kernels; i++) {
         char symbol[32];
         tci_launch launch;
-        tci_loop *l = tci_loop_schedule(&scratch, kernels[i], (tci_machine){vector_bytes, 0}, &launch);
+        tci_loop *l =
+            tci_loop_schedule(&scratch, kernels[i], (tci_machine){vector_bytes, 0, true}, &launch);
         tci_loop_verify(&scratch, l);
         snprintf(symbol, sizeof(symbol), "k%d", i);
         tci_emit_kernel(&body, d, kernels[i], l, symbol);
@@ -762,7 +766,7 @@ static void pretend_far(void)
 static void expect_schedule(const char *word)
 {
     tci_launch launch;
-    tci_machine machine = {64, 0};
+    tci_machine machine = {64, 0, true};
     tci_loop_schedule(&scratch, kernels[n_kernels - 1], machine, &launch);
     CHECK_MSG(strstr(launch.note, word) != NULL, "%s: %s, expected %s", names[n_kernels - 1],
               launch.note, word);

@@ -1,9 +1,9 @@
 /* tests/cuda/emulate.h - a backend "emulated" that runs the CUDA dialect's text on the CPU.
  *
  * The generated text is compiled as C++ behind a prelude that gives CUDA's words a meaning. A block
- * runs as fibers, one for each of its threads, that switch at barriers only, in an order that a seed
- * shuffles at every barrier; shared memory is static memory. A fiber that ends while others wait at
- * a barrier is an error, so control flow that differs inside a block is found.
+ * runs as fibers, one for each of its threads, that switch at barriers only, in an order that a
+ * seed shuffles at every barrier; shared memory is static memory. A fiber that ends while others
+ * wait at a barrier is an error, so control flow that differs inside a block is found.
  *
  * Include after tc.h with its implementation and TC_CUDA. */
 #ifndef TC_TEST_EMULATE_H
@@ -58,7 +58,8 @@ static const char emu_prelude[] =
     "            emu_state[order[i]] = 0;\n            threadIdx.x = order[i];\n"
     "            swapcontext(&emu_main, &emu_fibers[order[i]]);\n        }\n    }\n"
     "    emu_failed |= emu_waiting && emu_ended;\n}\n"
-    "extern \"C\" int emu_run(void (*kernel)(const void *), const void *args, int blocks, int threads) {\n"
+    "extern \"C\" int emu_run(void (*kernel)(const void *), const void *args, int blocks, int "
+    "threads) {\n"
     "    const size_t stack = 1 << 16;\n"
     "    char *stacks = (char *)malloc(stack * threads);\n"
     "    int *order = (int *)malloc(sizeof(int) * threads);\n"
@@ -73,7 +74,8 @@ static const char emu_prelude[] =
     "            emu_fibers[i].uc_stack.ss_size = stack;\n            emu_fibers[i].uc_link = 0;\n"
     "            makecontext(&emu_fibers[i], emu_fiber, 0);\n"
     "            emu_state[i] = 0;\n            order[i] = i;\n        }\n"
-    "        while (emu_ended < threads && !emu_failed) {\n            emu_phase(order);\n        }\n"
+    "        while (emu_ended < threads && !emu_failed) {\n            emu_phase(order);\n        "
+    "}\n"
     "    }\n"
     "    free(stacks);\n    free(order);\n    free(emu_fibers);\n    free(emu_state);\n"
     "    free(emu_slots);\n    return emu_failed;\n}\n";

@@ -38,7 +38,10 @@ typedef tc_tensor (*expression)(tc_tensor x);
 static tc_tensor chain(tc_tensor x) { return tc_sin(tc_cos(tc_exp(tc_neg(tc_abs(x))))); }
 static tc_tensor wide_range(tc_tensor x) { return tc_sin(tc_mul(x, 1e30)); }
 static tc_tensor logs(tc_tensor x) { return tc_log(tc_add(tc_square(x), 0.5)); }
-static tc_tensor curves(tc_tensor x) { return tc_add(tc_tanh(x), tc_mul(tc_gelu(x), tc_sigmoid(x))); }
+static tc_tensor curves(tc_tensor x)
+{
+    return tc_add(tc_tanh(x), tc_mul(tc_gelu(x), tc_sigmoid(x)));
+}
 static tc_tensor power(tc_tensor x) { return tc_pow(tc_abs(x), 1.7); }
 static tc_tensor transposed(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1.0); }
 static tc_tensor flipped(tc_tensor x) { return tc_flip(tc_slice(x, 1, 3, TC_END, 2), 1); }

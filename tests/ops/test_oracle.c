@@ -110,7 +110,7 @@ static orc_run od_text(const char *text)
     r.manifest = manifest;
     r.arrays = &arrays;
     r.backend = "interp";
-    r.quiet = true;
+    r.silent = true;
     CHECK(orc_replay(&r));
     st_close(&arrays);
     json_free(manifest);

@@ -303,6 +303,81 @@ TEST(guards_fill_and_do_not_read)
     tk_close(t);
 }
 
+/* Intervals that begin after the block's last lane, end before its first, or hold one lane. */
+TEST(guards_whose_interval_lies_outside_the_block)
+{
+    enum { N = 2100 };
+    static const int64_t interval[][2] = {{1500, 1600}, {0, 9},       {511, 511},   {512, 512},
+                                          {513, 1023},  {2099, 2099}, {2100, 3000}, {-50, -1}};
+    for (int c = 0; c < 2 * TCI_COUNT(interval); c++) {
+        const int64_t lo = interval[c / 2][0], hi = interval[c / 2][1];
+        const bool reversed = c % 2;
+        tk_k *t = tk_open(TCI_VEC_OUTER);
+        int a = tk_axis(t, N, false);
+        int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+        int x = reversed ? tk_at(t, a, -1, tci_kx_const(t->k, N - 1)) : tk_ax(t, a);
+        int from = tci_kx_add(t->k, x, tci_kx_const(t->k, -lo));
+        tci_value fill = {.f = 0.25};
+        int v = tk_load_guarded(t, tci_kernel_operand(t->k, TC_F32, false, hi - lo + 1), from,
+                                tk_guard(t, x, lo, hi), 1, fill);
+        tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, N), tk_ax(t, a), v);
+        float *in = tk_floats(hi - lo + 1), *out = tk_floats(N);
+        tk_run(t, (void *[]){in, out}, NULL, 1, sizeof(float) * N);
+        for (int i = 0; i < N; i++) {
+            int64_t at = reversed ? N - 1 - i : i;
+            CHECK(out[i] == (at >= lo && at <= hi ? in[at - lo] : 0.25f));
+        }
+        free(in);
+        free(out);
+        tk_close(t);
+    }
+}
+
+/* out[i, j, k] = x[i, k] - y[j] where 5 <= j + k, over axes of any lengths: blocks lie along the
+ * last axis, or along the longest where the last is short. */
+static void tk_three_axes(int64_t ni, int64_t nj, int64_t nk, int along)
+{
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int i = tk_axis(t, ni, false), j = tk_axis(t, nj, false), k = tk_axis(t, nk, false);
+    int s = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    tci_value fill = {.f = 8};
+    int guard = tk_guard(t, tci_kx_add(t->k, tk_ax(t, j), tk_ax(t, k)), 5, ni + nj + nk);
+    int x = tk_load_guarded(t, tci_kernel_operand(t->k, TC_F32, false, ni * nk),
+                            tk_at(t, i, nk, tk_ax(t, k)), guard, 1, fill);
+    int y = tk_load(t, tci_kernel_operand(t->k, TC_F32, false, nj),
+                    tk_at(t, j, -1, tci_kx_const(t->k, nj - 1)));
+    tk_store(t, s, tci_kernel_operand(t->k, TC_F32, true, ni * nj * nk),
+             tk_at(t, i, nj * nk, tk_at(t, j, nk, tk_ax(t, k))), tk_2(t, TCI_P_SUB, TC_F32, x, y));
+    float *in0 = tk_floats(ni * nk), *in1 = tk_floats(nj), *out = tk_floats(ni * nj * nk);
+    tk_run(t, (void *[]){in0, in1, out}, NULL, 2, sizeof(float) * (size_t)(ni * nj * nk));
+    for (int64_t n = 0; n < ni * nj * nk; n++) {
+        int64_t at[3] = {n / nk / nj, n / nk % nj, n % nk};
+        float want = at[1] + at[2] >= 5 ? in0[at[0] * nk + at[2]] : 8.0f;
+        CHECK(out[n] == want - in1[nj - 1 - at[1]]);
+    }
+    tci_interp *p = tci_interp_make(t->k);
+    REQUIRE(p);
+    CHECK_EQ_INT(p->walk[2], along);
+    tci_interp_free(p);
+    free(in0);
+    free(in1);
+    free(out);
+    tk_close(t);
+}
+
+TEST(blocks_lie_along_a_long_axis)
+{
+    tk_three_axes(2, 3, 700, 2);
+    tk_three_axes(700, 4, 3, 0);
+    tk_three_axes(3, 1300, 2, 1);
+    tk_three_axes(3, 3, 3, 2);
+    tk_three_axes(40, 9, 31, 2);
+    tk_three_axes(64, 64, 1, 1);
+    tk_three_axes(1, 1, 1, 2);
+    tk_three_axes(0, 200, 3, 1);
+    tk_three_axes(200, 5, 0, 0);
+}
+
 TEST(quasi_affine_indices)
 {
     enum { N = 2000 };
@@ -610,6 +685,40 @@ TEST(scan_stores_every_step)
     tk_close(t);
 }
 
+/* Scan and arg-reduction where the blocks lie along the first of two outer axes. */
+TEST(stages_in_blocks_along_the_first_axis)
+{
+    enum { I = 600, J = 3, N = 7 };
+    tk_k *t = tk_open(TCI_VEC_OUTER);
+    int i = tk_axis(t, I, false), j = tk_axis(t, J, false), c = tk_axis(t, N, true);
+    int scan = tk_stage(t, TCI_STAGE_SCAN, 1, c, -1);
+    int reduce = tk_stage(t, TCI_STAGE_REDUCE, 1, c, -1);
+    int map = tk_stage(t, TCI_STAGE_MAP, 0, -1, -1);
+    int row = tk_at(t, i, J, tk_ax(t, j)), at = tk_at(t, i, J * N, tk_at(t, j, N, tk_ax(t, c)));
+    int x = tk_load(t, tci_kernel_operand(t->k, TC_I32, false, I * J * N), at);
+    tci_kinst index = {.op = TCI_K_INDEX, .dtype = TC_I64, .x = tk_ax(t, c), .guard = -1};
+    int best = tk_red(t, TCI_RED_ARGMIN, TC_I32, reduce, x, tci_kernel_inst(t->k, index));
+    tk_store(t, scan, tci_kernel_operand(t->k, TC_I32, true, I * J * N), at,
+             tk_red(t, TCI_RED_SUM, TC_I32, scan, x, -1));
+    tk_store(t, map, tci_kernel_operand(t->k, TC_I64, true, I * J), row, best);
+    static int32_t in[I * J * N], sums[I * J * N];
+    static int64_t least[I * J];
+    for (int n = 0; n < I * J * N; n++) {
+        in[n] = (int32_t)(tk_bits() % 9) - 4;
+    }
+    tk_run(t, (void *[]){in, sums, least}, NULL, 1, sizeof sums);
+    for (int r = 0; r < I * J; r++) {
+        int32_t sum = 0, at_least = 0;
+        for (int n = 0; n < N; n++) {
+            sum += in[r * N + n];
+            at_least = in[r * N + n] < in[r * N + at_least] ? n : at_least;
+            CHECK_EQ_INT(sums[r * N + n], sum);
+        }
+        CHECK_EQ_INT(least[r], at_least);
+    }
+    tk_close(t);
+}
+
 static float tk_eval_f32(tci_prim p, float a)
 {
     tci_value v = {.f = a};
@@ -808,6 +917,59 @@ TEST(conversions_equal_the_scalar_evaluator)
     tk_prim_case(TCI_P_BITS, TC_I64, TC_F64, 0);
     tk_prim_case(TCI_P_TOINT, TC_F32, TC_I32, 0);
     tk_prim_case(TCI_P_TOINT, TC_F64, TC_I64, 0);
+}
+
+/* ---- the loops for the baseline against the ones that were chosen ---- */
+
+static void tk_loop_case(const tci_interp_loop_row *row, unsigned uniform)
+{
+    enum { GROUPS = 5 };
+    const tc_dtype from = (tc_dtype)row->dtype, to = (tc_dtype)row->to;
+    const int bytes = tci_dtype_get(from)->bytes, n = GROUPS * TCI_INTERP_GROUP / bytes;
+    const bool mask = row->prim == TCI_P_SELECT;
+    char memory[3][GROUPS * TCI_INTERP_GROUP], out[2][8 * GROUPS * TCI_INTERP_GROUP];
+    const void *in[3] = {memory[0], memory[1], memory[2]};
+    uint8_t vary[3];
+    for (int a = 0; a < 3; a++) {
+        vary[a] = !(uniform >> a & 1);
+        tci_value v = {.i = 0};
+        for (int i = 0; i < n; i++) {
+            v = i > 0 && !vary[a] ? v : mask && a == 0 ? v : tk_value(from);
+            v.f = row->prim == TCI_P_TOINT ? (double)(int)(tk_float() * 1000) : v.f;
+            v.i = mask && a == 0 ? -(int64_t)(tk_bits() & vary[0]) : v.i;
+            tci_value_store(from, memory[a] + i * bytes, v);
+        }
+    }
+    const int64_t count = row->group ? GROUPS : n;
+    row->base(out[0], in, vary, count);
+    row->best(out[1], in, vary, count);
+    for (int i = 0; i < n; i++) {
+        const int size = tci_dtype_get(to)->bytes;
+        tci_value x = tci_value_load(to, out[0] + i * size),
+                  y = tci_value_load(to, out[1] + i * size);
+        if (memcmp(out[0] + i * size, out[1] + i * size, (size_t)size) != 0 && !tk_same(to, x, y)) {
+            CHECK_MSG(false, "prim %d of %s to %s (uniform %u): lane %d %llx, best %llx", row->prim,
+                      tci_dtype_get(from)->name, tci_dtype_get(to)->name, uniform, i,
+                      (unsigned long long)x.u, (unsigned long long)y.u);
+            return;
+        }
+    }
+}
+
+TEST(loops_of_the_baseline_give_the_same_bits)
+{
+    int n;
+    const tci_interp_loop_row *rows = tci_interp_loop_table(&n);
+    if (!tci_interp_has_avx2()) {
+        SKIP("this machine runs the baseline's loops anyway");
+    }
+    for (int r = 0; r < n; r++) {
+        for (unsigned uniform = 0; uniform < (rows[r].group ? 8u : 1u); uniform++) {
+            if (rows[r].base != rows[r].best) {
+                tk_loop_case(&rows[r], uniform);
+            }
+        }
+    }
 }
 
 TEST(rounding_to_halves)

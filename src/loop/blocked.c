@@ -1,0 +1,565 @@
+/* loop/blocked.c - a contraction whose operands are packed into panels, block by block.
+ *
+ * In: a kernel whose first stage is one DOT, and its register tile. Out: statements for one block
+ * of columns and a range of row tiles.
+ *
+ *   for each block of the first inner axis (the others are taken whole)
+ *       pack the vector factor:  panel [tile of columns][inner point][column of the tile]
+ *       for each row tile
+ *           pack the row factor: panel [row][inner point] or [inner point][row]
+ *           for each tile of columns
+ *               accumulators from the partial sums (first block: zero); one loop over the inner
+ *               points; then partial sums again, or (last block) the later stages
+ *
+ * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
+ * index expression, guards, casts and elementwise producer, at every point of the panel; in the
+ * tile the same instruction is a load from the panel. As both panels hold the inner points in
+ * their order, the tile's loop is one flat loop however many inner axes there are.
+ *
+ * Blocks only cut the FMA chain of a point where it passes through memory, so no choice made here
+ * changes a result. Panels and partial sums lie in the thread's work memory. */
+#include "blocked.h"
+
+enum {
+    TCI_BLOCKED_DEPTH = 320,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
+    TCI_BLOCKED_COLUMNS = 256,
+    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
+    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
+    TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
+    TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
+    TCI_BLOCKED_IN_PLACE = 1 << 19, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
+};
+
+/* ---- what fits ---- */
+
+typedef struct tci_blocked_look {
+    bool contiguous; /* each load is contiguous along the axis or does not depend on it */
+    bool strided;    /* some load has steps along the axis */
+    bool computed;   /* more than one load */
+} tci_blocked_look;
+
+static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int axis)
+{
+    tci_blocked_look look = {true, false, k->insts[inst].op != TCI_K_LOAD};
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        int64_t coef = 0;
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, axis)) {
+            bool linear = tci_build_coef(k, in->x, axis, &coef);
+            look.contiguous = look.contiguous && linear && coef == 1;
+            look.strided = look.strided || !linear || coef != 1;
+        }
+    }
+    return look;
+}
+
+/* Which factor goes along the rows and which along the vectors; false where one does both. */
+static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kred *red = &k->reds[0];
+    const tci_kstage *st = &k->stages[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, p->vec_axis);
+    p->vec_inst = swap ? red->a : red->b;
+    p->row_inst = swap ? red->b : red->a;
+    uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
+    int last = st->axes[st->n_axes - 1];
+    return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
+           tci_build_depends(row, p->row_axis) && !tci_build_depends(row, p->vec_axis) &&
+           tci_build_depends(vec, last) && tci_build_depends(row, last) &&
+           k->insts[p->vec_inst].dtype != TC_BOOL;
+}
+
+static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes)
+{
+    bool fits = machine.has_work && machine.block_threads == 0 && lanes > 1 && k->n_reds == 1 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 && k->n_axes < 63 &&
+                k->vector == TCI_VEC_OUTER && k->n_operands < TCI_WORK_OPERANDS &&
+                k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    return fits;
+}
+
+static int64_t tci_blocked_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
+}
+
+/* Cuts the depth into even blocks; false where a block would be too deep. */
+static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[0];
+    int64_t first = k->axes[st->axes[0]].size;
+    p->inner = 1;
+    for (int i = 1; i < st->n_axes; i++) {
+        p->inner *= k->axes[st->axes[i]].size;
+    }
+    if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
+        return false;
+    }
+    int64_t most = TCI_MAX(TCI_BLOCKED_DEPTH / p->inner, 1);
+    p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    p->n_depths = tci_blocked_ceil_div(first, p->depth);
+    return true;
+}
+
+TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
+{
+    if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
+        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    const tci_kstage *st = &k->stages[0];
+    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
+    int64_t depth = k->axes[st->axes[0]].size * p->inner;
+    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
+    for (int a = 0; a < k->n_outer; a++) {
+        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
+    }
+    tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
+    tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool costly = vec.strided || vec.computed || row.computed;
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+        return false;
+    }
+    p->vec_by_vector = vec.contiguous;
+    p->row_by_vector = row.contiguous;
+    int64_t block = TCI_MIN(columns, TCI_BLOCKED_COLUMNS);
+    p->columns = tci_blocked_ceil_div(block, tile) * tile;
+    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
+    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
+                                                 1);
+    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
+    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    return true;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_blocked_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_lkeep *row, *vec;
+    tci_stage_pair partial; /* local array, -1 none */
+    int64_t tile;           /* columns of a tile */
+    int64_t tile_step;      /* elements of the vector panel between tiles */
+    int64_t row_step;       /* elements of the row panel between rows or inner points */
+    int block;              /* number of the depth block: lx */
+    tci_lin first, depth;   /* of the first inner axis */
+    tci_lin column;         /* first of the block */
+    int first_row;          /* of the group: lx */
+    tci_tile at;            /* rows of the current tile */
+} tci_blocked_state;
+
+static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    int64_t bytes = n * tci_dtype_get(t)->bytes;
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (bytes + 63) / 64 * 64;
+    return local;
+}
+
+/* Positions of the inner points: `step` elements apart. */
+static void tci_blocked_inner_coefs(const tci_blocked_state *s, tci_lkeep *keep, int64_t step)
+{
+    const tci_kstage *st = &s->b->k->stages[0];
+    for (int i = st->n_axes - 1; i >= 0; i--) {
+        keep->coef[st->axes[i]] = step;
+        step *= s->b->k->axes[st->axes[i]].size;
+    }
+}
+
+static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
+{
+    tci_build *b = s->b;
+    const tci_blocked *p = s->p;
+    const tci_kred *red = &b->k->reds[0];
+    int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
+    int64_t row_elements;
+    s->tile = (int64_t)p->unroll * lanes;
+    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    if (p->row_by_vector) {
+        s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
+        row_elements = s->row_step * depth;
+    } else {
+        s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
+        row_elements = s->row_step * rows;
+    }
+    tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
+    tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
+    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
+    s->vec->is_padded = true;
+    tci_blocked_inner_coefs(s, s->vec, s->tile);
+    tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
+    s->vec->coef[p->vec_axis] = 1;
+    s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
+    s->partial.value = s->partial.index = -1;
+    if (p->n_depths > 1) {
+        s->partial.value = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+    }
+}
+
+/* Loops over the inner axes but for the last `without`; the first one over the current block. */
+static tci_lopen *tci_blocked_open(tci_blocked_state *s, int without)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, st->n_axes + 1);
+    for (int i = 0; i < st->n_axes - without; i++) {
+        int64_t size = b->k->axes[st->axes[i]].size;
+        int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
+        if (i == 0) {
+            from = tci_build_lx(b, s->first);
+            to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        }
+        int at = tci_build_for(b, from, to, 1, &open[i]);
+        tci_build_set(b, st->axes[i],
+                      tci_build_bind(b, tci_lin_var(b, at), 0, size - 1, false, -1));
+    }
+    return open;
+}
+
+static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen *open)
+{
+    const tci_kstage *st = &s->b->k->stages[0];
+    for (int i = st->n_axes - 1 - without; i >= 0; i--) {
+        tci_build_close(s->b, &open[i]);
+        tci_build_set(s->b, st->axes[i], NULL);
+    }
+}
+
+/* ---- packing ---- */
+
+/* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
+static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, int64_t count,
+                                            int *n)
+{
+    tci_build *b = s->b;
+    int64_t lanes = b->l->lanes, size = b->k->axes[s->p->vec_axis].size;
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, s->p->unroll);
+    tci_lin at = tci_lin_add(b, s->column, tci_lin_mul(b, tile, s->tile));
+    s->vec->origin[s->p->vec_axis] = at;
+    s->vec->base = tci_lin_mul(b, tile, s->tile_step);
+    for (*n = 0; *n * lanes < count; ++*n) {
+        int64_t skip = *n * lanes, left = TCI_MIN(count - skip, lanes);
+        int64_t lo = count < s->tile ? size - count + skip : skip;
+        int64_t hi = size - (count - skip - left) - 1;
+        vecs[*n] = tci_build_bind(b, tci_lin_plus(at, skip), lo, hi, true,
+                                  left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    return vecs;
+}
+
+static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
+{
+    tci_build *b = s->b;
+    int n;
+    const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    if (open) {
+        tci_blocked_close(s, 0, open);
+    }
+}
+
+/* Whole tiles of the block, and (if this is the last one) what is left of the axis; body(s, tile,
+ * columns). */
+static void tci_blocked_columns(tci_blocked_state *s, int chunk,
+                                void (*body)(tci_blocked_state *, tci_lin, int64_t))
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t size = b->k->axes[s->p->vec_axis].size, rest = size % s->tile;
+    int64_t most = s->p->columns / s->tile, whole = size / s->tile;
+    int64_t n_chunks = tci_blocked_ceil_div(size, s->p->columns);
+    tci_lopen open;
+    int end = tci_lx_const(l, TCI_MIN(most, whole));
+    if (whole < n_chunks * most && n_chunks > 1) {
+        int left = tci_lx_make(l, TCI_LX_MUL, chunk, -1, -most);
+        left = tci_lx_make(l, TCI_LX_ADD, left, tci_lx_const(l, whole), 0);
+        end = tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, most), 0);
+    }
+    if (whole > 0) {
+        int tile = tci_build_for(b, tci_lx_const(l, 0), end, 1, &open);
+        body(s, tci_lin_var(b, tile), s->tile);
+        tci_build_close(b, &open);
+    }
+    if (rest == 0) {
+        return;
+    }
+    if (n_chunks > 1) {
+        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
+        last.x = chunk;
+        last.value.i = last.imm = n_chunks - 1;
+        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
+        tci_loop_append(l, b->cur, last);
+        tci_build_if(b, last.dst, &open);
+    }
+    body(s, tci_lin_const(whole - (n_chunks - 1) * most), rest);
+    if (n_chunks > 1) {
+        tci_build_close(b, &open);
+    }
+}
+
+static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
+{
+    tci_lopen *open = s->p->vec_by_vector ? tci_blocked_open(s, 0) : NULL;
+    s->vec->stage = 0;
+    tci_blocked_columns(s, chunk, tci_blocked_pack_vectors);
+    s->vec->stage = -1;
+    if (open) {
+        tci_blocked_close(s, 0, open);
+    }
+}
+
+/* Values of all rows of the tile for some vectors of the last inner axis. */
+static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    tci_blocked_state *s = arg;
+    const tci_kstage *st = &b->k->stages[0];
+    int axis = st->axes[st->n_axes - 1];
+    for (int r = 0; r < s->at.n_rows; r++) {
+        tci_build_set(b, s->p->row_axis, s->at.rows[r]);
+        for (int i = 0; i < n; i++) {
+            tci_build_set(b, axis, vecs[i]);
+            tci_build_value(b, s->p->row_inst);
+        }
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* Values of all rows for each inner point, as vectors along the rows. */
+static void tci_blocked_pack_across(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lopen *open = tci_blocked_open(s, 0);
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    int64_t lanes = b->l->lanes, n = s->at.n_rows;
+    for (int64_t r = 0; r < n; r += lanes) {
+        int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
+        int64_t hi = last->hi - TCI_MAX(n - r - lanes, 0);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_plus(first->at, r),
+                                                        first->lo + r, hi, true, count));
+        tci_build_value(b, s->p->row_inst);
+    }
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_blocked_close(s, 0, open);
+}
+
+static void tci_blocked_pack_rows(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
+    s->row->stage = 0;
+    if (s->p->row_by_vector) {
+        tci_blocked_pack_across(s);
+    } else if (st->n_axes == 1 && s->p->n_depths > 1) {
+        int from = tci_build_lx(b, s->first);
+        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, 1, tci_blocked_pack_along, s);
+    } else {
+        tci_lopen *open = tci_blocked_open(s, 1);
+        tci_stage_vectors(b, 0, size, 1, tci_blocked_pack_along, s);
+        tci_blocked_close(s, 1, open);
+    }
+    s->row->stage = -1;
+}
+
+/* ---- tiles ---- */
+
+/* The flat loop over the inner points of the block: the last axis stands for all of them. */
+static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    const tci_kred *red = &b->k->reds[0];
+    tci_lopen open;
+    int points = tci_build_lx(b, tci_lin_mul(b, s->depth, s->p->inner));
+    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), points, 1, &open));
+    for (int i = 0; i < st->n_axes; i++) {
+        tci_lin here = i == st->n_axes - 1 ? at : tci_lin_const(0);
+        here = i == 0 ? tci_lin_add(b, here, s->first) : here;
+        tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
+    }
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_assign(b, acc[i],
+                         tci_stage_combine(b, red, acc[i], tci_stage_operands(b, red)));
+    }
+    for (int i = 0; i < st->n_axes; i++) {
+        tci_build_set(b, st->axes[i], NULL);
+    }
+    tci_build_close(b, &open);
+}
+
+static int tci_blocked_partial_at(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    tci_lin row = b->bind[s->p->row_axis]->at, column = b->bind[s->p->vec_axis]->at;
+    tci_lin skip = tci_build_let(b, s->first_row);
+    row = tci_lin_add(b, row, tci_lin_mul(b, skip, -1));
+    column = tci_lin_add(b, column, tci_lin_mul(b, s->column, -1));
+    return tci_build_lx(b, tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), column));
+}
+
+static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_build *b = s->b;
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = s->block;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, open);
+}
+
+static void tci_blocked_move(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc,
+                             bool load)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        int x = tci_blocked_partial_at(s);
+        if (load) {
+            tci_stage_assign(b, acc[i], tci_stage_array_get(b, red, s->partial, x));
+        } else {
+            tci_stage_array_set(b, s->partial, x, acc[i]);
+        }
+    }
+}
+
+static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
+                               const tci_stage_pair *acc)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+    }
+    tci_stage_from(b, tile, 1);
+    b->stage = 0;
+}
+
+static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_build *b = s->b;
+    int64_t last = s->p->n_depths - 1;
+    tci_tile tile = s->at;
+    tile.vec_axis = s->p->vec_axis;
+    tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
+    int n = tile.n_rows * tile.n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    tci_lopen open;
+    s->row->origin[s->p->row_axis] = tile.rows[0]->at;
+    for (int i = 0; i < n; i++) {
+        acc[i] = tci_stage_accumulator(b, &b->k->reds[0], b->l->lanes);
+    }
+    if (last > 0) {
+        tci_blocked_if(s, 1, last, &open);
+        tci_blocked_move(s, &tile, acc, true);
+        tci_build_close(b, &open);
+    }
+    tci_blocked_dot(s, &tile, acc);
+    if (last > 0) {
+        tci_blocked_if(s, 0, last - 1, &open);
+        tci_blocked_move(s, &tile, acc, false);
+        tci_build_close(b, &open);
+        tci_blocked_if(s, last, last, &open);
+    }
+    tci_blocked_finish(s, &tile, acc);
+    if (last > 0) {
+        tci_build_close(b, &open);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+}
+
+/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
+static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
+                             int64_t skip)
+{
+    tci_build *b = s->b;
+    int64_t last = b->k->axes[s->p->row_axis].size - 1;
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    tci_lopen open;
+    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
+    for (int64_t r = 0; r < rows; r++) {
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+    }
+    s->at = (tci_tile){0};
+    s->at.row_axis = s->p->row_axis;
+    s->at.n_rows = (int)rows;
+    s->at.rows = binds;
+    s->at.vec_axis = s->at.next_axis = -1;
+    s->row->origin[s->p->row_axis] = at;
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    if (p->extra > 0) {
+        int extra = tci_lx_const(l, p->extra);
+        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
+                         0);
+        begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
+    }
+    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+}
+
+TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    const tci_kstage *st = &b->k->stages[0];
+    tci_blocked_state s = {.b = b, .p = p};
+    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int64_t size = b->k->axes[first].size;
+    tci_lopen open;
+    b->stage = 0;
+    s.column = tci_lin_mul(b, chunk, p->columns);
+    /* first row of the group: see tci_blocked_rows */
+    int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
+    s.first_row = tci_lx_make(l, TCI_LX_ADD, from,
+                              tci_lx_make(l, TCI_LX_MIN, begin, tci_lx_const(l, p->extra), 0), 0);
+    tci_blocked_make_panels(&s, p->group);
+    s.block = tci_lx_const(l, 0);
+    s.first = tci_lin_const(0);
+    s.depth = tci_lin_const(size);
+    if (p->n_depths > 1) {
+        int block = tci_build_for(b, s.block, tci_lx_const(l, p->n_depths), 1, &open);
+        s.block = tci_lx_var(l, block);
+        s.first = tci_lin_mul(b, tci_lin_var(b, block), p->depth);
+        int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s.first, -1), size));
+        s.depth = tci_build_let(
+            b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
+    }
+    s.row->origin[first] = s.vec->origin[first] = s.first;
+    tci_blocked_pack_vec(&s, number);
+    tci_blocked_all_rows(&s, number, begin, end);
+    if (p->n_depths > 1) {
+        tci_build_close(b, &open);
+    }
+}

@@ -1,0 +1,29 @@
+/* loop/blocked.h - a contraction whose operands are packed into panels, block by block. */
+#ifndef TCI_LOOP_BLOCKED_H
+#define TCI_LOOP_BLOCKED_H
+
+#include "stage.h"
+
+/* How a kernel is blocked; columns are points of the vector axis. */
+typedef struct tci_blocked {
+    int vec_axis, row_axis;
+    int unroll;             /* vectors of a tile */
+    int64_t columns;        /* of a block, a multiple of a tile's */
+    int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
+    int64_t group;          /* row tiles of a unit, at most */
+    int64_t depth;          /* of the first inner axis, in a block */
+    int64_t n_depths;
+    /* derived */
+    int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
+    int64_t inner;          /* points of the other inner axes */
+    bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
+    bool vec_by_vector;     /* the other one is contiguous along the vector axis */
+} tci_blocked;
+
+/* Fills *p from what the register tile is (p->vec_axis .. unroll, n_tiles, base, extra). False
+ * where reading the operands in place is as good, or the kernel does not fit. */
+TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p);
+/* The columns of block `chunk` for row tiles [begin, end), index expressions. */
+TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
