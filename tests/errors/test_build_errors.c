@@ -46,17 +46,29 @@ static void end(void)
     tc_program_free(earlier);
 }
 
+/* Whether text begins with this file, the line and the call. Of a macro call on two lines gcc names
+ * the last one and clang the first. */
+static bool begins_at(const char *text, int line, const char *call)
+{
+    size_t n = strlen(__FILE__);
+    char *rest = NULL, after[100];
+    if (strncmp(text, __FILE__, n) != 0 || text[n] != ':') {
+        return false;
+    }
+    long said = strtol(text + n + 1, &rest, 10);
+    snprintf(after, sizeof(after), ": %s: ", call);
+    return (said == line || said == line - 1) && !strncmp(rest, after, strlen(after));
+}
+
 /* t has this status; its text begins with this file and line, names the call, and holds `part`. */
 static void check_poison(int line, tc_tensor t, const char *call, tc_status status,
                          const char *part)
 {
-    char start[600];
-    snprintf(start, sizeof(start), "%s:%d: %s: ", __FILE__, line, call);
     const char *text = tc_error(t);
     CHECK_MSG(tc_status_of(t) == status, "line %d: status %d, expected %d (%s)", line,
               (int)tc_status_of(t), (int)status, text);
-    CHECK_MSG(!strncmp(text, start, strlen(start)), "line %d: \"%s\" does not begin with \"%s\"",
-              line, text, start);
+    CHECK_MSG(begins_at(text, line, call), "line %d: \"%s\" does not name it and %s", line, text,
+              call);
     CHECK_MSG(strstr(text, part) != NULL, "line %d: \"%s\" lacks \"%s\"", line, text, part);
     CHECK_STR(tc_ctx_error(ctx), text);
     CHECK_EQ_INT(tc_rank(t), -1);

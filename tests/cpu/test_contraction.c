@@ -1,0 +1,225 @@
+/* Contractions on the CPU: bits equal to the interpreter's naive loop for every shape, packing,
+ * width and number of threads; and one kernel each, whatever is fused into operands and result. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "../tc_test.h"
+
+enum {
+    A_TURNED = 1,   /* given as its transpose */
+    B_TURNED = 2,
+    EPILOGUE = 4,   /* bias, gelu, residual */
+    B_COMPUTED = 8, /* b * s + t */
+    A_COMPUTED = 16,
+    B_BF16 = 32     /* cast while packing */
+};
+
+typedef struct product {
+    const char *name;
+    int m, n, k, how;
+    int vector_bits; /* 0: those of the machine */
+} product;
+
+static float *random_floats(int64_t n)
+{
+    static uint32_t state = 12345;
+    float *p = malloc((size_t)n * sizeof(*p) + 1);
+    for (int64_t i = 0; i < n; i++) {
+        state = state * 1664525u + 1013904223u;
+        p[i] = (float)(int)(state >> 20) / 1024.0f - 2.0f;
+    }
+    return p;
+}
+
+static tc_program *compile_product(tc_ctx *ctx, product p, const tc_options *options)
+{
+    bool at = p.how & A_TURNED, bt = p.how & B_TURNED;
+    tc_dtype type = p.how & B_BF16 ? TC_BF16 : TC_F32;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, at ? p.k : p.m, at ? p.m : p.k);
+    tc_tensor b = tc_input(ctx, "b", type, bt ? p.n : p.k, bt ? p.k : p.n);
+    tc_tensor bias = tc_input(ctx, "bias", TC_F32, p.n);
+    tc_tensor residual = tc_input(ctx, "residual", TC_F32, p.m, p.n);
+    tc_tensor x = at ? tc_transpose(a, 0, 1) : a, y = bt ? tc_transpose(b, 0, 1) : b;
+    y = p.how & B_BF16 ? tc_cast(y, TC_F32) : y;
+    y = p.how & B_COMPUTED ? tc_add(tc_mul(y, 1.5), 0.25) : y;
+    x = p.how & A_COMPUTED ? tc_add(tc_mul(x, 0.75), 0.125) : x;
+    tc_tensor z = tc_matmul(x, y);
+    z = p.how & EPILOGUE ? tc_add(tc_gelu(tc_add(z, bias)), residual) : z;
+    tc_program *f = NULL;
+    CHECK_MSG(tc_compile_fn(TC_TENSORS(a, b, bias, residual), TC_TENSORS(z), options, &f) == TC_OK,
+              "%s: %s", p.name, tc_error(z));
+    return f;
+}
+
+static bool is_one_kernel(tc_program *f)
+{
+    char text[64] = "";
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL);
+    tc_explain(f, file);
+    rewind(file);
+    bool one = fgets(text, sizeof(text), file) && !strncmp(text, "1 launch of 1 kernel ", 21);
+    fclose(file);
+    return one;
+}
+
+static void check_product(product p)
+{
+    static const int threads[] = {1, 2, 5};
+    int64_t n_a = (int64_t)p.m * p.k, n_b = (int64_t)p.k * p.n, n_c = (int64_t)p.m * p.n;
+    float *a = random_floats(n_a), *b = random_floats(n_b), *bias = random_floats(p.n);
+    float *residual = random_floats(n_c), *want = random_floats(n_c), *got = random_floats(n_c);
+    uint16_t *half = malloc((size_t)n_b * sizeof(*half) + 1);
+    for (int64_t i = 0; i < n_b; i++) {
+        uint32_t bits;
+        memcpy(&bits, &b[i], sizeof(bits));
+        half[i] = (uint16_t)(bits >> 16);
+    }
+    tc_buf second = TC_BUF(b, n_b);
+    if (p.how & B_BF16) {
+        second = (tc_buf){.data = half, .dtype = TC_BF16, .n = n_b};
+    }
+    tc_bufs in = TC_BUFS(TC_BUF(a, n_a), second, TC_BUF(bias, p.n), TC_BUF(residual, n_c));
+    for (int run = -1; run < (int)(sizeof(threads) / sizeof(*threads)); run++) {
+        tc_ctx *ctx;
+        tc_options options = {.threads = run < 0 ? 1 : threads[run],
+                              .backend = run < 0 ? "interp" : "cpu",
+                              .vector_bits = p.vector_bits};
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        tc_program *f = compile_product(ctx, p, &options);
+        REQUIRE(f != NULL);
+        float *to = run < 0 ? want : got;
+        CHECK_MSG(tc_run(f, in, TC_BUFS(TC_BUF(to, n_c))) == TC_OK, "%s: %s", p.name, tc_error(f));
+        CHECK_MSG(run < 0 || is_one_kernel(f), "%s: more than one kernel", p.name);
+        CHECK_MSG(run < 0 || !memcmp(want, got, (size_t)n_c * sizeof(*got)),
+                  "%s, %d threads: other bits than interpreted", p.name, options.threads);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    free(a);
+    free(b);
+    free(bias);
+    free(residual);
+    free(want);
+    free(got);
+    free(half);
+}
+
+TEST(packed_products)
+{
+    static const product products[] = {
+        {"whole tiles, two blocks", 512, 512, 700, 0, 0},
+        {"tails on every side", 131, 333, 401, 0, 0},
+        {"one row tile", 9, 640, 500, 0, 0},
+        {"epilogue", 300, 530, 400, EPILOGUE, 0},
+        {"turned left", 133, 517, 411, A_TURNED, 0},
+        {"turned right", 133, 517, 411, B_TURNED, 0},
+        {"turned both, epilogue", 65, 300, 500, A_TURNED | B_TURNED | EPILOGUE, 0},
+        {"computed right", 70, 90, 110, B_COMPUTED, 0},
+        {"computed both, turned", 70, 130, 450, A_COMPUTED | B_COMPUTED | A_TURNED | B_TURNED, 0},
+        {"cast while packing", 60, 100, 500, B_BF16 | EPILOGUE, 0},
+        {"all at once", 77, 300, 390,
+         A_TURNED | B_TURNED | EPILOGUE | B_COMPUTED | A_COMPUTED | B_BF16, 0},
+    };
+    for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
+        check_product(products[i]);
+    }
+}
+
+TEST(products_in_place)
+{
+    static const product products[] = {
+        {"square", 64, 64, 64, 0, 0},
+        {"odd", 37, 41, 43, EPILOGUE, 0},
+        {"one row", 1, 300, 200, 0, 0},
+        {"one column", 200, 1, 300, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof(products) / sizeof(*products); i++) {
+        check_product(products[i]);
+    }
+}
+
+TEST(packed_on_narrow_vectors)
+{
+    check_product((product){"256 bits", 67, 300, 500, EPILOGUE | B_TURNED, 256});
+    check_product((product){"128 bits", 67, 300, 500, A_TURNED, 128});
+}
+
+typedef struct other {
+    const char *name;
+    tc_tensor (*make)(tc_tensor a, tc_tensor b);
+    int64_t a[4], b[4], out;
+    bool pads; /* a padded copy of the image is a kernel of its own */
+} other;
+
+static tc_tensor make_batched(tc_tensor a, tc_tensor b)
+{
+    return tc_matmul(a, b);
+}
+
+static tc_tensor make_summed_twice(tc_tensor a, tc_tensor b)
+{
+    return tc_einsum("abij,bkaj->ik", TC_TENSORS(a, b));
+}
+
+static tc_tensor make_scores(tc_tensor a, tc_tensor b)
+{
+    return tc_einsum("bhqd,bhkd->bhqk", TC_TENSORS(a, b));
+}
+
+static tc_tensor make_convolution(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {2, 2}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    return tc_relu(tc_conv2d(x, w, TC_NONE, &o));
+}
+
+static void check_other(const other *o)
+{
+    int64_t n_a = o->a[0] * o->a[1] * o->a[2] * o->a[3];
+    int64_t n_b = o->b[0] * o->b[1] * o->b[2] * o->b[3];
+    float *a = random_floats(n_a), *b = random_floats(n_b);
+    float *to[3] = {random_floats(o->out), random_floats(o->out), random_floats(o->out)};
+    for (int run = 0; run < 3; run++) {
+        tc_ctx *ctx;
+        tc_program *f = NULL;
+        tc_options options = {.threads = run == 2 ? 3 : 1, .backend = run ? "cpu" : "interp"};
+        REQUIRE(tc_ctx_make(&ctx, NULL) == TC_OK);
+        tc_tensor x = tc_input(ctx, "x", TC_F32, o->a[0], o->a[1], o->a[2], o->a[3]);
+        tc_tensor y = tc_input(ctx, "y", TC_F32, o->b[0], o->b[1], o->b[2], o->b[3]);
+        tc_tensor z = o->make(x, y);
+        CHECK_MSG(tc_compile_fn(TC_TENSORS(x, y), TC_TENSORS(z), &options, &f) == TC_OK, "%s: %s",
+                  o->name, tc_error(z));
+        REQUIRE(f != NULL);
+        CHECK_MSG(tc_run(f, TC_BUFS(TC_BUF(a, n_a), TC_BUF(b, n_b)),
+                         TC_BUFS(TC_BUF(to[run], o->out))) == TC_OK,
+                  "%s: %s", o->name, tc_error(f));
+        CHECK_MSG(!run || o->pads || is_one_kernel(f), "%s: more than one kernel", o->name);
+        CHECK_MSG(!memcmp(to[0], to[run], (size_t)o->out * sizeof(float)),
+                  "%s, run %d: other bits than interpreted", o->name, run);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+    }
+    free(a);
+    free(b);
+    free(to[0]);
+    free(to[1]);
+    free(to[2]);
+}
+
+TEST(other_contractions)
+{
+    static const other others[] = {
+        {"batched", make_batched, {2, 3, 40, 300}, {2, 3, 300, 500}, 2 * 3 * 40 * 500,
+         false},
+        {"two summed axes and a third", make_summed_twice, {5, 3, 30, 40}, {3, 70, 5, 40}, 30 * 70,
+         false},
+        {"scores", make_scores, {1, 2, 100, 64}, {1, 2, 130, 64}, 2 * 100 * 130, false},
+        {"strided convolution", make_convolution, {1, 24, 66, 66}, {20, 24, 3, 3}, 20 * 33 * 33,
+         true},
+    };
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
+        check_other(&others[i]);
+    }
+}
+
+TEST_MAIN
