@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ec41aea621c0417e"
+#define TCI_BUILD "c76ba5e9f87f1639"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -12673,7 +12673,8 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
  *                      and the order is fixed by the shape alone
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
- *                      first (it is read many times)
+ *                      first (it is read many times), unless the kernel will pack it and what it
+ *                      computes is cheap
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
@@ -12899,7 +12900,11 @@ enum {
     TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
-    TCI_ALGO_REUSE = 4            /* times an operand is read before it is worth a copy */
+    TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
+    TCI_ALGO_PACK_ROWS = 8,       /* what loop/blocked.c asks of a contraction that it packs */
+    TCI_ALGO_PACK_COLUMNS = 16,
+    TCI_ALGO_PACK_INNER = 1024,
+    TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
 /* ---- reductions ---- */
@@ -13080,6 +13085,71 @@ static void tci_algo_store_operand(tci_node *n)
     }
 }
 
+/* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. */
+static int tci_algo_cheap_ops(const tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        n = n->in[0];
+    }
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
+                n->op == TCI_OP_CONST;
+    bool cheap = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_MUL ||
+                 n->op == TCI_OP_NEG || n->op == TCI_OP_RELU;
+    int ops = leaf ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
+    for (int i = 0; cheap && i < n->n_in && ops <= TCI_ALGO_PACK_OPS; i++) {
+        ops += tci_algo_cheap_ops(n->in[i]);
+    }
+    return ops;
+}
+
+static bool tci_algo_has_label(const int64_t *labels, int64_t n, int64_t label)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Will the kernel of contraction n pack its operands? One has the last output axis, the other the
+ * rows (the last output axis that the first one lacks), and both have all that is summed. */
+static bool tci_algo_packs(const tci_node *n, tci_machine machine)
+{
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2], inner = 1, first = 0;
+    if (!machine.has_work || rank < 2 || n->shape[rank - 1] < TCI_ALGO_PACK_COLUMNS ||
+        n->dtype == TC_BOOL) {
+        return false;
+    }
+    bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
+    bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
+    const int64_t *vec = in_a ? a : b;
+    int64_t row = rank - 2;
+    while (row >= 0 && (n->shape[row] == 1 ||
+                        tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
+        row--;
+    }
+    if (in_a == in_b || row < 0 || n->shape[row] < TCI_ALGO_PACK_ROWS) {
+        return false;
+    }
+    for (int64_t i = 0; i < rank_a; i++) {
+        if (!tci_algo_has_label(out, rank, a[i])) {
+            inner *= first ? n->in[0]->shape[i] : 1;
+            first = 1;
+            if (!tci_algo_has_label(b, rank_b, a[i])) {
+                return false;
+            }
+        }
+    }
+    for (int64_t i = 0; i < rank_b; i++) {
+        if (!tci_algo_has_label(out, rank, b[i]) && !tci_algo_has_label(a, rank_a, b[i])) {
+            return false;
+        }
+    }
+    return first && inner <= TCI_ALGO_PACK_INNER;
+}
+
 /* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
  * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
@@ -13141,12 +13211,19 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     return x;
 }
 
-static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    tci_algo_store_operand(n->in[0]);
-    tci_algo_store_operand(n->in[1]);
+    bool packs = tci_algo_packs(n, machine);
+    for (int i = 0; i < 2; i++) {
+        if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
+            tci_algo_store_operand(n->in[i]);
+        }
+    }
+    if (packs) {
+        return n;
+    }
     in[0] = tci_algo_operand_order(s, g, n, 0, attr + 3);
     in[1] = tci_algo_operand_order(s, g, n, 1, attr + 3 + attr[0]);
     if (in[0] == n->in[0] && in[1] == n->in[1]) {
@@ -13166,7 +13243,7 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = tci_algo_contract(s, g, n);
+        made = tci_algo_contract(s, g, n, machine);
     }
     return made ? made : n;
 }
@@ -17877,7 +17954,8 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
  *           pack the row factor: panel [row][inner point] or [inner point][row]
  *           for each tile of columns
  *               accumulators from the partial sums (first block: zero); one loop over the inner
- *               points; then partial sums again, or (last block) the later stages
+ *               points; then partial sums again, or (last block) the later stages, which are
+ *               written out for each vector where they are short, else once for a row
  *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
@@ -17905,6 +17983,9 @@ typedef struct tci_blocked {
     int row_inst, vec_inst; /* factors of the DOT: along the rows, along the vector axis */
     int64_t inner;          /* points of the other inner axes */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
+    bool by_rows;           /* the later stages are a loop over the rows of a tile */
+    bool fetch_vectors;     /* the vector factor of the next block is fetched ahead */
+    bool fetch_rows;        /* the row factor of the next row tile is */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
 
@@ -17918,14 +17999,20 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 
 /* ---- src/loop/blocked.c, continued ---- */
 enum {
-    TCI_BLOCKED_DEPTH = 320,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
+    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
     TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
     TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
+    TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
+    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 19, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
+    TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
+    TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -18002,7 +18089,9 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    int64_t most = TCI_MAX(TCI_BLOCKED_DEPTH / p->inner, 1);
+    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
@@ -18028,9 +18117,20 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
+    int64_t later = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        later += tci_stage_cost(k, t);
+    }
+    p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
     p->vec_by_vector = vec.contiguous;
     p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, TCI_BLOCKED_COLUMNS);
+    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
+                                                                          : TCI_BLOCKED_COLUMNS);
     p->columns = tci_blocked_ceil_div(block, tile) * tile;
     int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
     int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
@@ -18103,7 +18203,7 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->coef[p->vec_axis] = 1;
     s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
     s->partial.value = s->partial.index = -1;
-    if (p->n_depths > 1) {
+    if (p->n_depths > 1 || p->by_rows) {
         s->partial.value = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
@@ -18225,20 +18325,43 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
     }
 }
 
-/* Values of all rows of the tile for some vectors of the last inner axis. */
+/* Values of the current row for some vectors of the last inner axis. */
 static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     tci_blocked_state *s = arg;
     const tci_kstage *st = &b->k->stages[0];
     int axis = st->axes[st->n_axes - 1];
-    for (int r = 0; r < s->at.n_rows; r++) {
-        tci_build_set(b, s->p->row_axis, s->at.rows[r]);
-        for (int i = 0; i < n; i++) {
-            tci_build_set(b, axis, vecs[i]);
-            tci_build_value(b, s->p->row_inst);
-        }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_build_value(b, s->p->row_inst);
     }
     tci_build_set(b, axis, NULL);
+}
+
+/* One row after the other, each in long runs. */
+static void tci_blocked_pack_each(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    tci_lopen open;
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
+                                               tci_lx_const(b->l, s->at.n_rows), 1, &open));
+    tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo,
+                                                    last->hi, false, -1));
+    if (st->n_axes == 1 && s->p->n_depths > 1) {
+        int from = tci_build_lx(b, s->first);
+        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
+                                  tci_blocked_pack_along, s);
+    } else {
+        tci_lopen *inner = tci_blocked_open(s, 1);
+        tci_stage_vectors(b, 0, size, TCI_BLOCKED_UNROLL, tci_blocked_pack_along, s);
+        tci_blocked_close(s, 1, inner);
+    }
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_close(b, &open);
 }
 
 /* Values of all rows for each inner point, as vectors along the rows. */
@@ -18261,28 +18384,58 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
 
 static void tci_blocked_pack_rows(tci_blocked_state *s)
 {
-    tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
     s->row->stage = 0;
     if (s->p->row_by_vector) {
         tci_blocked_pack_across(s);
-    } else if (st->n_axes == 1 && s->p->n_depths > 1) {
-        int from = tci_build_lx(b, s->first);
-        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
-        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, 1, tci_blocked_pack_along, s);
     } else {
-        tci_lopen *open = tci_blocked_open(s, 1);
-        tci_stage_vectors(b, 0, size, 1, tci_blocked_pack_along, s);
-        tci_blocked_close(s, 1, open);
+        tci_blocked_pack_each(s);
     }
     s->row->stage = -1;
 }
 
 /* ---- tiles ---- */
 
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = (int32_t)b->k->insts[inst].imm;
+    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
+ * while this one is multiplied. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
+    for (int i = 0; i < tile->n_vecs; i++) {
+        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
-static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc)
+static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                            const tci_stage_pair *acc)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[0];
@@ -18295,6 +18448,12 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tc
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, tile);
+    }
+    if (s->p->fetch_rows) {
+        tci_blocked_fetch_rows(s, tile, number);
+    }
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
         tci_stage_assign(b, acc[i],
@@ -18306,14 +18465,14 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tc
     tci_build_close(b, &open);
 }
 
-static int tci_blocked_partial_at(tci_blocked_state *s)
+/* Partial sums of point 0 of the current tile; the tile's points follow each other. */
+static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
 {
     tci_build *b = s->b;
-    tci_lin row = b->bind[s->p->row_axis]->at, column = b->bind[s->p->vec_axis]->at;
     tci_lin skip = tci_build_let(b, s->first_row);
-    row = tci_lin_add(b, row, tci_lin_mul(b, skip, -1));
-    column = tci_lin_add(b, column, tci_lin_mul(b, s->column, -1));
-    return tci_build_lx(b, tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), column));
+    tci_lin row = tci_lin_add(b, s->at.rows[0]->at, tci_lin_mul(b, skip, -1));
+    tci_lin tile = tci_lin_mul(b, number, s->at.n_rows * s->tile);
+    return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
@@ -18328,14 +18487,13 @@ static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lop
     tci_build_if(b, st.dst, open);
 }
 
-static void tci_blocked_move(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc,
+static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
                              bool load)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
-    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
-        tci_stage_point(b, tile, i);
-        int x = tci_blocked_partial_at(s);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
         if (load) {
             tci_stage_assign(b, acc[i], tci_stage_array_get(b, red, s->partial, x));
         } else {
@@ -18344,15 +18502,45 @@ static void tci_blocked_move(tci_blocked_state *s, const tci_tile *tile, const t
     }
 }
 
-static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
-                               const tci_stage_pair *acc)
+/* The later stages for one row after the other, whose sums lie at index `at` of the array. */
+static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin at)
 {
     tci_build *b = s->b;
-    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
-        tci_stage_point(b, tile, i);
-        tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+    const tci_bind *first = tile->rows[0];
+    const tci_bind *last = tile->rows[tile->n_rows - 1];
+    tci_lopen open;
+    tci_tile one = *tile;
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
+                                               tci_lx_const(b->l, tile->n_rows), 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo, last->hi,
+                                          false, -1);
+    at = tci_lin_add(b, at, tci_lin_mul(b, row, (int64_t)tile->n_vecs * b->l->lanes));
+    one.n_rows = 1;
+    one.rows = &bind;
+    for (int i = 0; i < one.n_vecs; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
+        tci_stage_point(b, &one, i);
+        tci_stage_remember_result(b, &b->k->reds[0],
+                                  tci_stage_array_get(b, &b->k->reds[0], s->partial, x));
     }
-    tci_stage_from(b, tile, 1);
+    tci_stage_from(b, &one, 1);
+    tci_build_close(b, &open);
+}
+
+static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
+                               const tci_stage_pair *acc, tci_lin partial)
+{
+    tci_build *b = s->b;
+    if (s->p->by_rows) {
+        tci_blocked_move(s, partial, tile->n_rows * tile->n_vecs, acc, false);
+        tci_blocked_finish_rows(s, tile, partial);
+    } else {
+        for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+            tci_stage_point(b, tile, i);
+            tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+        }
+        tci_stage_from(b, tile, 1);
+    }
     b->stage = 0;
 }
 
@@ -18370,19 +18558,20 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     for (int i = 0; i < n; i++) {
         acc[i] = tci_stage_accumulator(b, &b->k->reds[0], b->l->lanes);
     }
+    tci_lin partial = tci_blocked_partial_at(s, number);
     if (last > 0) {
         tci_blocked_if(s, 1, last, &open);
-        tci_blocked_move(s, &tile, acc, true);
+        tci_blocked_move(s, partial, n, acc, true);
         tci_build_close(b, &open);
     }
-    tci_blocked_dot(s, &tile, acc);
+    tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
         tci_blocked_if(s, 0, last - 1, &open);
-        tci_blocked_move(s, &tile, acc, false);
+        tci_blocked_move(s, partial, n, acc, false);
         tci_build_close(b, &open);
         tci_blocked_if(s, last, last, &open);
     }
-    tci_blocked_finish(s, &tile, acc);
+    tci_blocked_finish(s, &tile, acc, partial);
     if (last > 0) {
         tci_build_close(b, &open);
     }
@@ -18763,9 +18952,12 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
-/* Packed panels, where they pay. */
+/* Packed panels, where they pay: the tile's size is not bounded by what packing and the later
+ * stages compute. */
 static void tci_sched_block(tci_sched *s)
 {
+    tci_sched before = *s;
+    tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
     p.row_axis = s->row_axis;
@@ -18775,6 +18967,8 @@ static void tci_sched_block(tci_sched *s)
     p.extra = s->extra;
     if (tci_blocked_plan(s->k, s->machine, s->l->lanes, &p)) {
         s->blocked = p;
+    } else {
+        *s = before;
     }
 }
 
@@ -18791,7 +18985,8 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int r = 0; r < k->n_reds; r++) {
-        fits = fits && k->reds[r].b < 0 && k->reds[r].dtype != TC_BOOL;
+        bool pair = k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT;
+        fits = fits && !pair && k->reds[r].dtype != TC_BOOL;
     }
     return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
 }
@@ -19316,7 +19511,7 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     }
     snprintf(note, n, "%s%d lane%s%s%s%s%s", s->l->lanes > 1 ? "vector " : "scalar ", s->l->lanes,
              s->l->lanes > 1 ? "s" : "", form, tile, s->stream ? ", stream" : "",
-             s->b->n_keeps > 0 ? ", row kept" : "");
+             s->b->n_keeps > 0 && s->blocked.columns == 0 ? ", row kept" : "");
     return note;
 }
 

@@ -9,7 +9,8 @@
  *           pack the row factor: panel [row][inner point] or [inner point][row]
  *           for each tile of columns
  *               accumulators from the partial sums (first block: zero); one loop over the inner
- *               points; then partial sums again, or (last block) the later stages
+ *               points; then partial sums again, or (last block) the later stages, which are
+ *               written out for each vector where they are short, else once for a row
  *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
@@ -21,14 +22,20 @@
 #include "blocked.h"
 
 enum {
-    TCI_BLOCKED_DEPTH = 320,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
+    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
     TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
     TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
+    TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
+    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 19, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
+    TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
+    TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -105,7 +112,9 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    int64_t most = TCI_MAX(TCI_BLOCKED_DEPTH / p->inner, 1);
+    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
@@ -131,9 +140,20 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
+    int64_t later = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        later += tci_stage_cost(k, t);
+    }
+    p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
     p->vec_by_vector = vec.contiguous;
     p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, TCI_BLOCKED_COLUMNS);
+    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
+                                                                          : TCI_BLOCKED_COLUMNS);
     p->columns = tci_blocked_ceil_div(block, tile) * tile;
     int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
     int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
@@ -206,7 +226,7 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     s->vec->coef[p->vec_axis] = 1;
     s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
     s->partial.value = s->partial.index = -1;
-    if (p->n_depths > 1) {
+    if (p->n_depths > 1 || p->by_rows) {
         s->partial.value = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
@@ -328,20 +348,43 @@ static void tci_blocked_pack_vec(tci_blocked_state *s, int chunk)
     }
 }
 
-/* Values of all rows of the tile for some vectors of the last inner axis. */
+/* Values of the current row for some vectors of the last inner axis. */
 static void tci_blocked_pack_along(tci_build *b, void *arg, int n, const tci_bind **vecs)
 {
     tci_blocked_state *s = arg;
     const tci_kstage *st = &b->k->stages[0];
     int axis = st->axes[st->n_axes - 1];
-    for (int r = 0; r < s->at.n_rows; r++) {
-        tci_build_set(b, s->p->row_axis, s->at.rows[r]);
-        for (int i = 0; i < n; i++) {
-            tci_build_set(b, axis, vecs[i]);
-            tci_build_value(b, s->p->row_inst);
-        }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_build_value(b, s->p->row_inst);
     }
     tci_build_set(b, axis, NULL);
+}
+
+/* One row after the other, each in long runs. */
+static void tci_blocked_pack_each(tci_blocked_state *s)
+{
+    tci_build *b = s->b;
+    const tci_kstage *st = &b->k->stages[0];
+    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
+    const tci_bind *first = s->at.rows[0], *last = s->at.rows[s->at.n_rows - 1];
+    tci_lopen open;
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
+                                               tci_lx_const(b->l, s->at.n_rows), 1, &open));
+    tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo,
+                                                    last->hi, false, -1));
+    if (st->n_axes == 1 && s->p->n_depths > 1) {
+        int from = tci_build_lx(b, s->first);
+        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
+        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, TCI_BLOCKED_UNROLL,
+                                  tci_blocked_pack_along, s);
+    } else {
+        tci_lopen *inner = tci_blocked_open(s, 1);
+        tci_stage_vectors(b, 0, size, TCI_BLOCKED_UNROLL, tci_blocked_pack_along, s);
+        tci_blocked_close(s, 1, inner);
+    }
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_close(b, &open);
 }
 
 /* Values of all rows for each inner point, as vectors along the rows. */
@@ -364,28 +407,58 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
 
 static void tci_blocked_pack_rows(tci_blocked_state *s)
 {
-    tci_build *b = s->b;
-    const tci_kstage *st = &b->k->stages[0];
-    int64_t size = b->k->axes[st->axes[st->n_axes - 1]].size;
     s->row->stage = 0;
     if (s->p->row_by_vector) {
         tci_blocked_pack_across(s);
-    } else if (st->n_axes == 1 && s->p->n_depths > 1) {
-        int from = tci_build_lx(b, s->first);
-        int to = tci_build_lx(b, tci_lin_add(b, s->first, s->depth));
-        tci_stage_vectors_dynamic(b, from, to, -1, 0, size - 1, 1, tci_blocked_pack_along, s);
     } else {
-        tci_lopen *open = tci_blocked_open(s, 1);
-        tci_stage_vectors(b, 0, size, 1, tci_blocked_pack_along, s);
-        tci_blocked_close(s, 1, open);
+        tci_blocked_pack_each(s);
     }
     s->row->stage = -1;
 }
 
 /* ---- tiles ---- */
 
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = (int32_t)b->k->insts[inst].imm;
+    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
+ * while this one is multiplied. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
+    for (int i = 0; i < tile->n_vecs; i++) {
+        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
-static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc)
+static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
+                            const tci_stage_pair *acc)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[0];
@@ -398,6 +471,12 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tc
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, tile);
+    }
+    if (s->p->fetch_rows) {
+        tci_blocked_fetch_rows(s, tile, number);
+    }
     for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
         tci_stage_point(b, tile, i);
         tci_stage_assign(b, acc[i],
@@ -409,14 +488,14 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, const tc
     tci_build_close(b, &open);
 }
 
-static int tci_blocked_partial_at(tci_blocked_state *s)
+/* Partial sums of point 0 of the current tile; the tile's points follow each other. */
+static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
 {
     tci_build *b = s->b;
-    tci_lin row = b->bind[s->p->row_axis]->at, column = b->bind[s->p->vec_axis]->at;
     tci_lin skip = tci_build_let(b, s->first_row);
-    row = tci_lin_add(b, row, tci_lin_mul(b, skip, -1));
-    column = tci_lin_add(b, column, tci_lin_mul(b, s->column, -1));
-    return tci_build_lx(b, tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), column));
+    tci_lin row = tci_lin_add(b, s->at.rows[0]->at, tci_lin_mul(b, skip, -1));
+    tci_lin tile = tci_lin_mul(b, number, s->at.n_rows * s->tile);
+    return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
@@ -431,14 +510,13 @@ static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lop
     tci_build_if(b, st.dst, open);
 }
 
-static void tci_blocked_move(tci_blocked_state *s, const tci_tile *tile, const tci_stage_pair *acc,
+static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
                              bool load)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
-    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
-        tci_stage_point(b, tile, i);
-        int x = tci_blocked_partial_at(s);
+    for (int i = 0; i < n; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
         if (load) {
             tci_stage_assign(b, acc[i], tci_stage_array_get(b, red, s->partial, x));
         } else {
@@ -447,15 +525,45 @@ static void tci_blocked_move(tci_blocked_state *s, const tci_tile *tile, const t
     }
 }
 
-static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
-                               const tci_stage_pair *acc)
+/* The later stages for one row after the other, whose sums lie at index `at` of the array. */
+static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin at)
 {
     tci_build *b = s->b;
-    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
-        tci_stage_point(b, tile, i);
-        tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+    const tci_bind *first = tile->rows[0];
+    const tci_bind *last = tile->rows[tile->n_rows - 1];
+    tci_lopen open;
+    tci_tile one = *tile;
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0),
+                                               tci_lx_const(b->l, tile->n_rows), 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, first->at, row), first->lo, last->hi,
+                                          false, -1);
+    at = tci_lin_add(b, at, tci_lin_mul(b, row, (int64_t)tile->n_vecs * b->l->lanes));
+    one.n_rows = 1;
+    one.rows = &bind;
+    for (int i = 0; i < one.n_vecs; i++) {
+        int x = tci_build_lx(b, tci_lin_plus(at, (int64_t)i * b->l->lanes));
+        tci_stage_point(b, &one, i);
+        tci_stage_remember_result(b, &b->k->reds[0],
+                                  tci_stage_array_get(b, &b->k->reds[0], s->partial, x));
     }
-    tci_stage_from(b, tile, 1);
+    tci_stage_from(b, &one, 1);
+    tci_build_close(b, &open);
+}
+
+static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
+                               const tci_stage_pair *acc, tci_lin partial)
+{
+    tci_build *b = s->b;
+    if (s->p->by_rows) {
+        tci_blocked_move(s, partial, tile->n_rows * tile->n_vecs, acc, false);
+        tci_blocked_finish_rows(s, tile, partial);
+    } else {
+        for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+            tci_stage_point(b, tile, i);
+            tci_stage_remember_result(b, &b->k->reds[0], acc[i]);
+        }
+        tci_stage_from(b, tile, 1);
+    }
     b->stage = 0;
 }
 
@@ -473,19 +581,20 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     for (int i = 0; i < n; i++) {
         acc[i] = tci_stage_accumulator(b, &b->k->reds[0], b->l->lanes);
     }
+    tci_lin partial = tci_blocked_partial_at(s, number);
     if (last > 0) {
         tci_blocked_if(s, 1, last, &open);
-        tci_blocked_move(s, &tile, acc, true);
+        tci_blocked_move(s, partial, n, acc, true);
         tci_build_close(b, &open);
     }
-    tci_blocked_dot(s, &tile, acc);
+    tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
         tci_blocked_if(s, 0, last - 1, &open);
-        tci_blocked_move(s, &tile, acc, false);
+        tci_blocked_move(s, partial, n, acc, false);
         tci_build_close(b, &open);
         tci_blocked_if(s, last, last, &open);
     }
-    tci_blocked_finish(s, &tile, acc);
+    tci_blocked_finish(s, &tile, acc, partial);
     if (last > 0) {
         tci_build_close(b, &open);
     }

@@ -301,9 +301,12 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     s->unroll = TCI_MAX(s->unroll, 1);
 }
 
-/* Packed panels, where they pay. */
+/* Packed panels, where they pay: the tile's size is not bounded by what packing and the later
+ * stages compute. */
 static void tci_sched_block(tci_sched *s)
 {
+    tci_sched before = *s;
+    tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
     p.row_axis = s->row_axis;
@@ -313,6 +316,8 @@ static void tci_sched_block(tci_sched *s)
     p.extra = s->extra;
     if (tci_blocked_plan(s->k, s->machine, s->l->lanes, &p)) {
         s->blocked = p;
+    } else {
+        *s = before;
     }
 }
 
@@ -329,7 +334,8 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int r = 0; r < k->n_reds; r++) {
-        fits = fits && k->reds[r].b < 0 && k->reds[r].dtype != TC_BOOL;
+        bool pair = k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT;
+        fits = fits && !pair && k->reds[r].dtype != TC_BOOL;
     }
     return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
 }
@@ -854,7 +860,7 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     }
     snprintf(note, n, "%s%d lane%s%s%s%s%s", s->l->lanes > 1 ? "vector " : "scalar ", s->l->lanes,
              s->l->lanes > 1 ? "s" : "", form, tile, s->stream ? ", stream" : "",
-             s->b->n_keeps > 0 ? ", row kept" : "");
+             s->b->n_keeps > 0 && s->blocked.columns == 0 ? ", row kept" : "");
     return note;
 }
 

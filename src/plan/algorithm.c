@@ -5,7 +5,8 @@
  *                      and the order is fixed by the shape alone
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
- *                      first (it is read many times)
+ *                      first (it is read many times), unless the kernel will pack it and what it
+ *                      computes is cheap
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "group.h"
 #include "why.h"
@@ -19,7 +20,11 @@ enum {
     TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
     TCI_ALGO_CAT = 8,
-    TCI_ALGO_REUSE = 4            /* times an operand is read before it is worth a copy */
+    TCI_ALGO_REUSE = 4,           /* times an operand is read before it is worth a copy */
+    TCI_ALGO_PACK_ROWS = 8,       /* what loop/blocked.c asks of a contraction that it packs */
+    TCI_ALGO_PACK_COLUMNS = 16,
+    TCI_ALGO_PACK_INNER = 1024,
+    TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
 /* ---- reductions ---- */
@@ -200,6 +205,71 @@ static void tci_algo_store_operand(tci_node *n)
     }
 }
 
+/* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. */
+static int tci_algo_cheap_ops(const tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        n = n->in[0];
+    }
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
+                n->op == TCI_OP_CONST;
+    bool cheap = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_MUL ||
+                 n->op == TCI_OP_NEG || n->op == TCI_OP_RELU;
+    int ops = leaf ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
+    for (int i = 0; cheap && i < n->n_in && ops <= TCI_ALGO_PACK_OPS; i++) {
+        ops += tci_algo_cheap_ops(n->in[i]);
+    }
+    return ops;
+}
+
+static bool tci_algo_has_label(const int64_t *labels, int64_t n, int64_t label)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Will the kernel of contraction n pack its operands? One has the last output axis, the other the
+ * rows (the last output axis that the first one lacks), and both have all that is summed. */
+static bool tci_algo_packs(const tci_node *n, tci_machine machine)
+{
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2], inner = 1, first = 0;
+    if (!machine.has_work || rank < 2 || n->shape[rank - 1] < TCI_ALGO_PACK_COLUMNS ||
+        n->dtype == TC_BOOL) {
+        return false;
+    }
+    bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
+    bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
+    const int64_t *vec = in_a ? a : b;
+    int64_t row = rank - 2;
+    while (row >= 0 && (n->shape[row] == 1 ||
+                        tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
+        row--;
+    }
+    if (in_a == in_b || row < 0 || n->shape[row] < TCI_ALGO_PACK_ROWS) {
+        return false;
+    }
+    for (int64_t i = 0; i < rank_a; i++) {
+        if (!tci_algo_has_label(out, rank, a[i])) {
+            inner *= first ? n->in[0]->shape[i] : 1;
+            first = 1;
+            if (!tci_algo_has_label(b, rank_b, a[i])) {
+                return false;
+            }
+        }
+    }
+    for (int64_t i = 0; i < rank_b; i++) {
+        if (!tci_algo_has_label(out, rank, b[i]) && !tci_algo_has_label(a, rank_a, b[i])) {
+            return false;
+        }
+    }
+    return first && inner <= TCI_ALGO_PACK_INNER;
+}
+
 /* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
  * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
@@ -261,12 +331,19 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     return x;
 }
 
-static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n)
+static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    tci_algo_store_operand(n->in[0]);
-    tci_algo_store_operand(n->in[1]);
+    bool packs = tci_algo_packs(n, machine);
+    for (int i = 0; i < 2; i++) {
+        if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
+            tci_algo_store_operand(n->in[i]);
+        }
+    }
+    if (packs) {
+        return n;
+    }
     in[0] = tci_algo_operand_order(s, g, n, 0, attr + 3);
     in[1] = tci_algo_operand_order(s, g, n, 1, attr + 3 + attr[0]);
     if (in[0] == n->in[0] && in[1] == n->in[1]) {
@@ -286,7 +363,7 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = tci_algo_contract(s, g, n);
+        made = tci_algo_contract(s, g, n, machine);
     }
     return made ? made : n;
 }
