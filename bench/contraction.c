@@ -41,8 +41,17 @@ static void *library_find(const char *const *names, const char *symbol)
     return NULL;
 }
 
+/* Libraries read these when they are opened. Their workers would otherwise spin for tens of
+ * milliseconds after each call, on the cores that the other side of a round is timed on. */
+static void library_sleep(void)
+{
+    setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);
+    setenv("OMP_WAIT_POLICY", "passive", 0);
+}
+
 static void library_open(void)
 {
+    library_sleep();
     static const char *const blas[] = {"libopenblas.so.0", "libopenblas.so", NULL};
     static const char *const dnnl[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
     static const char *const omp[] = {"libgomp.so.1", NULL};
