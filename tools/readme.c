@@ -232,6 +232,7 @@ static text bare_comment(const char *at, const char *end)
     return t;
 }
 
+/* "---- heading ---- what holds for all of them" */
 static void add_section(text *out, const text *comment)
 {
     const char *begin = comment->at + strspn(comment->at, "- ");
@@ -239,9 +240,17 @@ static void add_section(text *out, const text *comment)
     while (end > begin && strchr("- ", end[-1])) {
         end--;
     }
+    const char *rule = strstr(begin, " ----");
+    const char *stop = rule && rule < end ? rule : end;
     add(out, "\n**");
-    add_cell(out, begin, (size_t)(end - begin));
-    add(out, "**\n\n| call | result |\n|---|---|\n");
+    add_cell(out, begin, (size_t)(stop - begin));
+    add(out, "**\n\n");
+    if (stop < end) {
+        const char *rest = stop + strspn(stop, "- ");
+        add_cell(out, rest, (size_t)(end - rest));
+        add(out, "\n\n");
+    }
+    add(out, "| call | result |\n|---|---|\n");
 }
 
 /* Sections and calls of one header. */
