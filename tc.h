@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c76ba5e9f87f1639"
+#define TCI_BUILD "2b48ea4a04fa3b77"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1980,7 +1980,7 @@ extern long syscall(long number, ...);
 /* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache
  * key. */
 #ifndef TCI_BUILD
-#define TCI_BUILD "rooms"
+#define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
 #endif
 
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -24534,10 +24534,6 @@ TC_API int tc_list_backends(const char **names, int room)
 #include <string.h>
 
 
-#ifndef TCI_BUILD
-#define TCI_BUILD "rooms"
-#endif
-
 /* ---- the walk ---- */
 
 typedef struct tci_key_frame {
@@ -26457,10 +26453,6 @@ TCI_FN void tci_jit_end(tci_jit *j);
 /* ---- src/compile/jit.c, continued ---- */
 #include <string.h>
 
-
-#ifndef TCI_BUILD
-#define TCI_BUILD "rooms"
-#endif
 
 enum { TCI_JIT_SPLIT_FROM = 25, TCI_JIT_DEFAULT_TIMEOUT_S = 120, TCI_JIT_LOG_BYTES = 3000 };
 

@@ -1,5 +1,6 @@
 /* bench/train.c - one training step: forward, backward and update of a two-layer perceptron with
- * cross-entropy (batch 128, 784-512-10) as one program. Peer: the same step in PyTorch's eager mode. */
+ * cross-entropy (batch 128, 784-512-10) as one program. Peer: the same step in PyTorch's eager
+ * mode. */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

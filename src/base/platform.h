@@ -41,7 +41,7 @@
 /* Hash of all rooms, stamped by tools/amalgamate.c into the shipped header: part of every cache
  * key. */
 #ifndef TCI_BUILD
-#define TCI_BUILD "rooms"
+#define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
 #endif
 
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))

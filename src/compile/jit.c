@@ -17,10 +17,6 @@
 #include "../debug/dump.h"
 #include "backend.h"
 
-#ifndef TCI_BUILD
-#define TCI_BUILD "rooms"
-#endif
-
 enum { TCI_JIT_SPLIT_FROM = 25, TCI_JIT_DEFAULT_TIMEOUT_S = 120, TCI_JIT_LOG_BYTES = 3000 };
 
 #define TCI_JIT_COUNT(field, n)                                                                    \

@@ -17,10 +17,6 @@
 #include "../base/env.h"
 #include "code.h"
 
-#ifndef TCI_BUILD
-#define TCI_BUILD "rooms"
-#endif
-
 /* ---- the walk ---- */
 
 typedef struct tci_key_frame {
