@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2b48ea4a04fa3b77"
+#define TCI_BUILD "d383e6ae02176f2c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -13889,6 +13889,23 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
     }
 }
 
+/* It starts a group of its own: says why not with the nearest group that reads what it reads. */
+static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
+{
+    const tci_root *r = &f->roots[root];
+    for (int g = f->n_groups - 1; g >= last && r->n_reads == 0; g--) {
+        const tci_root *first = &f->roots[f->groups[g].roots[0]];
+        if (tci_group_shares_source(f, r, first)) {
+            bool same = r->kind == first->kind && r->n_domain == first->n_domain;
+            for (int i = 0; same && i < r->n_domain; i++) {
+                same = r->domain[i] == first->domain[i];
+            }
+            tci_group_refuse(f, r->node, first->node, same ? TCI_WHY_SIZE : TCI_WHY_SPACE);
+            return;
+        }
+    }
+}
+
 static void tci_group_place(tci_fusion *f, int root)
 {
     tci_root *r = &f->roots[root];
@@ -13914,6 +13931,7 @@ static void tci_group_place(tci_fusion *f, int root)
             return;
         }
     }
+    tci_group_refuse_sibling(f, root, last);
     tci_group_put(f, tci_group_new(f, root), root);
 }
 

@@ -177,4 +177,16 @@ TEST(every_refusal_has_a_reason)
     tc_ctx_free(ctx);
 }
 
+TEST(siblings_over_other_spaces_say_so)
+{
+    open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 64);
+    tc_tensor outs[] = {tc_sum(x, TC_AXES(1), false), tc_max(x, TC_AXES(1), false), tc_exp(x)};
+    PLAN((x), outs[0], outs[1], outs[2]);
+    CHECK_EQ_INT(info.n_kernels, 2);
+    CHECK_HAS(why, "exp is not computed with");
+    CHECK_HAS(why, "the iteration spaces differ");
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
