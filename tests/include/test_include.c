@@ -124,14 +124,19 @@ static double tct_least_ms(const char *command)
     return least;
 }
 
+/* The time is printed; what is held to is what makes it: the text that is left of the header. */
 static void tct_include_cost(const char *compiler)
 {
     char with[512], without[512];
     snprintf(with, sizeof(with), "echo '#include \"tc.h\"' | %s -I%s -S - -o /dev/null", compiler,
              tct_env("TC_TEST_INCLUDE", "."));
     snprintf(without, sizeof(without), "echo 'int x;' | %s -S - -o /dev/null", compiler);
-    double ms = tct_least_ms(with) - tct_least_ms(without);
-    CHECK_MSG(ms < 50, "%s: including tc.h costs %.1f ms", compiler, ms);
+    printf("include: tc.h adds %.1f ms to %s\n", tct_least_ms(with) - tct_least_ms(without),
+           compiler);
+    snprintf(with, sizeof(with),
+             "test $(echo '#include \"tc.h\"' | %s -I%s -E -P - | wc -c) -lt 65536", compiler,
+             tct_env("TC_TEST_INCLUDE", "."));
+    CHECK_MSG(system(with) == 0, "%s: the declarations are longer than 64 KiB", compiler);
 }
 
 TEST(including_the_declarations_costs_little)
