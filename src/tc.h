@@ -36,6 +36,7 @@
 #include "base/env.c"
 #include "base/os.c"
 #include "base/spawn.c"
+#include "base/dim.c"
 
 #include "ops/dtype.c"
 #include "ops/prim.c"

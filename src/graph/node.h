@@ -40,12 +40,12 @@
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
+#include "../base/dim.h"
 #include "../base/hash.h"
 #include "../base/str.h"
 #include "../ops/dtype.h"
 #include "../ops/table.h"
 
-typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
 
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
