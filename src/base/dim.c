@@ -659,14 +659,24 @@ static bool tci_dim_factor(tci_dim_sum *s)
     return false;
 }
 
+/* Its bounds are not the saturated ones. */
+static bool tci_dim_is_bounded(tci_dim d)
+{
+    return tci_dim_is_known(d) ||
+           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
+}
+
 /* b - a >= 0: by its bounds, then by those of what is left when a common factor goes; a MIN or MAX
  * on its own side is at most, at least each of its operands. */
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s = {.n = 0};
     tci_dim_term minus = tci_dim_one;
-    if (a == b) {
-        return a != TCI_DIM_NONE;
+    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
+        return a == b && a != TCI_DIM_NONE;
+    }
+    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b) && tci_dim_most(a) <= tci_dim_least(b)) {
+        return true;
     }
     minus.coef = -1;
     tci_dim_sum_take(&s, b, &tci_dim_one);
