@@ -46,7 +46,7 @@ typedef tc_tensor (*recipe_fn)(const tc_tensor *in, int64_t b, int64_t h);
     R(sum_all, tc_sum(X, TC_ALL, true))                                                            \
     R(prod, tc_prod(Y, TC_AXES(1), false))                                                         \
     R(max_height, tc_max(Y, TC_AXES(1), false))                                                    \
-    R(max_both, tc_max(X, TC_AXES(0, 2), false))                                                   \
+    R(max_both, tc_max(X, TC_AXES(1, 2), false))                                                   \
     R(argmax_height, tc_argmax(Y, 1, false))                                                       \
     R(any, tc_any(tc_lt(Y, 0), TC_AXES(0), false))                                                 \
     R(cumsum_batch, tc_cumsum(Y, 0))                                                               \
