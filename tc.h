@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ed9bfd2ca897878d"
+#define TCI_BUILD "1430bbfb0116c652"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -548,6 +548,21 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
+/* ---- symbolic sizes ---- */
+#ifdef TC_DYNAMIC_SHAPES
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
+ * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+ * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
+ * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
+ * does not link. */
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
+#define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
+#define tc_ctx_make tc_ctx_make_dynamic_shapes
+#else
+#define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#endif
+
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
@@ -583,8 +598,8 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative), TC_ERR_LIMIT
- * (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -623,10 +638,12 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-TC_API int64_t tc_size(tc_tensor t, int axis); /* -1 also for an axis that is not there */
+/* -1 also for an axis that is not there. A symbolic size is one to hand on: to a call that takes
+ * sizes, or as an operand, where it stands for its value in a run. */
+TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements */
-TC_API int64_t tc_nbytes(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
+TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
@@ -4282,14 +4299,24 @@ static bool tci_dim_factor(tci_dim_sum *s)
     return false;
 }
 
+/* Its bounds are not the saturated ones. */
+static bool tci_dim_is_bounded(tci_dim d)
+{
+    return tci_dim_is_known(d) ||
+           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
+}
+
 /* b - a >= 0: by its bounds, then by those of what is left when a common factor goes; a MIN or MAX
  * on its own side is at most, at least each of its operands. */
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s = {.n = 0};
     tci_dim_term minus = tci_dim_one;
-    if (a == b) {
-        return a != TCI_DIM_NONE;
+    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
+        return a == b && a != TCI_DIM_NONE;
+    }
+    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b) && tci_dim_most(a) <= tci_dim_least(b)) {
+        return true;
     }
     minus.coef = -1;
     tci_dim_sum_take(&s, b, &tci_dim_one);
@@ -31405,13 +31432,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) : -1;
+    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t count = tc_count(t);
+    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* ---- frames ---- */
@@ -32002,7 +32030,8 @@ TC_API tc_tensor tc_retain(tc_tensor t)
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
  * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
  * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. */
+ * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
+ * are: only a tc_input has symbolic ones. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -32034,6 +32063,14 @@ static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t 
     }
     return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
+{
+    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
+    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
+}
+#endif
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
@@ -32151,12 +32188,27 @@ static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
     return x;
 }
 
+/* Memory has sizes that are numbers. */
+static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(sizes[i])) {
+            tci_frame_fail(f, TC_ERR_SHAPE,
+                           "size %s of axis %d has no value before a run: expected a number (or a "
+                           "tc_input)",
+                           TCI_DIM_TEXT(sizes[i]), i);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes)) {
+    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =
@@ -32344,8 +32396,17 @@ static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
     return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
 }
 
+/* A symbolic size that stands as an operand: its value in a run. */
+static bool tci_ops_is_symbol(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (tci_ops_is_symbol(a)) {
+        return tci_build_size_value(&f->ctx->graph, a->i, to);
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
@@ -32802,10 +32863,16 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
-static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     bool whole =
         start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (tci_ops_is_symbol(start) || tci_ops_is_symbol(stop)) {
+        tci_dim way = tci_dim_sub(stop->i, start->i);
+        way = step->i > 0 ? way : tci_dim_neg(way);
+        tci_dim steps = tci_dim_div(tci_dim_sub(way, 1), step->i > 0 ? step->i : -step->i);
+        return tci_dim_max(tci_dim_add(steps, 1), 0);
+    }
     if (whole) {
         bool up = step->i > 0;
         if (up ? stop->i <= start->i : stop->i >= start->i) {
@@ -32822,6 +32889,18 @@ static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return -1;
     }
     return n > 0 ? (int64_t)n : 0;
+}
+
+/* A ramp between symbolic sizes has whole steps of a known size. */
+static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+{
+    const int64_t limit = INT64_MAX / 8;
+    bool whole =
+        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (!tci_ops_is_symbol(start) && !tci_ops_is_symbol(stop) && !tci_ops_is_symbol(step)) {
+        return true;
+    }
+    return whole && step->i <= limit && step->i >= -limit;
 }
 
 /* A bool counts as the integer it is. */
@@ -32843,8 +32922,12 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_arange_can(&start, &stop, &step)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "start or stop is a symbolic size: expected integers, and a step that is a "
+                       "number");
     }
-    int64_t n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
+    tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
     if (n < 0) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);
@@ -33497,6 +33580,23 @@ static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
     }
 }
 
+/* A symbolic size gets its value from the inputs of a run: without any there is none. */
+static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        for (int d = 0; d < n->rank; d++) {
+            if (!tci_dim_is_known(n->shape[d])) {
+                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                                     "%s, the size of axis %d of a tensor made by %s, has no value "
+                                     "before a run: compile it with an input of that size",
+                                     TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
+            }
+        }
+    }
+    return TC_OK;
+}
+
 /* A tci_eval_body: b is the first member of the tci_eval_lazy. */
 static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
 {
@@ -33527,6 +33627,10 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
                              " with tc_run, or use tc_borrow or tc_copy_in",
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
+    }
+    status = tci_eval_check_sizes(w, r);
+    if (status) {
+        return status;
     }
     job->request = r;
     w->nodes = r->roots;

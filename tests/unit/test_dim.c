@@ -140,6 +140,11 @@ static built build(int recipe, int64_t b, int64_t h)
         tc_input(ctx, "x", TC_F32, b, 2, h, 6), tc_input(ctx, "y", TC_F32, b, h),
         tc_input(ctx, "z", TC_F32, h, 6), tc_input(ctx, "i", TC_I64, b)};
     tc_tensor out = recipes[recipe].make(in, b, h), grads[3];
+    if (b == 0 && tc_status_of(out)) { /* -1 beside a 0 says nothing, but beside a batch it does */
+        CHECK_HAS(tc_error(out), "0 elements of shape [0");
+        r.n = 0;
+        return r;
+    }
     CHECK_STR(tc_error(out), "");
     if (tci_dtype_is_float(tc_dtype_of(out))) {
         tc_tensor loss = tc_sum(tc_mul(out, out), TC_ALL, false);
@@ -278,6 +283,9 @@ static void check_recipe(int recipe)
     for (int k = 0; k < TCI_COUNT(batches) * TCI_COUNT(heights); k++) {
         int64_t at[2] = {batches[k % TCI_COUNT(batches)], heights[k / TCI_COUNT(batches)]};
         built want = build(recipe, at[0], at[1]), got = replaced(&s, &g, &symbolic, symbols, at);
+        if (!want.n) {
+            continue;
+        }
         compare(recipes[recipe].name, "as built", &got, &want, at);
         if (at[0] > 0) {
             got = replaced(&s, &g, &program, canonical, at);
