@@ -10,7 +10,7 @@ typedef struct tci_loop tci_loop; /* loop/ir.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
-    int64_t n_tasks;      /* independent tasks; see tci_kernel_fn */
+    tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads */
     int64_t work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
     int lanes;            /* for explain */
