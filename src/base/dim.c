@@ -560,7 +560,8 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
     if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
         return 0;
     }
-    if (tci_dim_lt(r, 0) && tci_dim_le(tci_dim_neg(b), r)) {
+    bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
+    if (tci_dim_lt(r, 0) && (small || tci_dim_le(tci_dim_neg(b), r))) {
         return -1;
     }
     r = tci_dim_reduce(r, &b);
