@@ -47,6 +47,15 @@ typedef struct tci_plan {
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
 
+/* Memory that is needed from step `first` to step `last`; last -1: by none. */
+typedef struct tci_life {
+    int32_t first, last;
+    int64_t bytes;
+    int64_t offset;         /* out: from the arena's start; only where last >= 0 */
+} tci_life;
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
+
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
