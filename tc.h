@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ed9bfd2ca897878d"
+#define TCI_BUILD "5f9a3de508aad6ce"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -548,6 +548,21 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
+/* ---- symbolic sizes ---- */
+#ifdef TC_DYNAMIC_SHAPES
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
+ * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+ * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
+ * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
+ * does not link. */
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
+#define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
+#define tc_ctx_make tc_ctx_make_dynamic_shapes
+#else
+#define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#endif
+
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
@@ -583,8 +598,8 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative), TC_ERR_LIMIT
- * (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -623,10 +638,12 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-TC_API int64_t tc_size(tc_tensor t, int axis); /* -1 also for an axis that is not there */
+/* -1 also for an axis that is not there. A symbolic size is one to hand on: to a call that takes
+ * sizes, or as an operand, where it stands for its value in a run. */
+TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements */
-TC_API int64_t tc_nbytes(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
+TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
@@ -4183,7 +4200,8 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
     if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
         return 0;
     }
-    if (tci_dim_lt(r, 0) && tci_dim_le(tci_dim_neg(b), r)) {
+    bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
+    if (tci_dim_lt(r, 0) && (small || tci_dim_le(tci_dim_neg(b), r))) {
         return -1;
     }
     r = tci_dim_reduce(r, &b);
@@ -12108,7 +12126,9 @@ enum {
     TCI_VLANES_MAX = 512
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
-/* ---- index expressions ---- */
+/* ---- index expressions ----
+ * Numbers in here (coefficients, ranges, guards, sizes) may be symbolic (base/dim.h); what is
+ * decided about them holds where no axis of the kernel is empty, as nothing is evaluated then. */
 typedef enum tci_kx_op {
     TCI_KX_CONST, /* c */
     TCI_KX_AXIS,  /* axis number c */
@@ -12121,8 +12141,8 @@ typedef enum tci_kx_op {
 typedef struct tci_kx {
     uint8_t op;
     int32_t a, b;     /* indices of kx nodes; -1 unused */
-    int64_t c;
-    int64_t lo, hi;   /* range, inclusive */
+    tci_dim c;
+    tci_dim lo, hi;   /* range, inclusive */
 } tci_kx;
 
 /* ---- instructions ---- */
@@ -12147,13 +12167,13 @@ typedef struct tci_kinst {
     int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
     int32_t guard;    /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
     int32_t n_guards;
-    int64_t imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
+    tci_dim imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
     tci_value value;  /* CONST; LOAD: fill where a guard fails */
     uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
-typedef struct tci_kguard { int32_t x; int64_t lo, hi; } tci_kguard;
+typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 typedef enum tci_kred_op {
@@ -12184,10 +12204,10 @@ typedef struct tci_kstage {
 typedef struct tci_koperand {
     uint8_t dtype;      /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
-    int64_t n;          /* elements that may be touched: offsets lie in [0, n) */
+    tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
 typedef struct tci_kaxis {
-    int64_t size;
+    tci_dim size;
     bool inner;
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
@@ -12216,24 +12236,24 @@ typedef struct tci_kernel {
 
 /* kernel/ir.c: hash-consing constructors (simplify on the way). */
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner);
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c);
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner);
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c);
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis);
 TCI_FN int tci_kx_add(tci_kernel *k, int a, int b);
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
 /* axes it depends on, as tci_kinst.axes */
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 /* finds or adds; derives axes and stage */
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
@@ -12251,11 +12271,11 @@ typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *f
 #endif
 
 /* ---- src/kernel/ir.c, continued ---- */
-typedef struct tci_kx_term { int32_t atom; int64_t coef; } tci_kx_term;
+typedef struct tci_kx_term { int32_t atom; tci_dim coef; } tci_kx_term;
 typedef struct tci_kx_sum {
     tci_kx_term *terms;
     int n, cap;
-    int64_t base;
+    tci_dim base;
 } tci_kx_sum;
 
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
@@ -12266,7 +12286,7 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
     return k;
 }
 
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner)
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)
 {
     tci_kaxis axis = {size, inner};
     TCI_PUSH(k->s, k->axes, k->n_axes, k->cap_axes, axis);
@@ -12342,14 +12362,13 @@ static int tci_kx_intern(tci_kernel *k, tci_kx x)
 
 /* ---- index expressions ---- */
 
-static int64_t tci_kx_floor_div(int64_t a, int64_t c)
+/* A common divisor: the greatest of known numbers, else one that divides the other, or 1. */
+static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 {
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
-static int64_t tci_kx_gcd(int64_t a, int64_t b)
-{
+    if (!tci_dim_is_known(a) || !tci_dim_is_known(b)) {
+        bool known = tci_dim_is_known(a) && a <= 0;
+        return !known && tci_dim_divides(a, b) ? a : 1;
+    }
     a = a < 0 ? -a : a;
     b = b < 0 ? -b : b;
     while (b) {
@@ -12360,7 +12379,7 @@ static int64_t tci_kx_gcd(int64_t a, int64_t b)
     return a;
 }
 
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
 {
     tci_kx x = {TCI_KX_CONST, -1, -1, c, c, c};
     return tci_kx_intern(k, x);
@@ -12370,22 +12389,22 @@ TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
  * there. */
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
 {
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     if (size == 1) {
         return tci_kx_const(k, 0);
     }
-    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size > 0 ? size - 1 : 0};
+    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1)};
     return tci_kx_intern(k, x);
 }
 
-static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coef)
+static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, tci_dim coef)
 {
     int at = 0;
     while (at < sum->n && sum->terms[at].atom < atom) {
         at++;
     }
     if (at < sum->n && sum->terms[at].atom == atom) {
-        sum->terms[at].coef += coef;
+        sum->terms[at].coef = tci_dim_add(sum->terms[at].coef, coef);
         if (sum->terms[at].coef == 0) {
             sum->n--;
             for (int i = at; i < sum->n; i++) {
@@ -12404,7 +12423,7 @@ static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coe
 }
 
 /* sum += scale * x */
-static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
+static void tci_kx_linear(tci_kernel *k, int x, tci_dim scale, tci_kx_sum *sum)
 {
     while (k->kx[x].op == TCI_KX_ADD) {
         tci_kx_linear(k, k->kx[x].b, scale, sum);
@@ -12412,12 +12431,20 @@ static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
     }
     tci_kx e = k->kx[x];
     if (e.op == TCI_KX_CONST) {
-        sum->base += scale * e.c;
+        sum->base = tci_dim_add(sum->base, tci_dim_mul(scale, e.c));
     } else if (e.op == TCI_KX_MUL) {
-        tci_kx_sum_add(k, sum, e.a, scale * e.c);
+        tci_kx_sum_add(k, sum, e.a, tci_dim_mul(scale, e.c));
     } else {
         tci_kx_sum_add(k, sum, x, scale);
     }
+}
+
+/* The range of c times what lies in [lo, hi]. */
+static tci_kx tci_kx_scaled(const tci_kernel *k, int atom, tci_dim c)
+{
+    tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
+    tci_kx x = {TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi)};
+    return x;
 }
 
 static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
@@ -12425,18 +12452,15 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
     int all = -1;
     for (int i = 0; i < sum->n; i++) {
         int atom = sum->terms[i].atom;
-        int64_t c = sum->terms[i].coef;
         int term = atom;
-        if (c != 1) {
-            int64_t lo = k->kx[atom].lo * c, hi = k->kx[atom].hi * c;
-            tci_kx x = {TCI_KX_MUL, atom, -1, c, TCI_MIN(lo, hi), TCI_MAX(lo, hi)};
-            term = tci_kx_intern(k, x);
+        if (sum->terms[i].coef != 1) {
+            term = tci_kx_intern(k, tci_kx_scaled(k, atom, sum->terms[i].coef));
         }
         if (all < 0) {
             all = term;
         } else {
-            tci_kx x = {TCI_KX_ADD, all, term, 0, k->kx[all].lo + k->kx[term].lo,
-                        k->kx[all].hi + k->kx[term].hi};
+            tci_kx x = {TCI_KX_ADD, all, term, 0, tci_dim_add(k->kx[all].lo, k->kx[term].lo),
+                        tci_dim_add(k->kx[all].hi, k->kx[term].hi)};
             all = tci_kx_intern(k, x);
         }
     }
@@ -12444,7 +12468,8 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
         return all < 0 ? tci_kx_const(k, sum->base) : all;
     }
     int base = tci_kx_const(k, sum->base);
-    tci_kx x = {TCI_KX_ADD, all, base, 0, k->kx[all].lo + sum->base, k->kx[all].hi + sum->base};
+    tci_kx x = {TCI_KX_ADD, all, base, 0, tci_dim_add(k->kx[all].lo, sum->base),
+                tci_dim_add(k->kx[all].hi, sum->base)};
     return tci_kx_intern(k, x);
 }
 
@@ -12456,7 +12481,7 @@ TCI_FN int tci_kx_add(tci_kernel *k, int a, int b)
     return tci_kx_join(k, &sum);
 }
 
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
 {
     tci_kx_sum sum = {0};
     if (c != 0) {
@@ -12466,22 +12491,22 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
 }
 
 /* Splits x into out * c + rest: the terms that c divides, and the others. */
-static void tci_kx_divide(tci_kernel *k, int x, int64_t c, tci_kx_sum *out, tci_kx_sum *rest)
+static void tci_kx_divide(tci_kernel *k, int x, tci_dim c, tci_kx_sum *out, tci_kx_sum *rest)
 {
     tci_kx_sum sum = {0};
     tci_kx_linear(k, x, 1, &sum);
     for (int i = 0; i < sum.n; i++) {
-        if (sum.terms[i].coef % c == 0) {
-            tci_kx_sum_add(k, out, sum.terms[i].atom, sum.terms[i].coef / c);
+        if (tci_dim_divides(c, sum.terms[i].coef)) {
+            tci_kx_sum_add(k, out, sum.terms[i].atom, tci_dim_div(sum.terms[i].coef, c));
         } else {
             tci_kx_sum_add(k, rest, sum.terms[i].atom, sum.terms[i].coef);
         }
     }
-    out->base = tci_kx_floor_div(sum.base, c);
-    rest->base = sum.base - out->base * c;
+    out->base = tci_dim_div(sum.base, c);
+    rest->base = tci_dim_mod(sum.base, c);
 }
 
-static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
+static tci_dim tci_kx_sum_gcd(const tci_kx_sum *sum, tci_dim c)
 {
     for (int i = 0; i < sum->n; i++) {
         c = tci_kx_gcd(c, sum->terms[i].coef);
@@ -12489,34 +12514,34 @@ static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
     return c;
 }
 
-static void tci_kx_sum_scale_down(tci_kx_sum *sum, int64_t g)
+static void tci_kx_sum_scale_down(tci_kx_sum *sum, tci_dim g)
 {
     for (int i = 0; i < sum->n; i++) {
-        sum->terms[i].coef /= g;
+        sum->terms[i].coef = tci_dim_div(sum->terms[i].coef, g);
     }
-    sum->base = tci_kx_floor_div(sum->base, g);
+    sum->base = tci_dim_div(sum->base, g);
 }
 
 /* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
  * goes. */
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return a;
     }
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
-    int64_t g = tci_kx_sum_gcd(&rest, c);
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
     tci_kx_sum_scale_down(&rest, g);
-    c /= g;
+    c = tci_dim_div(c, g);
     int r = tci_kx_join(k, &rest);
-    int64_t lo = tci_kx_floor_div(k->kx[r].lo, c), hi = tci_kx_floor_div(k->kx[r].hi, c);
+    tci_dim lo = tci_dim_div(k->kx[r].lo, c), hi = tci_dim_div(k->kx[r].hi, c);
     if (lo == hi) {
-        out.base += lo;
+        out.base = tci_dim_add(out.base, lo);
         return tci_kx_join(k, &out);
     }
     if (k->kx[r].op == TCI_KX_DIV) {
-        c *= k->kx[r].c;
+        c = tci_dim_mul(c, k->kx[r].c);
         r = k->kx[r].a;
     }
     if (c == 1) {
@@ -12528,7 +12553,7 @@ TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
     return tci_kx_join(k, &out);
 }
 
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return tci_kx_const(k, 0);
@@ -12536,29 +12561,29 @@ TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
     int r = tci_kx_join(k, &rest);
-    int64_t q = tci_kx_floor_div(k->kx[r].lo, c);
-    if (q == tci_kx_floor_div(k->kx[r].hi, c)) {
-        return tci_kx_add(k, r, tci_kx_const(k, -q * c));
+    tci_dim q = tci_dim_div(k->kx[r].lo, c);
+    if (q == tci_dim_div(k->kx[r].hi, c)) {
+        return tci_kx_add(k, r, tci_kx_const(k, tci_dim_neg(tci_dim_mul(q, c))));
     }
-    int64_t g = tci_kx_sum_gcd(&rest, c);
-    if (g > 1 && rest.base % g == 0) { /* mod(g r, g c) = g mod(r, c) */
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
+    if (g != 1 && tci_dim_divides(g, rest.base)) { /* mod(g r, g c) = g mod(r, c) */
         tci_kx_sum_scale_down(&rest, g);
-        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), c / g), g);
+        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
     }
-    if (k->kx[r].op == TCI_KX_MOD && k->kx[r].c % c == 0) {
+    if (k->kx[r].op == TCI_KX_MOD && tci_dim_divides(c, k->kx[r].c)) {
         return tci_kx_mod(k, k->kx[r].a, c);
     }
-    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, c - 1};
+    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1)};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi)
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi)
 {
     tci_kx x = {TCI_KX_VALUE, -1, -1, inst, lo, hi};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base)
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base)
 {
     for (int i = 0; i < k->n_axes; i++) {
         coef[i] = 0;
@@ -12571,15 +12596,15 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *ba
             rest = e.a;
             e = k->kx[e.b];
         }
-        int64_t c = 1;
+        tci_dim c = 1;
         if (e.op == TCI_KX_MUL) {
             c = e.c;
             e = k->kx[e.a];
         }
         if (e.op == TCI_KX_CONST) {
-            *base += c * e.c;
+            *base = tci_dim_add(*base, tci_dim_mul(c, e.c));
         } else if (e.op == TCI_KX_AXIS) {
-            coef[e.c] += c;
+            coef[e.c] = tci_dim_add(coef[e.c], c);
         } else {
             return false;
         }
@@ -12709,7 +12734,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
     return tci_kernel_inst(k, i);
 }
 
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n)
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
     tci_koperand o = {(uint8_t)dtype, is_output, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
@@ -12723,11 +12748,18 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int
 static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
                                                    "all", "argmax", "argmin", "dot"};
 
+/* dim, then text */
+static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
+{
+    tci_dim_print(out, d);
+    tci_str_add(out, text);
+}
+
 static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
 {
     const tci_kx *e = &k->kx[x];
     switch (e->op) {
-    case TCI_KX_CONST: tci_str_printf(out, "%lld", (long long)e->c); break;
+    case TCI_KX_CONST: tci_dim_print(out, e->c); break;
     case TCI_KX_AXIS: tci_str_printf(out, "a%lld", (long long)e->c); break;
     case TCI_KX_ADD:
         tci_kernel_print_kx(out, k, e->a);
@@ -12736,16 +12768,19 @@ static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
         break;
     case TCI_KX_MUL:
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, "*%lld", (long long)e->c);
+        tci_str_add(out, "*");
+        tci_dim_print(out, e->c);
         break;
     case TCI_KX_VALUE:
-        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo,
-                       (long long)e->hi);
+        tci_str_printf(out, "[v%lld in ", (long long)e->c);
+        tci_kernel_print_dim(out, e->lo, "..");
+        tci_kernel_print_dim(out, e->hi, "]");
         break;
     default:
         tci_str_add(out, "(");
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, ")%s%lld", e->op == TCI_KX_DIV ? "//" : "%", (long long)e->c);
+        tci_str_add(out, e->op == TCI_KX_DIV ? ")//" : ")%");
+        tci_dim_print(out, e->c);
         break;
     }
 }
@@ -12754,9 +12789,11 @@ static void tci_kernel_print_guards(tci_str *out, const tci_kernel *k, const tci
 {
     for (int g = 0; g < i->n_guards; g++) {
         const tci_kguard *guard = &k->guards[i->guard + g];
-        tci_str_printf(out, "%s%lld <= ", g ? " and " : "", (long long)guard->lo);
+        tci_str_add(out, g ? " and " : "");
+        tci_kernel_print_dim(out, guard->lo, " <= ");
         tci_kernel_print_kx(out, k, guard->x);
-        tci_str_printf(out, " <= %lld", (long long)guard->hi);
+        tci_str_add(out, " <= ");
+        tci_dim_print(out, guard->hi);
     }
 }
 
@@ -12800,7 +12837,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
         break;
     case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
     case TCI_K_FAULT:
-        tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm);
+        tci_str_printf(out, "checked v%d of ", i->args[0]);
+        tci_dim_print(out, i->imm);
         break;
     default:
         tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
@@ -12847,8 +12885,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
-        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
-                       (long long)k->axes[a].size);
+        tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
+        tci_dim_print(out, k->axes[a].size);
     }
     tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
     if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
@@ -12856,9 +12894,9 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     }
     tci_str_printf(out, " literals %d\n", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
-        tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
-                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,
-                       (long long)k->operands[p].n);
+        tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
+        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);
@@ -12879,8 +12917,12 @@ static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tc
     for (int a = 0; a < k->n_axes; a++) {
         empty |= k->axes[a].size == 0;
     }
-    if (i->n_guards == 0 && !empty) {
-        TCI_ASSERT(s, k->kx[i->x].lo >= 0 && k->kx[i->x].hi < k->operands[i->imm].n);
+    /* a load without guard stays inside: where that cannot be told for all sizes, it is not */
+    tci_dim lo = k->kx[i->x].lo, hi = k->kx[i->x].hi;
+    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) &&
+                 tci_dim_is_known(k->operands[i->imm].n);
+    if (i->n_guards == 0 && !empty && known) {
+        TCI_ASSERT(s, lo >= 0 && hi < k->operands[i->imm].n);
     }
 }
 
@@ -12905,8 +12947,27 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* No plain arithmetic was done on a symbolic number. */
+static void tci_kernel_verify_dims(tci_scratch *s, const tci_kernel *k)
+{
+    for (int a = 0; a < k->n_axes; a++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->axes[a].size));
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->kx[x].c) && tci_dim_is_valid(k->kx[x].lo) &&
+                          tci_dim_is_valid(k->kx[x].hi));
+    }
+    for (int g = 0; g < k->n_guards; g++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->guards[g].lo) && tci_dim_is_valid(k->guards[g].hi));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->operands[p].n));
+    }
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    tci_kernel_verify_dims(s, k);
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }
@@ -13091,13 +13152,13 @@ static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
 }
 
 /* guard and lo <= x <= hi. */
-static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64_t hi)
+static int tci_lower_guard_and(tci_lower *l, int guard, int x, tci_dim lo, tci_dim hi)
 {
     const tci_kx *e = &l->k->kx[x];
-    if (guard < 0 || e->lo > hi || e->hi < lo || lo > hi) {
+    if (guard < 0 || tci_dim_lt(hi, e->lo) || tci_dim_lt(e->hi, lo) || tci_dim_lt(hi, lo)) {
         return -1;
     }
-    if (e->lo >= lo && e->hi <= hi) {
+    if (tci_dim_le(lo, e->lo) && tci_dim_le(e->hi, hi)) {
         return guard;
     }
     int n = l->sets[guard].n;
@@ -13106,10 +13167,10 @@ static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64
     for (int i = 0; i < n; i++) {
         list[i] = l->k->guards[l->sets[guard].first + i];
         if (list[i].x == x) {
-            list[i].lo = TCI_MAX(list[i].lo, lo);
-            list[i].hi = TCI_MIN(list[i].hi, hi);
+            list[i].lo = tci_dim_max(list[i].lo, lo);
+            list[i].hi = tci_dim_min(list[i].hi, hi);
             merged = true;
-            if (list[i].lo > list[i].hi) {
+            if (tci_dim_lt(list[i].hi, list[i].lo)) {
                 return -1;
             }
         }
@@ -13361,27 +13422,36 @@ TCI_FN int tci_lower_cost(int op)
 
 /* ---- index maps of the movement ops ---- */
 
+/* A size as a factor of strides: that of an axis without elements does not matter, but is never
+ * 0 where it is known. */
+static tci_dim tci_lower_extent(tci_dim size)
+{
+    return size == 0 ? 1 : size;
+}
+
 TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
                             const int *idx)
 {
-    int64_t dense = 1, lowest = 0;
+    tci_dim dense = 1, lowest = 0;
     int x = tci_kx_const(l->k, 0);
     for (int i = rank - 1; i >= 0; i--) {
-        int64_t stride = strides ? strides[i] : dense;
+        tci_dim stride = strides ? strides[i] : dense;
         x = tci_kx_add(l->k, x, tci_kx_mul(l->k, idx[i], stride));
-        lowest += stride < 0 && shape[i] > 0 ? stride * (shape[i] - 1) : 0;
-        dense *= TCI_MAX(shape[i], 1);
+        if (tci_dim_lt(stride, 0) && shape[i] != 0) {
+            lowest = tci_dim_add(lowest, tci_dim_mul(stride, tci_dim_add(shape[i], -1)));
+        }
+        dense = tci_dim_mul(dense, tci_lower_extent(shape[i]));
     }
-    return tci_kx_add(l->k, x, tci_kx_const(l->k, -lowest));
+    return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
 static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
 {
-    int64_t stride = 1;
+    tci_dim stride = 1;
     for (int i = in->rank - 1; i >= 0; i--) {
-        int64_t size = TCI_MAX(in->shape[i], 1);
+        tci_dim size = tci_lower_extent(in->shape[i]);
         idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
-        stride *= size;
+        stride = tci_dim_mul(stride, size);
     }
 }
 
@@ -13401,7 +13471,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, -n->attr[i])); break;
+        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -13424,21 +13494,23 @@ static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner_idx, int guard)
 {
     for (int i = 0; i < n->rank; i++) {
-        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0, n->in[0]->shape[i] - 1);
+        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0,
+                                    tci_dim_add(n->in[0]->shape[i], -1));
     }
     return guard;
 }
 
 /* Guard of the part of CAT's axis that input i covers. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
-                               int64_t *start)
+                               tci_dim *start)
 {
     int axis = (int)n->attr[0];
     *start = 0;
     for (int j = 0; j < i; j++) {
-        *start += n->in[j]->shape[axis];
+        *start = tci_dim_add(*start, n->in[j]->shape[axis]);
     }
-    return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
+    tci_dim end = tci_dim_add(*start, n->in[i]->shape[axis]);
+    return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
 }
 
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
@@ -13464,11 +13536,11 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     }
     if (n->op == TCI_OP_CAT) {
         for (int i = 0; i < n->n_in; i++) {
-            int64_t start;
+            tci_dim start;
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, -start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -13527,7 +13599,7 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
 {
     int value = -1, at = l->n_deps;
     for (int i = f->node->n_in - 1; i >= 0; i--) {
-        int64_t start;
+        tci_dim start;
         int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, &start);
         if (guard >= 0) {
             int part = in[--at];
@@ -13549,7 +13621,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
 {
     const tci_node *x = f->node->in[0];
     int axis = (int)f->node->attr[0];
-    int64_t size = x->shape[axis];
+    tci_dim size = x->shape[axis];
     index = tci_lower_convert(l->k, index, TC_I64);
     if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
         tci_value zero = {.i = 0};
@@ -13567,7 +13639,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     int checked = tci_kernel_inst(l->k, i);
     l->k->faults = true;
     int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
-    to[axis] = tci_kx_value(l->k, checked, 0, TCI_MAX(size - 1, 0));
+    to[axis] = tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
     tci_lower_frame inner = {f->node->in[0], to, f->guard};
     int value = tci_lower_find(l, &inner);
     if (value < 0) {
@@ -13679,7 +13751,7 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
 
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some floor-division or remainder affine; false when there is none. */
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor);
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
@@ -13689,21 +13761,22 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 /* ---- src/kernel/simplify.c, continued ---- */
 /* ---- splitting ---- */
 
-static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int *axis)
+static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
 {
-    int64_t factor = 0;
+    tci_dim factor = 0;
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
         }
-        if (e.op == TCI_KX_AXIS && coef > 0 && c % coef == 0) {
-            int64_t f = c / coef, size = k->axes[e.c].size;
-            if (f > 1 && f < size && size % f == 0 && f > factor) {
+        if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
+            tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
+            if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
+                tci_dim_hint(f) > tci_dim_hint(factor)) {
                 factor = f;
                 *axis = (int)e.c;
             }
@@ -13715,12 +13788,12 @@ static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int 
     }
 }
 
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor)
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
     for (int x = 0; x < k->n_kx; x++) {
         if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
-            if (*factor > 1) {
+            if (*factor != 0) {
                 return true;
             }
         }
@@ -13731,13 +13804,13 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *facto
 /* ---- merging neighbouring axes ---- */
 
 /* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */
-static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
+static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
 {
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
@@ -13755,7 +13828,7 @@ static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
 /* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
 {
-    if (tci_kernel_coef(k, x, a) != tci_kernel_coef(k, x, b) * k->axes[b].size) {
+    if (tci_kernel_coef(k, x, a) != tci_dim_mul(tci_kernel_coef(k, x, b), k->axes[b].size)) {
         return false;
     }
     for (;;) {
@@ -13973,7 +14046,7 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     }
 }
 
-static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int64_t *sizes)
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const tci_dim *sizes)
 {
     tci_scratch *s = k->s;
     tci_kernel *to = tci_kernel_make(s);
@@ -14027,7 +14100,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 {
     bool *live = tci_kernel_live(k);
     int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
-    int64_t *sizes = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim *sizes = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     for (int a = 0; a < k->n_axes; a++) {
         sizes[a] = k->axes[a].size;
         axis_to[a] = a;
@@ -14035,7 +14108,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     for (int a = 0; a + 1 < k->n_axes; a++) {
         /* pairwise along a run: a into a+1, that into a+2 ... */
         if (tci_kernel_can_merge(k, live, a, a + 1)) {
-            sizes[a + 1] *= sizes[a];
+            sizes[a + 1] = tci_dim_mul(sizes[a + 1], sizes[a]);
             axis_to[a] = -1;
         }
     }
@@ -14113,8 +14186,8 @@ typedef enum tci_buffer_kind {
 typedef struct tci_buffer {
     uint8_t kind, dtype;
     int32_t index;
-    int64_t n;              /* elements */
-    int64_t bytes, offset;
+    tci_dim n, bytes;       /* elements; their bytes */
+    int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
@@ -14140,6 +14213,15 @@ typedef struct tci_plan {
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
+
+/* Memory that is needed from step `first` to step `last`; last -1: by none. */
+typedef struct tci_life {
+    int32_t first, last;
+    int64_t bytes;
+    int64_t offset;         /* out: from the arena's start; only where last >= 0 */
+} tci_life;
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
@@ -14334,8 +14416,10 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0) {
+    int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
+    int64_t size = tci_dim_hint(x->shape[axis]);
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0 ||
+        !tci_dim_is_known(x->shape[axis])) {
         return 0;
     }
     if (machine.block_threads == 0) {
@@ -14359,7 +14443,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
-        bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
+        int64_t size = tci_dim_hint(x->shape[n->attr[i]]);
+        int64_t best = tci_dim_hint(x->shape[n->attr[at]]);
+        bool larger = size > best * (i == n->n_attr - 1 ? 64 : 1);
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
@@ -14425,7 +14511,7 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
             tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
             shape[axis] = 0;
             for (int j = 0; j < take; j++) {
-                shape[axis] += list[i + j]->shape[axis];
+                shape[axis] = tci_dim_add(shape[axis], list[i + j]->shape[axis]);
             }
             tci_node *part = list[i];
             if (take > 1) {
@@ -14495,8 +14581,8 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2], inner = 1, first = 0;
-    if (!machine.has_work || rank < 2 || n->shape[rank - 1] < TCI_ALGO_PACK_COLUMNS ||
-        n->dtype == TC_BOOL) {
+    if (!machine.has_work || rank < 2 || n->dtype == TC_BOOL ||
+        tci_dim_hint(n->shape[rank - 1]) < TCI_ALGO_PACK_COLUMNS) {
         return false;
     }
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
@@ -14507,12 +14593,12 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
                         tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
         row--;
     }
-    if (in_a == in_b || row < 0 || n->shape[row] < TCI_ALGO_PACK_ROWS) {
+    if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < TCI_ALGO_PACK_ROWS) {
         return false;
     }
     for (int64_t i = 0; i < rank_a; i++) {
         if (!tci_algo_has_label(out, rank, a[i])) {
-            inner *= first ? n->in[0]->shape[i] : 1;
+            inner *= first ? tci_dim_hint(n->in[0]->shape[i]) : 1;
             first = 1;
             if (!tci_algo_has_label(b, rank_b, a[i])) {
                 return false;
@@ -14564,7 +14650,8 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     }
     if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
         x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
-        tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
+        tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
+            TCI_ALGO_REUSE) {
         return x;
     }
     int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);
@@ -15221,7 +15308,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     }
     int64_t count = 1;
     for (int i = 0; i < r->n_domain; i++) {
-        count *= r->domain[i];
+        count *= tci_dim_hint(r->domain[i]);
         int want = i < r->n_out ? i : -1;
         if (r->domain[i] != first->domain[i] || first->outer_of[i] != want) {
             return false;
@@ -15496,8 +15583,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
 
 typedef struct tci_pk_slot {
-    int64_t size;
-    int64_t *factors;  /* product = size, slowest first */
+    tci_dim size;
+    tci_dim *factors;  /* product = size, slowest first */
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
@@ -15526,19 +15613,19 @@ typedef struct tci_pk {
 
 /* ---- slots and families ---- */
 
-static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const int64_t *sizes)
+static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *sizes)
 {
     tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
     for (int i = 0; i < n; i++) {
         f.slots[i].size = sizes[i];
         f.slots[i].n_factors = 1;
-        f.slots[i].factors = TCI_NEW_ARRAY(s, int64_t, 1);
+        f.slots[i].factors = TCI_NEW_ARRAY(s, tci_dim, 1);
         f.slots[i].factors[0] = sizes[i];
     }
     return f;
 }
 
-static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
+static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
         bool same = p->families[f].n == n;
@@ -15555,7 +15642,7 @@ static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
 }
 
 /* Inner sizes of a root, without those of size 1. */
-static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, int64_t *sizes)
+static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, tci_dim *sizes)
 {
     (void)p;
     int n = 0;
@@ -15592,7 +15679,7 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 }
 
 /* Splits the factor behind a kernel axis in two; false when the axis is not in this family. */
-static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
+static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 {
     for (int i = 0; i < f->n; i++) {
         tci_pk_slot *slot = &f->slots[i];
@@ -15600,11 +15687,11 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
         if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
             continue;
         }
-        int64_t *factors = TCI_NEW_ARRAY(p->s, int64_t, slot->n_factors + 1);
+        tci_dim *factors = TCI_NEW_ARRAY(p->s, tci_dim, slot->n_factors + 1);
         for (int a = 0; a < slot->n_factors; a++) {
             factors[a + (a > at)] = slot->factors[a];
         }
-        factors[at] = slot->factors[at] / factor;
+        factors[at] = tci_dim_div(slot->factors[at], factor);
         factors[at + 1] = factor;
         slot->factors = factors;
         slot->n_factors++;
@@ -15781,7 +15868,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
                                           : p->red_of[root];
-    int64_t none = 0;
+    tci_dim none = 0;
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
@@ -15792,7 +15879,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
 /* How many loads walk `axis` with stride 1, and how many with another stride. */
 static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
 {
-    int64_t base, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     *unit = *strided = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
@@ -15832,12 +15919,13 @@ static uint8_t tci_pk_vector(const tci_kernel *k)
     int inner_unit, inner_strided, outer_unit, outer_strided;
     tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
     tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
-    bool short_row = k->axes[inner].size < TCI_PK_SHORT_ROW && k->axes[outer].size >= TCI_PK_WIDE;
+    int64_t n_inner = tci_dim_hint(k->axes[inner].size);
+    int64_t n_outer = tci_dim_hint(k->axes[outer].size);
+    bool short_row = n_inner < TCI_PK_SHORT_ROW && n_outer >= TCI_PK_WIDE;
     if (short_row && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER
-                                                                         : TCI_VEC_INNER;
+    return outer_unit > inner_unit && n_outer >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -15847,7 +15935,7 @@ static double tci_pk_points(const tci_kernel *k, uint64_t axes)
     double points = 1;
     for (int a = 0; a < k->n_axes; a++) {
         if (axes >> TCI_MIN(a, 63) & 1) {
-            points *= (double)k->axes[a].size;
+            points *= (double)tci_dim_hint(k->axes[a].size);
         }
     }
     return points;
@@ -15879,8 +15967,8 @@ static void tci_pk_measure(tci_kernel *k)
                 points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
             }
         }
-        points = k->operands[p].is_output ? (double)k->operands[p].n
-                                          : TCI_MIN(points, (double)k->operands[p].n);
+        double all = (double)tci_dim_hint(k->operands[p].n);
+        points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
     k->flops = tci_pk_clamp(flops);
@@ -15951,7 +16039,7 @@ static void tci_pk_attempt(tci_pk *p)
 static bool tci_pk_split_any(tci_pk *p)
 {
     int axis;
-    int64_t factor;
+    tci_dim factor;
     if (!tci_kernel_split_find(p->k, &axis, &factor)) {
         return false;
     }
@@ -15971,11 +16059,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.red_of = plan->red_of;
     for (int m = 0; m < g->n_roots; m++) {
         const tci_root *r = &f->roots[g->roots[m]];
-        int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, r->n_domain + 1);
+        tci_dim *sizes = TCI_NEW_ARRAY(s, tci_dim, r->n_domain + 1);
         int n = tci_pk_inner_sizes(&p, r, sizes);
         p.family_of[m] = tci_pk_family_find(&p, n, sizes);
     }
-    int64_t none = 0;
+    tci_dim none = 0;
     tci_pk_family_find(&p, 0, &none);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
@@ -16074,34 +16162,57 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
-static void tci_memory_place(tci_scratch *s, tci_plan *p)
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps)
 {
     tci_memory m = {.s = s};
     tci_memory_gap all = {0, INT64_MAX / 2};
     TCI_PUSH(s, m.gaps, m.n, m.cap, all);
-    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_steps + 1));
-    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_buffers + 1));
-    for (int t = 0; t < 2 * (p->n_steps + 1); t++) {
+    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (n_steps + 1));
+    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (n + 1));
+    for (int t = 0; t < 2 * (n_steps + 1); t++) {
         head[t] = -1;
     }
-    for (int b = p->n_buffers - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
-        const tci_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == TCI_BUF_TEMP && buffer->last >= 0) {
-            next[2 * b] = head[2 * buffer->first];
-            head[2 * buffer->first] = b;
-            next[2 * b + 1] = head[2 * buffer->last + 1];
-            head[2 * buffer->last + 1] = b;
+    for (int b = n - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
+        if (lives[b].last >= 0) {
+            next[2 * b] = head[2 * lives[b].first];
+            head[2 * lives[b].first] = b;
+            next[2 * b + 1] = head[2 * lives[b].last + 1];
+            head[2 * lives[b].last + 1] = b;
         }
     }
-    for (int t = 0; t < p->n_steps; t++) {
+    for (int t = 0; t < n_steps; t++) {
         for (int b = head[2 * t]; b >= 0; b = next[2 * b]) {
-            p->buffers[b].offset = tci_memory_take(&m, (p->buffers[b].bytes + 63) / 64 * 64);
+            lives[b].offset = tci_memory_take(&m, (lives[b].bytes + 63) / 64 * 64);
         }
         for (int b = head[2 * t + 1]; b >= 0; b = next[2 * b + 1]) {
-            tci_memory_give(&m, p->buffers[b].offset, (p->buffers[b].bytes + 63) / 64 * 64);
+            tci_memory_give(&m, lives[b].offset, (lives[b].bytes + 63) / 64 * 64);
         }
     }
-    p->arena_bytes = m.top;
+    return m.top;
+}
+
+/* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
+static void tci_memory_place(tci_scratch *s, tci_plan *p)
+{
+    tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);
+    bool known = true;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        bool is_temp = buffer->kind == TCI_BUF_TEMP;
+        lives[b].first = buffer->first;
+        lives[b].last = is_temp ? buffer->last : -1;
+        lives[b].bytes = buffer->bytes;
+        known = known && (!is_temp || tci_dim_is_known(buffer->bytes));
+    }
+    if (!known) {
+        return;
+    }
+    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (lives[b].last >= 0) {
+            p->buffers[b].offset = lives[b].offset;
+        }
+    }
 }
 
 /* ---- outputs on top of inputs ---- */
@@ -16292,21 +16403,21 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
 /* ---- buffers ---- */
 
 static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
-                               int index, int64_t elems)
+                               int index, tci_dim elems)
 {
     tci_buffer b = {0};
     b.kind = kind;
     b.dtype = n->dtype;
     b.index = index;
     b.n = elems;
-    b.bytes = elems * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    b.bytes = tci_dim_mul(elems, tci_dtype_get((tc_dtype)n->dtype)->bytes);
     b.node = n;
     TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
 }
 
 /* Elements from the lowest to the highest that a leaf's strides reach. */
-static int64_t tci_plan_leaf_extent(const tci_node *n)
+static tci_dim tci_plan_leaf_extent(const tci_node *n)
 {
     if (tci_node_count(n) == 0 || !n->strides) {
         return tci_node_count(n);
@@ -16459,7 +16570,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->kind == TCI_BUF_TEMP) {
             tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
-                           (long long)buffer->bytes, (long long)buffer->offset, buffer->first,
+                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
+                           buffer->first,
                            buffer->last);
         }
     }
@@ -16491,8 +16603,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
+            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
+                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
         }
     }
 }
@@ -16516,8 +16629,10 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Memory is a base (operand or local) plus an offset in elements; the access kinds are the
- * dialect's (tci_mem), so a printer only asks for names.
+ * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
+ * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
+ * sizes of locals are known. Memory is a base (operand or local) plus an offset in elements; the
+ * access kinds are the dialect's (tci_mem), so a printer only asks for names.
  *
  * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
  * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
@@ -16536,7 +16651,7 @@ typedef struct tci_loop tci_loop; /* loop/ir.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
-    int64_t n_tasks;      /* independent tasks; see tci_kernel_fn */
+    tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads */
     int64_t work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
     int lanes;            /* for explain */
@@ -16615,7 +16730,7 @@ typedef enum tci_lx_op {
 typedef struct tci_lx {
     uint8_t op;
     int32_t a, b;
-    int64_t c;
+    tci_dim c;
 } tci_lx;
 
 typedef enum tci_lop {
@@ -16646,7 +16761,7 @@ typedef struct tci_lstmt {
     int32_t base;     /* MEM: operand, or ~local */
     int32_t x;        /* index expression: offset, first value, lower bound */
     int32_t n;        /* index expression: count of lanes, upper bound */
-    int64_t imm;      /* stride, lane, step, size */
+    tci_dim imm;      /* stride, lane, step, size, upper bound */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
     const char *text; /* NOTE */
@@ -16718,10 +16833,11 @@ TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n);
 TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
 TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
 /* Index expressions: hash-consed, constants folded. */
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c);
 TCI_FN int tci_lx_var(tci_loop *l, int index);
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c);
+/* Also a symbolic number. */
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
 
@@ -16845,7 +16961,7 @@ static int tci_lx_intern(tci_loop *l, tci_lx e)
     return l->n_lx - 1;
 }
 
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c)
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c)
 {
     tci_lx e = {TCI_LX_CONST, -1, -1, c};
     return tci_lx_intern(l, e);
@@ -16857,7 +16973,7 @@ TCI_FN int tci_lx_var(tci_loop *l, int index)
     return tci_lx_intern(l, e);
 }
 
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c)
 {
     if (l->lx[x].op != TCI_LX_CONST) {
         return false;
@@ -16866,25 +16982,25 @@ TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
     return true;
 }
 
-static int64_t tci_lx_fold(tci_lx_op op, int64_t a, int64_t b, int64_t c)
+static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
 {
     switch (op) {
-    case TCI_LX_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case TCI_LX_MUL: return (int64_t)((uint64_t)a * (uint64_t)c);
-    case TCI_LX_DIV: return a / c;
-    case TCI_LX_MOD: return a % c;
-    case TCI_LX_MIN: return TCI_MIN(a, b);
-    default: return TCI_MAX(a, b);
+    case TCI_LX_ADD: return tci_dim_add(a, b);
+    case TCI_LX_MUL: return tci_dim_mul(a, c);
+    case TCI_LX_DIV: return tci_dim_div(a, c);
+    case TCI_LX_MOD: return tci_dim_mod(a, c);
+    case TCI_LX_MIN: return tci_dim_min(a, b);
+    default: return tci_dim_max(a, b);
     }
 }
 
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
     }
-    int64_t ca = 0, cb = 0;
+    tci_dim ca = 0, cb = 0;
     bool const_a = tci_lx_is_const(l, a, &ca);
     bool const_b = b >= 0 && tci_lx_is_const(l, b, &cb);
     if (const_a && (b < 0 || const_b)) {
@@ -16898,9 +17014,9 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     }
     if (op == TCI_LX_ADD && const_b && l->lx[e.a].op == TCI_LX_ADD) {
         tci_lx in = l->lx[e.a];
-        int64_t cin = 0;
+        tci_dim cin = 0;
         if (tci_lx_is_const(l, in.b, &cin)) {
-            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, cin + cb), 0);
+            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, tci_dim_add(cin, cb)), 0);
         }
     }
     if (op == TCI_LX_ADD && const_b && cb == 0) {
@@ -16997,17 +17113,17 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 
 /* c + sum coef[i] * index var[i]; immutable once made. */
 typedef struct tci_lin {
-    int64_t c;
+    tci_dim c;
     int32_t n;
     const int32_t *var;
-    const int64_t *coef;
+    const tci_dim *coef;
 } tci_lin;
 
 typedef struct tci_bind {
     int32_t id;
     bool is_vector;     /* lane i of the axis is at + i */
     tci_lin at;
-    int64_t lo, hi;     /* range of every (existing) lane, inclusive */
+    tci_dim lo, hi;     /* range of every (existing) lane, inclusive */
     int32_t n;          /* index expression: lanes that exist; -1: all */
     int32_t block;      /* what is loaded at this place stays in this block: a branch's, else 0 */
 } tci_bind;
@@ -17026,7 +17142,7 @@ typedef struct tci_lkeep {
     int32_t stage;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
-    int64_t *coef;
+    tci_dim *coef;
     tci_lin *origin;
 } tci_lkeep;
 
@@ -17062,24 +17178,25 @@ TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
 /* Linear forms and index expressions. */
-TCI_FN tci_lin tci_lin_const(int64_t c);
+TCI_FN tci_lin tci_lin_const(tci_dim c);
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index);
 TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c);
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
 /* under the current bindings, lane 0 */
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi);
 /* kx = *coef * axis + something that does not depend on it */
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
+/* What to add times c to a number >= lo to make it not negative. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
 /* Bindings. */
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 
@@ -17176,7 +17293,7 @@ static int tci_build_deeper(const tci_build *b, int x, int y)
 
 /* ---- linear forms ---- */
 
-TCI_FN tci_lin tci_lin_const(int64_t c)
+TCI_FN tci_lin tci_lin_const(tci_dim c)
 {
     tci_lin x = {c, 0, NULL, NULL};
     return x;
@@ -17185,16 +17302,16 @@ TCI_FN tci_lin tci_lin_const(int64_t c)
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index)
 {
     int32_t var = index;
-    int64_t one = 1;
+    tci_dim one = 1;
     tci_lin x = {0, 1, NULL, NULL};
     x.var = tci_scratch_copy(b->s, &var, sizeof(var));
     x.coef = tci_scratch_copy(b->s, &one, sizeof(one));
     return x;
 }
 
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c)
 {
-    x.c += c;
+    x.c = tci_dim_add(x.c, c);
     return x;
 }
 
@@ -17210,18 +17327,18 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
 {
     if (x.n == 0 || y.n == 0) {
         tci_lin r = x.n == 0 ? y : x;
-        r.c = x.c + y.c;
+        r.c = tci_dim_add(x.c, y.c);
         return r;
     }
     int32_t *var = TCI_NEW_ARRAY(b->s, int32_t, x.n + y.n);
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n + y.n);
-    tci_lin r = {x.c + y.c, 0, var, coef};
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n + y.n);
+    tci_lin r = {tci_dim_add(x.c, y.c), 0, var, coef};
     int i = 0, j = 0;
     while (i < x.n || j < y.n) {
         bool same = i < x.n && j < y.n && x.var[i] == y.var[j];
         bool first = j >= y.n || (i < x.n && tci_lin_before(b, x.var[i], y.var[j]));
         var[r.n] = same || first ? x.var[i] : y.var[j];
-        coef[r.n] = (same || first ? x.coef[i] : 0) + (same || !first ? y.coef[j] : 0);
+        coef[r.n] = tci_dim_add(same || first ? x.coef[i] : 0, same || !first ? y.coef[j] : 0);
         i += same || first;
         j += same || !first;
         r.n += coef[r.n] != 0;
@@ -17229,16 +17346,16 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
     return r;
 }
 
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c)
 {
     if (c == 0 || x.n == 0) {
-        return tci_lin_const(x.c * c);
+        return tci_lin_const(tci_dim_mul(x.c, c));
     }
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n);
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n);
     for (int i = 0; i < x.n; i++) {
-        coef[i] = x.coef[i] * c;
+        coef[i] = tci_dim_mul(x.coef[i], c);
     }
-    tci_lin r = {x.c * c, x.n, x.var, coef};
+    tci_lin r = {tci_dim_mul(x.c, c), x.n, x.var, coef};
     return r;
 }
 
@@ -17283,12 +17400,6 @@ TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
     return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
 }
 
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c)
-{
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
 static int tci_build_index_of_value(tci_build *b, int value)
 {
     tci_loop *l = b->l;
@@ -17304,16 +17415,21 @@ static int tci_build_index_of_value(tci_build *b, int value)
 }
 
 /* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple
- * of c. */
+ * of c: this one, where it is at least lo. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c)
+{
+    return tci_dim_le(0, lo) ? 0 : tci_dim_neg(tci_dim_div(lo, c));
+}
+
 static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 {
-    int64_t lo, hi;
+    tci_dim lo, hi;
     tci_build_range(b, e.a, &lo, &hi);
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, e.c) : 0;
-    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), shift * e.c);
+    tci_dim shift = tci_build_shift(lo, e.c);
+    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), tci_dim_mul(shift, e.c));
     tci_lx_op op = e.op == TCI_KX_DIV ? TCI_LX_DIV : TCI_LX_MOD;
     tci_lin r = tci_build_let(b, tci_lx_make(b->l, op, tci_build_lx(b, a), -1, e.c));
-    return op == TCI_LX_DIV ? tci_lin_plus(r, -shift) : r;
+    return op == TCI_LX_DIV ? tci_lin_plus(r, tci_dim_neg(shift)) : r;
 }
 
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
@@ -17330,10 +17446,10 @@ TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
     }
 }
 
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi)
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
 {
     tci_kx e = b->k->kx[kx];
-    int64_t lo_b, hi_b;
+    tci_dim lo_b, hi_b, quotient;
     *lo = e.lo;
     *hi = e.hi;
     switch (e.op) {
@@ -17346,24 +17462,27 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi
     case TCI_KX_ADD:
         tci_build_range(b, e.a, lo, hi);
         tci_build_range(b, e.b, &lo_b, &hi_b);
-        *lo += lo_b;
-        *hi += hi_b;
+        *lo = tci_dim_add(*lo, lo_b);
+        *hi = tci_dim_add(*hi, hi_b);
         break;
     case TCI_KX_MUL:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = e.c < 0 ? hi_b * e.c : lo_b * e.c;
-        *hi = e.c < 0 ? lo_b * e.c : hi_b * e.c;
+        lo_b = tci_dim_mul(lo_b, e.c);
+        hi_b = tci_dim_mul(hi_b, e.c);
+        *lo = tci_dim_min(lo_b, hi_b);
+        *hi = tci_dim_max(lo_b, hi_b);
         break;
     case TCI_KX_DIV:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = tci_build_floor_div(lo_b, e.c);
-        *hi = tci_build_floor_div(hi_b, e.c);
+        *lo = tci_dim_div(lo_b, e.c);
+        *hi = tci_dim_div(hi_b, e.c);
         break;
     case TCI_KX_MOD:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        if (tci_build_floor_div(lo_b, e.c) == tci_build_floor_div(hi_b, e.c)) {
-            *lo = lo_b - e.c * tci_build_floor_div(lo_b, e.c);
-            *hi = *lo + (hi_b - lo_b);
+        quotient = tci_dim_div(lo_b, e.c);
+        if (quotient == tci_dim_div(hi_b, e.c)) {
+            *lo = tci_dim_sub(lo_b, tci_dim_mul(e.c, quotient));
+            *hi = tci_dim_add(*lo, tci_dim_sub(hi_b, lo_b));
         }
         break;
     default: break;
@@ -17375,10 +17494,10 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis)
     return axis >= 0 && (axes >> TCI_MIN(axis, 63) & 1);
 }
 
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
 {
     tci_kx e = k->kx[kx];
-    int64_t other;
+    tci_dim other;
     *coef = 0;
     switch (e.op) {
     case TCI_KX_CONST: return true;
@@ -17387,13 +17506,13 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
         if (!tci_build_coef(k, e.a, axis, coef) || !tci_build_coef(k, e.b, axis, &other)) {
             return false;
         }
-        *coef += other;
+        *coef = tci_dim_add(*coef, other);
         return true;
     case TCI_KX_MUL:
         if (!tci_build_coef(k, e.a, axis, coef)) {
             return false;
         }
-        *coef *= e.c;
+        *coef = tci_dim_mul(*coef, e.c);
         return true;
     case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
     default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
@@ -17402,7 +17521,7 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
 
 /* ---- bindings ---- */
 
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n)
 {
     tci_bind *bind = TCI_NEW(b->s, tci_bind);
@@ -17410,7 +17529,7 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int6
     bind->is_vector = is_vector;
     bind->at = at;
     bind->lo = lo;
-    bind->hi = TCI_MAX(lo, hi);
+    bind->hi = tci_dim_le(hi, lo) ? lo : hi;
     bind->n = n;
     bind->block = b->floor;
     return bind;
@@ -17644,7 +17763,7 @@ TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
     keep->inst = inst;
     keep->local = local;
     keep->stage = stage;
-    keep->coef = TCI_NEW_ARRAY(b->s, int64_t, b->k->n_axes + 1);
+    keep->coef = TCI_NEW_ARRAY(b->s, tci_dim, b->k->n_axes + 1);
     keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
     TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
     return keep;
@@ -17805,12 +17924,12 @@ TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst
     tci_truth truth = TCI_ALWAYS;
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi;
+        tci_dim lo, hi;
         tci_build_range(b, g->x, &lo, &hi);
-        if (hi < g->lo || lo > g->hi) {
+        if (tci_dim_lt(hi, g->lo) || tci_dim_lt(g->hi, lo)) {
             return TCI_NEVER;
         }
-        if (lo < g->lo || hi > g->hi) {
+        if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
             truth = TCI_SOMETIMES;
         }
     }
@@ -17823,7 +17942,7 @@ static int tci_access_and(tci_build *b, int x, int y)
     return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
 }
 
-static int tci_access_in_range(tci_build *b, int kx, int64_t lo, int64_t hi)
+static int tci_access_in_range(tci_build *b, int kx, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = tci_build_lx(b, tci_build_kx(b, kx));
@@ -17843,14 +17962,15 @@ static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
 }
 
 /* floor(x / c) of a linear form known to be >= lo. */
-static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, int64_t lo)
+static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, tci_dim lo)
 {
     if (c == 1) {
         return x;
     }
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, c) : 0;
-    int lx = tci_build_lx(b, tci_lin_plus(x, shift * c));
-    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)), -shift);
+    tci_dim shift = tci_build_shift(lo, c);
+    int lx = tci_build_lx(b, tci_lin_plus(x, tci_dim_mul(shift, c)));
+    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)),
+                        tci_dim_neg(shift));
 }
 
 static int tci_access_first_n(tci_build *b, int n)
@@ -17865,21 +17985,22 @@ static int tci_access_first_n(tci_build *b, int n)
 static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
 {
     const tci_bind *vec = b->bind[b->vec_axis];
-    int64_t lo, hi, step = coef < 0 ? -coef : coef;
+    int64_t step = coef < 0 ? -coef : coef;
+    tci_dim lo, hi;
     tci_lin x0 = tci_build_kx(b, g->x);
     tci_build_range(b, g->x, &lo, &hi);
     /* distance from lane 0 to the first and past the last lane inside, in units of x */
     tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo)
-                             : tci_lin_plus(x0, -g->hi);
+                             : tci_lin_plus(x0, tci_dim_neg(g->hi));
     tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi)
-                             : tci_lin_plus(x0, -g->lo);
-    int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
-    int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
+                             : tci_lin_plus(x0, tci_dim_neg(g->lo));
+    tci_dim least_lo = coef > 0 ? tci_dim_sub(g->lo, hi) : tci_dim_sub(lo, g->hi);
+    tci_dim least_hi = coef > 0 ? tci_dim_sub(g->hi, hi) : tci_dim_sub(lo, g->lo);
     tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
     tci_lin end = tci_lin_plus(tci_access_div(b, to_hi, step, least_hi), 1);
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
-    if (coef > 0 ? lo < g->lo : hi > g->hi) {
+    if (coef > 0 ? !tci_dim_le(g->lo, lo) : !tci_dim_le(hi, g->hi)) {
         int before =
             tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
@@ -17896,14 +18017,14 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
     }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi, coef;
+        tci_dim lo, hi, coef = 0;
         tci_build_range(b, g->x, &lo, &hi);
-        if (lo >= g->lo && hi <= g->hi) {
+        if (tci_dim_le(g->lo, lo) && tci_dim_le(hi, g->hi)) {
             continue;
         }
         bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, g->x));
         bool linear = !vector || tci_build_coef(b->k, g->x, b->vec_axis, &coef);
-        if (!linear) {
+        if (!linear || !tci_dim_is_known(coef)) {
             r.by_lane = true;
             return r;
         }
@@ -17985,7 +18106,7 @@ static int tci_access_fill(tci_build *b, const tci_kinst *inst)
 }
 
 /* The load statement without its guard's condition. */
-static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask,
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_dim coef, int mask,
                                       bool vector)
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
@@ -18055,24 +18176,25 @@ static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at,
         tci_value zero = {.u = 0};
         return tci_build_splat(b, tci_build_const(b, (tc_dtype)inst->dtype, zero));
     }
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
     st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
     st.base = (int32_t)inst->imm;
-    st.x = tci_build_lx(b, tci_lin_plus(at, lane * coef));
+    st.x = tci_build_lx(b, tci_lin_plus(at, tci_dim_mul(coef, lane)));
     return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
 }
 
-static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, int64_t coef)
+static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_dim coef)
 {
-    int64_t row = 0, count;
+    tci_dim row = 0, count = 0;
+    int64_t step = tci_dim_hint(coef);
     const tci_bind *vec = b->bind[b->vec_axis];
     int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
     return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
-           (coef < 0 ? -coef : coef) * bytes >= 64 &&
+           (step < 0 ? -step : step) * bytes >= 64 &&
            tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
-           (vec->n < 0 || tci_lx_is_const(b->l, vec->n, &count));
+           (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
 /* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
@@ -18118,7 +18240,7 @@ static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool vector = tci_build_is_vector(b, inst->axes);
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
     if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
         /* an index into an empty operand was recorded as a fault */
@@ -18146,10 +18268,20 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
+static int tci_access_to_value(tci_build *b, int x)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
+    int block = tci_lx_block(b->l, x);
+    st.x = x;
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
 static int tci_access_index(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    int64_t coef = 0;
+    tci_dim coef = 0;
     bool vector = tci_build_is_vector(b, inst->axes);
     if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
         return tci_access_by_lane(b, i);
@@ -18161,20 +18293,18 @@ static int tci_access_index(tci_build *b, int i)
         st.x = tci_build_lx(b, at);
         return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
     }
-    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
-    st.x = tci_build_lx(b, at);
-    int block = tci_lx_block(b->l, st.x);
-    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
-    tci_loop_append(b->l, block, st);
+    int first = tci_access_to_value(b, tci_build_lx(b, at));
     if (coef == 0) {
-        return st.dst;
+        return first;
     }
     tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = coef};
-    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), tci_build_const(b, TC_I64, c)};
-    int args[2] = {st.dst, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
+    int step = tci_dim_is_known(coef) ? tci_build_const(b, TC_I64, c)
+                                      : tci_access_to_value(b, tci_lx_const(b->l, coef));
+    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), step};
+    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
     return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
 }
 
@@ -18274,7 +18404,7 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
     bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     value = tci_build_widen(b, value, tci_build_vector_lanes(b));
     if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {
@@ -18332,15 +18462,15 @@ typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **ve
 
 /* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
  * whose last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg);
 /* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
  * first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg);
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg);
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
- * max, else none. */
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
+ * max, else none. Those that are not known are left out: what lies there is masked. */
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -18350,15 +18480,16 @@ typedef struct tci_panel {
     int vec_axis, rows, unroll;
     tci_lin first;
     int end;              /* index expression */
-    int64_t lo, hi, chunk;
+    tci_dim lo, hi;
+    int64_t chunk;
 } tci_panel;
 TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
  * left unbound. */
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi);
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);
 /* of a MAP stage's vector loop */
@@ -18556,13 +18687,14 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
 
 static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
 {
-    int64_t size = b->k->axes[axis].size;
+    tci_dim size = b->k->axes[axis].size;
     if (size == 1) {
         tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
         return;
     }
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, i), 0, size - 1, false, -1));
+    tci_lin at = tci_lin_var(b, i);
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
 }
 
 static tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
@@ -18611,38 +18743,53 @@ static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
     }
 }
 
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max)
+/* Where guard g changes along an axis of which it has coefficient coef, for values of its other
+ * axes in lo..hi; false where that is not known. */
+static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
+                              int64_t at[4])
+{
+    tci_dim glo = g->lo, ghi = g->hi;
+    if (!tci_dim_is_known(coef) || !tci_dim_is_known(lo) || !tci_dim_is_known(hi) ||
+        !tci_dim_is_known(glo) || !tci_dim_is_known(ghi)) {
+        return false;
+    }
+    if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+        tci_dim t = lo;
+        lo = -hi;
+        hi = -t;
+        t = glo;
+        glo = -ghi;
+        ghi = -t;
+        coef = -coef;
+    }
+    at[0] = -tci_dim_div(hi - glo, coef);
+    at[1] = -tci_dim_div(lo - glo, coef);
+    at[2] = tci_dim_div(ghi - hi, coef) + 1;
+    at[3] = tci_dim_div(ghi - lo, coef) + 1;
+    return true;
+}
+
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max)
 {
     const tci_kernel *k = b->k;
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     int n = 0;
     const tci_bind *saved = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
-        int64_t coef, lo, hi, glo = k->guards[g].lo, ghi = k->guards[g].hi;
+        int64_t at[4];
+        tci_dim coef, lo, hi;
         if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);
-        if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
-            int64_t t = lo;
-            lo = -hi;
-            hi = -t;
-            t = glo;
-            glo = -ghi;
-            ghi = -t;
-            coef = -coef;
-        }
-        int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
-                         tci_build_floor_div(ghi - hi, coef) + 1,
-                         tci_build_floor_div(ghi - lo, coef) + 1};
-        for (int i = 0; i < 8; i++) {
-            int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+        for (int i = 0; tci_stage_changes(&k->guards[g], coef, lo, hi, at) && i < 8; i++) {
+            int64_t c = tci_dim_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
             int j = 0;
             while (j < n && cuts[j] < c) {
                 j++;
             }
-            if (c <= 0 || c >= size || (j < n && cuts[j] == c)) {
+            if (c <= 0 || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
                 continue;
             }
             if (n == max) {
@@ -18661,14 +18808,19 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, 
 
 /* ---- vectors along an axis ---- */
 
-static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, int64_t hi, int n)
+static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n)
 {
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
 
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg)
 {
+    if (!tci_dim_is_known(begin) || !tci_dim_is_known(end)) {
+        tci_stage_vectors_dynamic(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, end), -1, begin,
+                                  tci_dim_add(end, -1), unroll, body, arg);
+        return;
+    }
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
     int64_t n_groups = TCI_MAX(end - begin, 0) / group;
@@ -18701,7 +18853,7 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
 }
 
 /* One partial vector [at, at + count) where count is an index expression that may be 0. */
-static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi,
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, tci_dim hi,
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
@@ -18718,7 +18870,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, i
 }
 
 /* A loop over whole groups of `unroll` vectors from *at; *at ends behind them. */
-static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int64_t hi, int unroll,
+static void tci_stage_groups(tci_build *b, tci_lin *at, int end, tci_dim lo, tci_dim hi, int unroll,
                              tci_vec_body body, void *arg)
 {
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
@@ -18734,15 +18886,16 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     int i = tci_build_for(b, start, tci_build_lx(b, stop), group, &open);
     for (int u = 0; u < unroll; u++) {
         tci_lin v = tci_lin_plus(tci_lin_var(b, i), u * lanes);
-        vecs[u] = tci_stage_vector(b, v, lo + u * lanes, hi - (unroll - 1 - u) * lanes, -1);
+        vecs[u] = tci_stage_vector(b, v, tci_dim_add(lo, u * lanes),
+                                   tci_dim_add(hi, -(unroll - 1 - u) * lanes), -1);
     }
     body(b, arg, unroll, vecs);
     tci_build_close(b, &open);
     *at = stop;
 }
 
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg)
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
@@ -18842,7 +18995,7 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 /* ---- prefetches ---- */
 
 /* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
@@ -18854,7 +19007,7 @@ static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
 /* A load without a guard that is contiguous along `axis`; *bytes of an element. */
 static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
 {
-    int64_t coef;
+    tci_dim coef;
     if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
         return false;
     }
@@ -18869,7 +19022,7 @@ static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t 
     const tci_kernel *k = b->k;
     for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
         int bytes = 0;
-        int64_t row;
+        tci_dim row;
         if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
             skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
             tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
@@ -18966,21 +19119,22 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
 
 /* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
  * on. */
-static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                            int64_t hi, int64_t count)
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                            tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes;
     for (int64_t u = 0; u < count; u += lanes) {
         int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
-        int64_t last = hi - TCI_MAX(count - u - lanes, 0);
-        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_dim last = tci_dim_add(hi, -TCI_MAX(count - u - lanes, 0));
+        tci_dim first = tci_dim_add(lo, u);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), first, last, n));
         tci_stage_fetch_next(b, m->axis, m->next_axis, u);
         tci_stage_fold(b, m, (int)(u / lanes), -1);
     }
 }
 
-static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                                     int64_t hi, int64_t count)
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                                     tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
     tci_lopen open;
@@ -18998,21 +19152,49 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
     }
 }
 
-/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
-static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t begin, int64_t end)
+/* The vector `u` lanes into the last elements of the axis, of which there are `count` behind `at`:
+ * whole, partial or absent. */
+static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
+                                  int u)
 {
-    int64_t whole = begin + (end - begin) / b->k->vlanes * b->k->vlanes;
-    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, int64_t, int64_t, int64_t) =
+    int lanes = b->l->lanes;
+    tci_dim left = tci_dim_add(count, -u), last = tci_dim_add(b->k->axes[m->axis].size, -1);
+    tci_lin first = tci_lin_const(tci_dim_add(at, u));
+    for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
+        tci_lopen open;
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_const(b->l, left);
+        st.value.i = partial ? 1 : lanes;
+        st.imm = partial ? lanes - 1 : b->k->vlanes;
+        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+        tci_loop_append(b->l, b->cur, st);
+        tci_build_if(b, st.dst, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
+        tci_build_close(b, &open);
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
+static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
+{
+    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (whole > begin) {
+    if (!tci_dim_le(whole, begin)) {
         tci_lopen open;
         int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, whole - 1, b->k->vlanes);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
         tci_build_close(b, &open);
     }
-    if (end > whole) {
-        block(b, m, tci_lin_const(whole), whole, end - 1, end - whole);
+    tci_dim count = tci_dim_sub(end, whole);
+    if (tci_dim_is_known(count) && count > 0) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    }
+    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+        tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
 
@@ -19072,7 +19254,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, b->k->vlanes), 1);
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -19101,7 +19283,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
@@ -19144,20 +19326,20 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     int n_before = st->n_axes - 1;
     tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m.axis].size;
     m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
     if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
-        int64_t size = cuts[0];
+        tci_dim size = cuts[0];
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
-        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, size - 1);
+        tci_dim last = tci_dim_add(size, -1);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, last);
         m.stream = tile->stream;
-        tci_stage_vectors_dynamic(b, from, to, head, 0, size - 1, m.unroll, tci_stage_map_body,
-                                  &m);
+        tci_stage_vectors_dynamic(b, from, to, head, 0, last, m.unroll, tci_stage_map_body, &m);
         begin = size;
     }
-    for (int i = 0; i <= n_cuts && begin < cuts[i]; i++) {
+    for (int i = 0; i <= n_cuts && begin != cuts[i]; i++) {
         tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
         begin = cuts[i];
     }
@@ -19167,8 +19349,8 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 
 /* ---- all stages ---- */
 
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi)
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi)
 {
     tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
     int x = tci_build_lx(b, tci_build_kx(b, store->x));
@@ -19292,7 +19474,7 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
 }
 
 /* The rows [begin, end) of the inner axis, `n` at a time. */
-static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin, int64_t end,
+static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, tci_dim begin, tci_dim end,
                                  int64_t n)
 {
     const tci_panel *p = m->panel;
@@ -19301,8 +19483,9 @@ static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin,
     int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
     for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
         int64_t row = m->n_rows;
-        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row), begin + row,
-                                      end - n + row, false, -1);
+        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row),
+                                      tci_dim_add(begin, row), tci_dim_add(end, row - n), false,
+                                      -1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
                               tci_stage_panel_fold, m);
@@ -19313,7 +19496,9 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
-    int64_t size = k->axes[k->stages[0].axes[0]].size, whole = size / panel->rows * panel->rows;
+    tci_dim size = k->axes[k->stages[0].axes[0]].size;
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, panel->rows), panel->rows);
+    tci_dim rest = tci_dim_sub(size, whole);
     tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
     tci_stage_rows m = {panel, arrays, rows, 0};
@@ -19328,11 +19513,11 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
         tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
     }
     tci_build_close(b, &open);
-    if (whole > 0) {
+    if (whole != 0) {
         tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
     }
-    if (whole < size) {
-        tci_stage_panel_rows(b, &m, whole, size, size - whole);
+    if (rest != 0) {
+        tci_stage_panel_rows(b, &m, whole, size, tci_dim_is_known(rest) ? rest : 1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);
@@ -20089,27 +20274,34 @@ typedef struct tci_sched {
     /* instructions reached from a stage's roots; scratch for the decisions */
     bool *live;
     int vec_axis, row_axis; /* -1 none */
-    int64_t n_vec;          /* size of the vector axis */
+    tci_dim n_vec;          /* size of the vector axis */
     int unroll;             /* vectors of a tile */
-    int64_t chunk, n_chunks;
+    int64_t chunk;
+    tci_dim n_chunks;
     int rows;               /* rows of a tile, at most */
-    int64_t n_tiles, base, extra; /* the first `extra` tiles have base + 1 rows, the others base */
-    int64_t group, n_groups;      /* row tiles of a unit */
+    /* The first `extra` tiles have base + 1 rows, the others base. Where the number of rows is not
+     * known all but the last have base rows, and that one what is left. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;                /* row tiles of a unit */
+    tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
-    int64_t points, units, grain;
+    tci_dim points, units;
+    int64_t grain;
     bool transposing;
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
-    int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
+    tci_dim cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
 
-static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
+/* More than one of something, or perhaps so. */
+static bool tci_sched_many(tci_dim n)
 {
-    return (a + c - 1) / c;
+    return !tci_dim_is_known(n) || n > 1;
 }
 
 /* ---- what a stage computes ---- */
@@ -20254,9 +20446,10 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     }
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
-        longest = TCI_MAX(longest, st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1);
+        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
+        longest = TCI_MAX(longest, row);
     }
-    int threads = tci_sched_threads(tci_sched_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
+    int threads = tci_sched_threads(tci_dim_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
                                     machine.block_threads);
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
@@ -20266,7 +20459,7 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
 {
     bool outer = k->vector == TCI_VEC_OUTER;
     l->lanes = l->threads = 1;
-    if (outer && (k->n_outer == 0 || k->axes[k->n_outer - 1].size < 2)) {
+    if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
     int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
@@ -20274,13 +20467,19 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
     }
-    l->threads = outer ? tci_sched_threads(k->axes[k->n_outer - 1].size, held,
+    l->threads = outer ? tci_sched_threads(tci_dim_hint(k->axes[k->n_outer - 1].size), held,
                                            TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
                        : k->vlanes / held;
     l->lanes = l->threads * held;
 }
 
 /* ---- tiles ---- */
+
+/* Vectors along the vector axis, about. */
+static int64_t tci_sched_vectors_of(const tci_sched *s)
+{
+    return tci_dim_ceil_div(tci_dim_hint(s->n_vec), s->l->lanes);
+}
 
 /* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
 static bool tci_sched_is_shared(const tci_sched *s, int axis)
@@ -20298,7 +20497,13 @@ static bool tci_sched_is_shared(const tci_sched *s, int axis)
 
 static void tci_sched_split_rows(tci_sched *s, int max_rows)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
+    if (!tci_dim_is_known(n)) {
+        s->n_tiles = tci_dim_ceil_div(n, max_rows);
+        s->base = s->rows = max_rows;
+        s->extra = 0;
+        return;
+    }
     for (int t = max_rows; t > 1 && t * 5 >= max_rows * 3; t--) {
         if (n % t == 0) {
             max_rows = t;
@@ -20317,7 +20522,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     bool dot = false, scan = false;
     int n_accs = 1,
         n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
-    int64_t n_vecs = TCI_MAX((s->n_vec + s->l->lanes - 1) / s->l->lanes, 1); /* n_vec may be 0 */
+    int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
@@ -20332,7 +20537,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         }
     }
     for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
-        s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
+        s->row_axis = tci_sched_many(k->axes[a].size) && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
     if (s->row_axis < 0) {
@@ -20373,9 +20578,10 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= TCI_SCHED_FAR_BYTES && s->n_vec >= TCI_SCHED_PANEL_LEAST &&
+                k->bytes >= TCI_SCHED_FAR_BYTES &&
+                tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
-                k->axes[k->stages[0].axes[0]].size >= 8;
+                tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -20391,13 +20597,14 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 {
     const tci_kernel *k = s->k;
-    int64_t c;
-    if (!tci_build_coef(k, kx, s->vec_axis, &c) ||
-        (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+    tci_dim c;
+    bool linear = tci_build_coef(k, kx, s->vec_axis, &c);
+    int64_t step = tci_dim_hint(c);
+    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < 64) {
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (k->axes[a].size >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -20407,11 +20614,15 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 /* Squares of as many rows as there are lanes, of whole cache lines. */
 static void tci_sched_turn_tile(tci_sched *s)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
     s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
-    s->n_tiles = tci_sched_ceil_div(n, s->l->lanes);
-    s->base = n / TCI_MAX(s->n_tiles, 1);
-    s->extra = n % TCI_MAX(s->n_tiles, 1);
+    s->n_tiles = tci_dim_ceil_div(n, s->l->lanes);
+    s->base = s->l->lanes;
+    s->extra = 0;
+    if (tci_dim_is_known(n)) {
+        s->base = n / TCI_MAX(s->n_tiles, 1);
+        s->extra = n % TCI_MAX(s->n_tiles, 1);
+    }
     s->rows = (int)(s->base + (s->extra > 0));
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
 }
@@ -20419,11 +20630,10 @@ static void tci_sched_turn_tile(tci_sched *s)
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
         const tci_kinst *in = &k->insts[i];
         if (in->op == TCI_K_LOAD) {
-            int64_t row = 0;
+            tci_dim row = 0;
             s->row_axis = tci_sched_other_axis(s, in->x,
                                                (tc_dtype)k->operands[in->imm].dtype);
             s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
@@ -20443,13 +20653,12 @@ static void tci_sched_map_tile(tci_sched *s)
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
     if (s->turn) {
         tci_sched_turn_tile(s);
-        n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     } else if (s->transposing) {
         s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
         s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
         tci_sched_split_rows(s, 1);
     }
-    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, n_vecs), 1);
+    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, tci_sched_vectors_of(s)), 1);
 }
 
 /* ---- streaming ---- */
@@ -20467,10 +20676,11 @@ static const tci_kstore *tci_sched_stream(const tci_sched *s)
         if (k->vector == TCI_VEC_INNER) {
             axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
         }
-        int64_t coef;
+        tci_dim coef;
         if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
             tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            o->n * bytes >= tci_sched_stream_bytes && k->axes[axis].size * bytes >= 4096 &&
+            tci_dim_hint(o->n) * bytes >= tci_sched_stream_bytes &&
+            tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
             return store;
         }
@@ -20487,7 +20697,7 @@ static int tci_sched_next_axis(const tci_sched *s)
         axis--;
     }
     bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
-               k->axes[k->stages[stage].axes[0]].size >= TCI_SCHED_LONG_ROW;
+               tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
     return far && !s->machine.block_threads ? axis : -1;
 }
 
@@ -20510,46 +20720,50 @@ static void tci_sched_units(tci_sched *s)
     for (int a = 0; a < k->n_outer; a++) {
         if (a != s->vec_axis && a != s->row_axis) {
             s->others[s->n_others++] = a;
-            s->points *= k->axes[a].size;
+            s->points = tci_dim_mul(s->points, k->axes[a].size);
         }
     }
     double target = TCI_MAX(TCI_MIN(s->total_ns / 64, tci_sched_task_ns), tci_sched_min_task_ns);
     int64_t step = (int64_t)s->unroll * s->l->lanes;
-    int64_t pieces = s->points > 0 ? (int64_t)(s->total_ns / (double)s->points / target) : 1;
+    int64_t points = tci_dim_hint(s->points), n_vec = tci_dim_hint(s->n_vec);
+    int64_t n_tiles = tci_dim_hint(s->n_tiles);
+    int64_t pieces = points > 0 ? (int64_t)(s->total_ns / (double)points / target) : 1;
     int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
-    int64_t want = tci_sched_ceil_div(s->n_vec, TCI_MAX(pieces, 1));
-    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
+    int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
+    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
     if (s->machine.block_threads) {
         s->chunk = step;
     }
     if (s->panel > 0) {
-        s->chunk = TCI_MIN(TCI_MAX(s->n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
+        s->chunk = TCI_MIN(TCI_MAX(n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
     }
-    s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
-    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-    s->group = s->n_tiles;
+    s->chunk = tci_dim_ceil_div(s->chunk, step) * step;
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    int64_t n_chunks = tci_dim_hint(s->n_chunks);
+    s->group = n_tiles;
     if (s->transposing) {
         s->group = TCI_SCHED_BLOCK;
-    } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
-        s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
+    } else if (n_chunks > 0 && pieces > n_chunks) {
+        s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
         s->chunk = s->blocked.columns;
-        s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
+        s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
         s->group = s->blocked.group;
     }
     if (s->machine.block_threads) {
         s->group = 1;
     }
-    s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
-    s->units = s->points * s->n_chunks * s->n_groups;
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
     }
-    double unit_ns = s->total_ns / (double)TCI_MAX(s->units, 1);
+    int64_t units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double unit_ns = s->total_ns / (double)units;
     s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
-    s->grain = TCI_MIN(s->grain, TCI_MAX(s->units, 1));
+    s->grain = TCI_MIN(s->grain, units);
 }
 
 /* ---- keeping costly values of a row ---- */
@@ -20588,12 +20802,15 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     uint64_t axes = tci_sched_stage_axes(k, first);
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    int64_t extent = 1;
+    tci_dim extent = 1;
     uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
     for (int i = 0; i < k->stages[first].n_axes; i++) {
         int axis = k->stages[first].axes[i];
-        extent *= k->axes[axis].size;
-        changing |= k->axes[axis].size > 1 ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+        extent = tci_dim_mul(extent, k->axes[axis].size);
+        changing |= tci_sched_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+    }
+    if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
+        return;
     }
     tci_sched_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
@@ -20660,23 +20877,35 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
+/* lo <= x <= hi as a condition. */
+static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
+    tci_loop_append(s->l, s->b->cur, st);
+    return st.dst;
+}
+
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
 {
     tci_build *b = s->b;
-    int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
+    tci_dim last = tci_dim_add(s->k->axes[s->row_axis].size, -1), fixed = 0, fixed_end = 0;
     const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, rows);
     bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
-                  fixed_end - fixed == 1;
+                  tci_dim_sub(fixed_end, fixed) == 1;
     tci_lopen open;
     tci_lin at = single ? tci_lin_const(fixed)
                         : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
     for (int r = 0; r < rows; r++) {
-        binds[r] =
-            single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
-                   : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        tci_dim first = single ? tci_dim_add(at.c, r) : r;
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), first,
+                                  single ? first : tci_dim_add(last, r + 1 - rows), false, -1);
     }
     tile->n_rows = rows;
     tile->rows = binds;
@@ -20684,6 +20913,37 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     if (!single) {
         tci_build_close(b, &open);
     }
+}
+
+/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
+ * and 1 rows, each there or not. */
+static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+{
+    tci_build *b = s->b;
+    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
+    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
+    tci_dim rest = tci_dim_sub(n, first);
+    tci_lopen is_last, exists;
+    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
+    int p = 1;
+    while (2 * p < s->base) {
+        p *= 2;
+    }
+    for (; p > 0; p /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
+        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
+        tci_lin at = tci_lin_const(tci_dim_add(first, before));
+        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
+        for (int r = 0; r < p; r++) {
+            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
+        }
+        tile->n_rows = p;
+        tile->rows = binds;
+        tci_sched_tile(s, tile);
+        tci_build_close(b, &exists);
+    }
+    tci_build_close(b, &is_last);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -20697,17 +20957,26 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     tile->row_axis = s->row_axis;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->n_tiles);
     int extra = tci_lx_const(l, s->extra);
-    if (s->n_groups > 1) {
+    bool many = tci_sched_many(s->n_groups);
+    bool is_known = tci_dim_is_known(s->k->axes[s->row_axis].size);
+    if (many) {
         begin = tci_lx_make(l, TCI_LX_MUL, group, -1, s->group);
         int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, s->group), 0);
         end = tci_lx_make(l, TCI_LX_MIN, next, end, 0);
     }
     if (s->extra > 0) {
-        int stop = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
+        int stop = many ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
         tci_sched_row_loop(s, tile, begin, stop, (int)s->base + 1, 0);
-        begin = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
+        begin = many ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
     }
-    tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+    if (is_known || s->base == 1) {
+        tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+        return;
+    }
+    tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
+    tci_sched_rest_rows(s, tile, end);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -20729,27 +20998,28 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
 
 /* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
  * first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin,
-                              int64_t end)
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, tci_dim begin,
+                              tci_dim end)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
     int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
-    if (s->n_chunks > 1) {
+    tci_dim last = tci_dim_add(end, -1);
+    if (tci_sched_many(s->n_chunks)) {
         tci_lin at = tci_lin_mul(b, chunk, s->chunk);
         from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
     }
     if (s->stream) {
         tci_lin start = tci_build_let(b, from);
-        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, end - 1);
+        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, last);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
-    tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
+    tci_stage_vectors_dynamic(b, from, to, head, begin, last, s->unroll, tci_sched_body, place);
 }
 
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
@@ -20758,28 +21028,26 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
-    int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
+    int64_t step = (int64_t)s->unroll * l->lanes;
+    tci_dim whole = tci_dim_mul(tci_dim_div(s->n_vec, step), step);
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
     tci_lin first = tci_lin_mul(b, chunk, s->chunk);
     int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-    if (s->n_chunks * s->chunk > whole) {
+    if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
         to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
     }
     tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     for (int u = 0; u < s->unroll; u++) {
-        int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
+        int64_t lo = (int64_t)u * l->lanes;
+        tci_dim hi = tci_dim_add(whole, lo + l->lanes - 1 - step);
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
     tci_build_close(b, &open);
-    if (whole < s->n_vec) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = tci_build_lx(b, chunk);
-        last.value.i = last.imm = s->n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+    if (whole != s->n_vec) {
+        tci_dim last = tci_dim_add(s->n_chunks, -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -20788,7 +21056,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
-    int64_t begin = 0;
+    tci_dim begin = 0;
     if (s->vec_axis < 0) {
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
@@ -20807,19 +21075,19 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
     }
     if (s->panel > 0) {
         tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        s->n_vec - 1, s->chunk};
+                           0,           0,        tci_dim_add(s->n_vec, -1), s->chunk};
         int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
         panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
         tci_stage_panel(s->b, &panel);
         return;
     }
-    if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
+    if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
         tci_sched_chunk(s, &place, chunk);
         return;
     }
     s->cuts[s->n_cuts] = s->n_vec;
     for (int i = 0; i <= s->n_cuts; i++) {
-        if (s->stream || s->n_chunks > 1) {
+        if (s->stream || tci_sched_many(s->n_chunks)) {
             tci_sched_dynamic(s, &place, chunk, begin, s->cuts[i]);
         } else {
             tci_stage_vectors(s->b, begin, s->cuts[i], s->unroll, tci_sched_body, &place);
@@ -20829,7 +21097,7 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 }
 
 /* Takes x apart: the remainder by size is returned, x becomes the quotient. */
-static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
+static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 {
     tci_build *b = s->b;
     if (size == 1) {
@@ -20850,7 +21118,7 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
-    bool loops = s->units > 1;
+    bool loops = tci_sched_many(s->units);
     if (loops) {
         int begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
@@ -20859,22 +21127,23 @@ static void tci_sched_nest(tci_sched *s)
         end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
-    int64_t above = s->n_chunks * s->points;
+    tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
     if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
-        above = s->n_groups * s->points;
+        above = tci_dim_mul(s->n_groups, s->points);
         chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
         group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
     } else {
         group = tci_sched_digit(s, &u, s->n_groups, above == 1);
         chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
     }
-    int64_t left = s->points;
+    tci_dim left = s->points;
     for (int i = s->n_others - 1; i >= 0; i--) {
-        int64_t size = s->k->axes[s->others[i]].size;
-        left /= size;
+        tci_dim size = s->k->axes[s->others[i]].size;
+        left = tci_dim_div(left, size);
         tci_lin at = tci_sched_digit(s, &u, size, left == 1);
-        tci_build_set(b, s->others[i], tci_build_bind(b, at, 0, size - 1, false, -1));
+        tci_build_set(b, s->others[i],
+                      tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
     tci_sched_vectors(s, chunk, tci_build_lx(b, group));
     if (loops) {
@@ -20940,7 +21209,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -20957,11 +21226,11 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     s.b = tci_build_make(scratch, k, s.l);
     s.machine = machine;
     tci_sched_decide(&s);
-    if (s.units > 0) {
+    if (s.units != 0) {
         tci_sched_nest(&s);
     }
-    launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
-    launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
+    launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
+    launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
     launch->lanes = s.l->lanes;
     launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));
@@ -20983,7 +21252,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
                                         [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
+    case TCI_LX_CONST: tci_dim_print(out, e->c); return;
     case TCI_LX_VAR:
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
@@ -21011,7 +21280,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     if (e->op == TCI_LX_ADD) {
         tci_lprint_lx(out, l, e->b, true);
     } else {
-        tci_str_printf(out, "%lld", (long long)e->c);
+        tci_dim_print(out, e->c);
     }
     tci_str_add(out, nested ? ")" : "");
 }
@@ -21056,7 +21325,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_lprint_lx(out, l, st->x, false);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(out, ", stride %lld", (long long)st->imm);
+        tci_str_add(out, ", stride ");
+        tci_dim_print(out, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
@@ -21110,10 +21380,18 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_PRIM: tci_str_printf(out, "%s ", tci_prim_get((tci_prim)st->prim)->name); break;
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
-        tci_str_printf(out, " in [%lld, %lld]", (long long)st->value.i, (long long)st->imm);
+        tci_str_add(out, " in [");
+        tci_dim_print(out, st->value.i);
+        tci_str_add(out, ", ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
-    case TCI_L_FAULT: tci_str_printf(out, "index of %lld: ", (long long)st->imm); break;
+    case TCI_L_FAULT:
+        tci_str_add(out, "index of ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, ": ");
+        break;
     default: break;
     }
     tci_lprint_args(out, l, st);
@@ -21170,8 +21448,9 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
-                       (long long)o->n, o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[", i, tci_dtype_get((tc_dtype)o->dtype)->name);
+        tci_dim_print(out, o->n);
+        tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
 }
@@ -21203,6 +21482,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
     TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
 
@@ -31405,13 +31685,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) : -1;
+    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t count = tc_count(t);
+    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* ---- frames ---- */
@@ -32002,7 +32283,8 @@ TC_API tc_tensor tc_retain(tc_tensor t)
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
  * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
  * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. */
+ * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
+ * are: only a tc_input has symbolic ones. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -32034,6 +32316,14 @@ static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t 
     }
     return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
+{
+    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
+    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
+}
+#endif
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
@@ -32151,12 +32441,27 @@ static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
     return x;
 }
 
+/* Memory has sizes that are numbers. */
+static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(sizes[i])) {
+            tci_frame_fail(f, TC_ERR_SHAPE,
+                           "size %s of axis %d has no value before a run: expected a number (or a "
+                           "tc_input)",
+                           TCI_DIM_TEXT(sizes[i]), i);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes)) {
+    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =
@@ -32344,8 +32649,17 @@ static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
     return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
 }
 
+/* A symbolic size that stands as an operand: its value in a run. */
+static bool tci_ops_is_symbol(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (tci_ops_is_symbol(a)) {
+        return tci_build_size_value(&f->ctx->graph, a->i, to);
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
@@ -32802,10 +33116,16 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
-static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     bool whole =
         start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (tci_ops_is_symbol(start) || tci_ops_is_symbol(stop)) {
+        tci_dim way = tci_dim_sub(stop->i, start->i);
+        way = step->i > 0 ? way : tci_dim_neg(way);
+        tci_dim steps = tci_dim_div(tci_dim_sub(way, 1), step->i > 0 ? step->i : -step->i);
+        return tci_dim_max(tci_dim_add(steps, 1), 0);
+    }
     if (whole) {
         bool up = step->i > 0;
         if (up ? stop->i <= start->i : stop->i >= start->i) {
@@ -32822,6 +33142,18 @@ static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return -1;
     }
     return n > 0 ? (int64_t)n : 0;
+}
+
+/* A ramp between symbolic sizes has whole steps of a known size. */
+static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+{
+    const int64_t limit = INT64_MAX / 8;
+    bool whole =
+        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (!tci_ops_is_symbol(start) && !tci_ops_is_symbol(stop) && !tci_ops_is_symbol(step)) {
+        return true;
+    }
+    return whole && step->i <= limit && step->i >= -limit;
 }
 
 /* A bool counts as the integer it is. */
@@ -32843,8 +33175,12 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_arange_can(&start, &stop, &step)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "start or stop is a symbolic size: expected integers, and a step that is a "
+                       "number");
     }
-    int64_t n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
+    tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
     if (n < 0) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);
@@ -33497,6 +33833,23 @@ static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
     }
 }
 
+/* A symbolic size gets its value from the inputs of a run: without any there is none. */
+static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        for (int d = 0; d < n->rank; d++) {
+            if (!tci_dim_is_known(n->shape[d])) {
+                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                                     "%s, the size of axis %d of a tensor made by %s, has no value "
+                                     "before a run: compile it with an input of that size",
+                                     TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
+            }
+        }
+    }
+    return TC_OK;
+}
+
 /* A tci_eval_body: b is the first member of the tci_eval_lazy. */
 static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
 {
@@ -33527,6 +33880,10 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
                              " with tc_run, or use tc_borrow or tc_copy_in",
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
+    }
+    status = tci_eval_check_sizes(w, r);
+    if (status) {
+        return status;
     }
     job->request = r;
     w->nodes = r->roots;

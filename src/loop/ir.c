@@ -253,3 +253,61 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     default: return 0;
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* ---- symbolic numbers ---- */
+
+static void tci_loop_need_dim(tci_loop *l, tci_dim d)
+{
+    bool known = tci_dim_is_known(d);
+    for (int i = 0; !known && i < l->n_dims; i++) {
+        known = l->dims[i] == d;
+    }
+    if (!known) {
+        TCI_ASSERT(l->s, tci_dim_is_valid(d));
+        TCI_PUSH(l->s, l->dims, l->n_dims, l->cap_dims, d);
+    }
+}
+
+static void tci_loop_need_lx(tci_loop *l, int x)
+{
+    tci_lx e = l->lx[x];
+    bool number = e.op == TCI_LX_CONST || e.op == TCI_LX_MUL || e.op == TCI_LX_DIV ||
+                  e.op == TCI_LX_MOD;
+    if (number) {
+        tci_loop_need_dim(l, e.c);
+    }
+    if (e.a >= 0 && e.op != TCI_LX_VAR) {
+        tci_loop_need_lx(l, e.a);
+    }
+    if (e.b >= 0 && (e.op == TCI_LX_ADD || e.op == TCI_LX_MIN || e.op == TCI_LX_MAX)) {
+        tci_loop_need_lx(l, e.b);
+    }
+}
+
+TCI_FN void tci_loop_find_dims(tci_loop *l)
+{
+    for (int block = 0; block < l->n_blocks; block++) {
+        for (int i = 0; i < l->blocks[block].n; i++) {
+            const tci_lstmt *st = &l->blocks[block].stmts[i];
+            bool bounds = st->op == TCI_L_IN_RANGE;
+            bool stride = st->op == TCI_L_MEM && (tci_lmem_uses((tci_mem)st->mem) &
+                                                  TCI_LMEM_STRIDE);
+            if (st->x >= 0) {
+                tci_loop_need_lx(l, st->x);
+            }
+            if (st->n >= 0) {
+                tci_loop_need_lx(l, st->n);
+            }
+            if (bounds) {
+                tci_loop_need_dim(l, st->value.i);
+            }
+            if (bounds || stride || st->op == TCI_L_FAULT) {
+                tci_loop_need_dim(l, st->imm);
+            }
+        }
+    }
+}
+
+#endif

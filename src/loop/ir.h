@@ -107,6 +107,8 @@ struct tci_loop {
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
+    /* the distinct symbolic numbers in use, in the order of their first use (tci_loop_find_dims) */
+    tci_dim *dims; int n_dims, cap_dims;
     int32_t *lx_hash; int n_lx_hash;
     /* derived: latest index let of an expression, -1 none */
     int32_t *lx_index; int cap_lx_index;
@@ -149,5 +151,11 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c);
 TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
+/* Lists what the finished function needs in `dims`. */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN void tci_loop_find_dims(tci_loop *l);
+#else
+#define tci_loop_find_dims(l) ((void)(l))
+#endif
 
 #endif
