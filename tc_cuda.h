@@ -1,7 +1,7 @@
 /* tc_cuda.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cuda.h ---- */
-/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA;
- * the C dialect, which it extends, comes with tc_cpu.h. */
+/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA,
+ * with or without tc_cpu.h. */
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
  *

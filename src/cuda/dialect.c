@@ -13,7 +13,7 @@
  * BARRIER (local arrays may be read by other threads than wrote them). */
 #include <string.h>
 
-#include "../cpu/spell.h"
+#include "../emit/c_spell.h"
 #include "dialect.h"
 
 typedef struct tci_cuda_dialect {

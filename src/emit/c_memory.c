@@ -1,4 +1,4 @@
-/* cpu/memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem, emit/dialect.h).
+/* emit/c_memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem).
  *
  * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
  * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
@@ -8,7 +8,7 @@
  * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
 #include <string.h>
 
-#include "spell.h"
+#include "c_spell.h"
 
 /* ---- storage bits <-> compute values ---- */
 

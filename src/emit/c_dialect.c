@@ -1,4 +1,4 @@
-/* cpu/dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
+/* emit/c_dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
  * and tcc.
  *
  * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
@@ -6,13 +6,13 @@
  * idea: a request whose name is new has its definition expanded from a template, and whatever the
  * template mentions is requested on the way; a definition is appended to the text only when it is
  * complete, so the text is always in an order that compiles, and each name is in it once.
- * Prims are spelled in cpu/prims.c, memory rows in cpu/memory.c, plain C for what a processor or
- * compiler lacks in cpu/soft.c; recipes of ops/math.c are printed here, one local variable per
+ * Prims are spelled in c_prims.c, memory rows in c_memory.c, plain C for what a processor or
+ * compiler lacks in c_soft.c; recipes of ops/math.c are printed here, one local variable per
  * value. Invariant: no definition needs libm, libgcc or memcpy, nor touches an element that its row
  * excludes. */
 #include <string.h>
 
-#include "spell.h"
+#include "c_spell.h"
 
 #include "../base/hash.h"
 #include "../loop/loop.h"
