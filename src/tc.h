@@ -73,6 +73,8 @@
 #include "loop/access.c"
 #include "loop/stage.c"
 #include "loop/blocked.c"
+#include "loop/row.c"
+#include "loop/square.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"
