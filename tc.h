@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "64c9fa3ff22ed1d7"
+#define TCI_BUILD "b6e91c89b0617b7e"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -4569,13 +4569,21 @@ TCI_FN const char *tci_dim_name(tci_dim symbol)
     return a ? a->name : "";
 }
 
+/* A quotient by 0 is 0. */
+static tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
+{
+    if (kind == TCI_DIM_DIV) {
+        return tci_dim_is_known(b) && b <= 0 ? 0 : tci_dim_div(a, b);
+    }
+    return kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+}
+
 static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
 {
     const tci_dim_atom *a = tci_dim_atom_at(index);
     if (a->kind != TCI_DIM_SYMBOL) {
         tci_dim x = tci_dim_replace(a->a, n, from, to), y = tci_dim_replace(a->b, n, from, to);
-        return a->kind == TCI_DIM_DIV ? tci_dim_div(x, y)
-               : a->kind == TCI_DIM_MIN ? tci_dim_min(x, y) : tci_dim_max(x, y);
+        return tci_dim_join(a->kind, x, y);
     }
     tci_dim d = tci_dim_of_atom(*a);
     for (int i = 0; i < n; i++) {
@@ -4745,8 +4753,7 @@ static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const
             } else {
                 tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
                 tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
-                atom = kind == TCI_DIM_DIV ? tci_dim_div(a, b)
-                       : kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+                atom = *bad ? 0 : tci_dim_join((int)kind, a, b);
             }
             product = tci_dim_mul(product, atom);
         }

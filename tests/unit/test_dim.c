@@ -19,6 +19,263 @@ static void begin(void)
     REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
 }
 
+/* ---- the algebra ---- */
+
+enum { N_SYMBOLS = 3, N_NODES = 14 };
+static const int64_t ranges[N_SYMBOLS][2] = {{1, 7}, {0, 5}, {2, 9}};
+
+static tci_dim symbol(int i)
+{
+    return tci_dim_symbol(NULL, i, ranges[i][0], ranges[i][1]);
+}
+
+/* A random expression, as operations on earlier entries, and as the tci_dim it makes. */
+typedef struct entry {
+    int op, a, b;
+    int64_t number;
+    tci_dim dim;
+} entry;
+
+static uint32_t draw(uint32_t n)
+{
+    static uint64_t state = 88172645463325252u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 33) % n;
+}
+
+static int64_t quotient(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static int64_t value_of(const entry *e, const entry *all, const int64_t *values)
+{
+    int64_t a = e->op > 1 ? value_of(&all[e->a], all, values) : 0;
+    int64_t b = e->op > 1 ? value_of(&all[e->b], all, values) : 0;
+    switch (e->op) {
+    case 0: return e->number;
+    case 1: return values[e->number];
+    case 2: return a + b;
+    case 3: return a - b;
+    case 4: return a * b;
+    case 5: return quotient(a, b);
+    case 6: return a - b * quotient(a, b);
+    case 7: return -quotient(-a, b);
+    case 8: return a < b ? a : b;
+    default: return a > b ? a : b;
+    }
+}
+
+static tci_dim made(int op, tci_dim a, tci_dim b)
+{
+    switch (op) {
+    case 2: return tci_dim_add(a, b);
+    case 3: return tci_dim_sub(a, b);
+    case 4: return tci_dim_mul(a, b);
+    case 5: return tci_dim_div(a, b);
+    case 6: return tci_dim_mod(a, b);
+    case 7: return tci_dim_ceil_div(a, b);
+    case 8: return tci_dim_min(a, b);
+    default: return tci_dim_max(a, b);
+    }
+}
+
+static void draw_expression(entry *all)
+{
+    for (int i = 0; i < N_NODES; i++) {
+        entry *e = &all[i];
+        e->op = i < N_SYMBOLS ? 1 : i < N_SYMBOLS + 2 ? 0 : 2 + (int)draw(8);
+        e->a = e->b = 0;
+        e->number = e->op == 1 ? i : (int64_t)draw(6) - (i == N_SYMBOLS ? 0 : 2);
+        if (e->op < 2) {
+            e->dim = e->op ? symbol(i) : e->number;
+            continue;
+        }
+        e->a = (int)draw((uint32_t)i);
+        e->b = (int)draw((uint32_t)i);
+        bool divides = e->op >= 5 && e->op <= 7;
+        if ((divides && !tci_dim_le(1, all[e->b].dim)) ||
+            (e->op == 4 && tci_dim_most(all[e->a].dim) > 1 << 20)) {
+            e->op = 3;
+        }
+        e->dim = made(e->op, all[e->a].dim, all[e->b].dim);
+        if (e->dim == TCI_DIM_NONE) { /* too long to keep: rare */
+            *e = all[0];
+        }
+    }
+}
+
+/* On to the next of all values that the symbols may have. */
+static bool next_values(int64_t *values)
+{
+    for (int i = 0; i < N_SYMBOLS; i++) {
+        if (values[i]++ < ranges[i][1]) {
+            return true;
+        }
+        values[i] = ranges[i][0];
+    }
+    return false;
+}
+
+static void first_values(int64_t *values)
+{
+    for (int i = 0; i < N_SYMBOLS; i++) {
+        values[i] = ranges[i][0];
+    }
+}
+
+static void check_entry(const entry *all, const entry *e, const int64_t *values,
+                        const tci_dim *symbols)
+{
+    int64_t want = value_of(e, all, values), got = tci_dim_value(e->dim, values);
+    CHECK_MSG(got == want, "%s at %lld %lld %lld is %lld, want %lld", TCI_DIM_TEXT(e->dim),
+              (long long)values[0], (long long)values[1], (long long)values[2], (long long)got,
+              (long long)want);
+    CHECK_MSG(tci_dim_least(e->dim) <= want && want <= tci_dim_most(e->dim),
+              "%s is %lld, outside %lld..%lld", TCI_DIM_TEXT(e->dim), (long long)want,
+              (long long)tci_dim_least(e->dim), (long long)tci_dim_most(e->dim));
+    CHECK_EQ_INT(tci_dim_replace(e->dim, N_SYMBOLS, symbols, values), want);
+}
+
+static void check_words(tci_dim d, const tci_dim *symbols)
+{
+    int64_t words[1024];
+    int n = tci_dim_write(d, NULL);
+    REQUIRE(n <= 1024);
+    CHECK_EQ_INT(tci_dim_write(d, words), n);
+    const int64_t *at = words;
+    CHECK(tci_dim_read(&at, words + n, symbols, N_SYMBOLS) == d);
+    CHECK(at == words + n);
+    at = words;
+    if (n > 1) {
+        CHECK(tci_dim_read(&at, words + n - 1, symbols, N_SYMBOLS) == TCI_DIM_NONE);
+    }
+}
+
+TEST(expressions_against_numbers)
+{
+    tci_dim symbols[N_SYMBOLS];
+    int64_t values[N_SYMBOLS];
+    int n_true = 0, n_proven = 0;
+    for (int i = 0; i < N_SYMBOLS; i++) {
+        symbols[i] = symbol(i);
+    }
+    for (int round = 0; round < 400; round++) {
+        entry all[N_NODES];
+        bool le[N_NODES], multiple[N_NODES];
+        draw_expression(all);
+        for (int i = 0; i < N_NODES; i++) {
+            le[i] = multiple[i] = true;
+            check_words(all[i].dim, symbols);
+        }
+        first_values(values);
+        do {
+            for (int i = 0; i < N_NODES; i++) {
+                int64_t v = value_of(&all[i], all, values);
+                int64_t w = value_of(&all[(i + 1) % N_NODES], all, values);
+                check_entry(all, &all[i], values, symbols);
+                le[i] = le[i] && v <= w;
+                multiple[i] = multiple[i] && v % 3 == 0;
+            }
+        } while (next_values(values));
+        for (int i = 0; i < N_NODES; i++) {
+            tci_dim a = all[i].dim, b = all[(i + 1) % N_NODES].dim;
+            bool proven = tci_dim_le(a, b);
+            CHECK_MSG(le[i] || !proven, "%s <= %s does not always hold", TCI_DIM_TEXT(a),
+                      TCI_DIM_TEXT(b));
+            CHECK_MSG(multiple[i] || !tci_dim_divides(3, a), "3 does not divide %s",
+                      TCI_DIM_TEXT(a));
+            n_true += le[i];
+            n_proven += proven;
+        }
+    }
+    CHECK_MSG(n_proven * 10 > n_true * 8, "%d of %d comparisons are proven", n_proven, n_true);
+}
+
+TEST(equal_expressions_are_one)
+{
+    for (int round = 0; round < 500; round++) {
+        entry x[N_NODES];
+        draw_expression(x);
+        tci_dim a = x[N_NODES - 1].dim, b = x[N_NODES - 2].dim, c = x[N_NODES - 3].dim;
+        tci_dim ab = tci_dim_add(a, b), left = tci_dim_mul(ab, c);
+        tci_dim right = tci_dim_add(tci_dim_mul(c, a), tci_dim_mul(b, c));
+        if (left == TCI_DIM_NONE || right == TCI_DIM_NONE) {
+            continue;
+        }
+        CHECK(ab == tci_dim_add(b, a));
+        CHECK(left == right);
+        CHECK(tci_dim_sub(ab, b) == a);
+        CHECK(tci_dim_sub(left, right) == 0);
+        CHECK(tci_dim_min(a, b) == tci_dim_min(b, a));
+        CHECK(tci_dim_max(a, b) == tci_dim_max(b, a));
+        CHECK_STR(TCI_DIM_TEXT(left), TCI_DIM_TEXT(right));
+    }
+    tci_dim n = symbol(0), m = symbol(2);
+    CHECK(tci_dim_ceil_div(n, 4) == tci_dim_add(tci_dim_div(tci_dim_sub(n, 1), 4), 1));
+    CHECK(tci_dim_div(tci_dim_div(n, 2), 3) == tci_dim_div(n, 6));
+    CHECK(tci_dim_ceil_div(tci_dim_ceil_div(n, 2), 3) == tci_dim_ceil_div(n, 6));
+    CHECK(tci_dim_div(tci_dim_mul(n, 6), 4) == tci_dim_div(tci_dim_mul(n, 3), 2));
+    CHECK(tci_dim_div(tci_dim_mul(n, m), m) == n);
+    CHECK(tci_dim_mod(tci_dim_mul(n, 12), 4) == 0);
+    CHECK(tci_dim_div(tci_dim_sub(tci_dim_mul(n, n), 1), tci_dim_add(n, 1)) == tci_dim_sub(n, 1));
+    CHECK(tci_dim_div(n, 8) == 0);
+}
+
+TEST(comparisons_that_must_be_proven)
+{
+    tci_dim n = symbol(0), z = symbol(1), m = symbol(2);
+    tci_dim wide = tci_dim_symbol(NULL, 0, 1, (int64_t)1 << 40);
+    tci_dim half = tci_dim_div(tci_dim_sub(m, 2), 2);
+    CHECK(tci_dim_le(0, tci_dim_mod(wide, 4)));
+    CHECK(tci_dim_lt(tci_dim_mod(wide, 4), 4));
+    CHECK(tci_dim_le(tci_dim_mul(tci_dim_div(wide, 4), 4), wide));
+    CHECK(tci_dim_le(wide, tci_dim_mul(tci_dim_ceil_div(wide, 8), 8)));
+    CHECK(tci_dim_le(tci_dim_ceil_div(wide, 8), wide));
+    CHECK(tci_dim_le(tci_dim_add(tci_dim_mul(half, 2), 2), m));
+    CHECK(tci_dim_le(0, tci_dim_mul(tci_dim_sub(n, 1), tci_dim_sub(m, 2))));
+    CHECK(tci_dim_le(n, tci_dim_mul(n, m)));
+    CHECK(tci_dim_le(tci_dim_mul(n, tci_dim_div(m, 2)), tci_dim_mul(n, m)));
+    CHECK(tci_dim_le(tci_dim_min(n, m), n));
+    CHECK(tci_dim_le(tci_dim_min(n, m), tci_dim_max(n, m)));
+    CHECK(tci_dim_le(tci_dim_add(tci_dim_min(n, m), z), tci_dim_add(n, z)));
+    CHECK(tci_dim_le(wide, INT64_MAX));
+    CHECK(tci_dim_le(INT64_MIN, wide));
+    CHECK(!tci_dim_le(n, m));
+    CHECK(!tci_dim_le(1, z));
+    CHECK(!tci_dim_le(n, TCI_DIM_NONE));
+    CHECK(!tci_dim_le(TCI_DIM_NONE, TCI_DIM_NONE));
+    CHECK(tci_dim_divides(6, tci_dim_mul(tci_dim_mul(n, 2), 3)));
+    CHECK(tci_dim_divides(n, tci_dim_mul(n, 5)));
+    CHECK(!tci_dim_divides(2, n));
+}
+
+TEST(symbols_are_what_they_are_called)
+{
+    tci_dim a = tci_dim_symbol("batch", -1, 0, 64);
+    CHECK(a == tci_dim_symbol("batch", -1, 0, 64));
+    CHECK(a != tci_dim_symbol("batch", -1, 1, 64));
+    CHECK(a != tci_dim_symbol("height", -1, 0, 64));
+    CHECK_EQ_INT(tci_dim_symbol("fixed", -1, 5, 5), 5);
+    CHECK_STR(TCI_DIM_TEXT(a), "batch");
+    CHECK_STR(TCI_DIM_TEXT(tci_dim_add(tci_dim_mul(a, 2), 3)), "(2*batch + 3)");
+    CHECK_STR(TCI_DIM_TEXT(tci_dim_div(tci_dim_add(a, 1), 2)), "floor((batch + 1) / 2)");
+    CHECK_STR(TCI_DIM_TEXT(symbol(1)), "s1{0..5}");
+    CHECK(!tci_dim_is_valid(a + 1));
+    CHECK(!tci_dim_is_valid(a * 2) || tci_dim_is_known(a * 2));
+    CHECK(!tci_dim_is_valid(TCI_DIM_NONE));
+    CHECK(tci_dim_add(TCI_DIM_NONE, 1) == TCI_DIM_NONE);
+    CHECK(tci_dim_mul(a, (int64_t)1 << 61) == TCI_DIM_NONE);
+    tci_dim list[2], product = tci_dim_mul(a, tci_dim_div(symbol(0), 2));
+    int n = 0;
+    CHECK(tci_dim_symbols(product, list, &n, 2));
+    CHECK_EQ_INT(n, 2);
+    n = 0;
+    CHECK(!tci_dim_symbols(product, list, &n, 1));
+}
+
 /* ---- ops: recipes ---- */
 
 enum { N_IN = 4 };
