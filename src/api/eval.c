@@ -565,8 +565,9 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
                                  "out of memory: %lld bytes for the value",
                                  (long long)code->outputs[i].bytes);
         }
-        w->bufs[i] =
-            (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
+        w->bufs[i] = (tc_buf){.data = w->values[i]->data,
+                              .n = code->outputs[i].n,
+                              .dtype = code->outputs[i].dtype};
     }
     return TC_OK;
 }

@@ -739,6 +739,12 @@ TCI_FN const char *tci_dim_name(tci_dim symbol)
     return a ? a->name : "";
 }
 
+TCI_FN int tci_dim_ordinal(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->ordinal : -1;
+}
+
 static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
 {
     const tci_dim_atom *a = tci_dim_atom_at(index);
@@ -915,7 +921,9 @@ static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const
             } else {
                 tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
                 tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
-                atom = kind == TCI_DIM_DIV ? tci_dim_div(a, b)
+                *bad = *bad || (kind == TCI_DIM_DIV && tci_dim_is_known(b) && b <= 0);
+                atom = *bad                  ? 0
+                       : kind == TCI_DIM_DIV ? tci_dim_div(a, b)
                        : kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
             }
             product = tci_dim_mul(product, atom);
