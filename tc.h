@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "8636fb01ab1c6e8b"
+#define TCI_BUILD "ed9bfd2ca897878d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -6432,14 +6432,16 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 /* graph/node.h - the graph: a hash-consed SSA DAG of ops.
  *
  * Invariants (checked by graph/verify.c):
- *  - inputs precede users; shapes have no negative size; element counts fit int64
+ *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
+ *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
  *    and ASSIGN
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key):
+ * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
+ * WINDOW but its axis may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
@@ -6646,7 +6648,7 @@ typedef struct tci_node {
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
-    int64_t *attr;
+    int64_t *attr; /* those that are sizes are tci_dims */
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
@@ -6671,11 +6673,11 @@ static inline bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
-static inline int64_t tci_node_count(const tci_node *n)
+static inline tci_dim tci_node_count(const tci_node *n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n->rank; i++) {
-        count *= n->shape[i];
+        count = tci_dim_mul(count, n->shape[i]);
     }
     return count;
 }
@@ -7325,6 +7327,18 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 struct tc_conv;
 struct tc_pool;
 
+/* For the end of a message that says that two sizes are unequal, or that `size` may be less than
+ * needed: what a symbol has to do with it; else "". */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b);
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
+#define TCI_UNEQUAL_NOTE(a, b) (tci_build_unequal_note(a, b).text)
+#define TCI_LEAST_NOTE(size, needed) (tci_build_least_note(size, needed).text)
+#else
+#define TCI_UNEQUAL_NOTE(a, b) ""
+#define TCI_LEAST_NOTE(size, needed) ""
+#endif
+
 
 /* ---- build.c: elementwise (promotes, broadcasts) and reductions ---- */
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
@@ -7333,6 +7347,9 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
+
+/* A size as a 0-d tensor. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
 
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
 TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value);
@@ -7346,20 +7363,22 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
 TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step);
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step);
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
-                                  const int64_t *axis_kernel_stride_dilation);
+                                  const tci_dim *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
 /* before and after: an entry for each axis. */
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill);
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill);
 
 /* ---- contract.c ---- */
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
@@ -7378,6 +7397,7 @@ TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
 /* tci_graph_node after tci_build_check_shape. */
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -7450,7 +7470,8 @@ TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank, const tci_d
     int i = 0;
     text[n++] = '[';
     for (; i < rank && n + 28 < room; i++) {
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId64, i ? ", " : "", shape[i]);
+        n += (size_t)snprintf(text + n, room - n, "%s%s", i ? ", " : "", TCI_DIM_TEXT(shape[i]));
+        n = TCI_MIN(n, room - 8); /* a long expression is cut off */
     }
     snprintf(text + n, room - n, "%s]", i < rank ? ", ..." : "");
 }
@@ -7476,28 +7497,100 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
     return true;
 }
 
+static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+{
+    tci_dim size = shape[axis];
+    bool known = tci_dim_is_known(size);
+    if (!tci_dim_is_valid(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the size of axis %d is no valid TC_DIM: expected a name and 0 <= least <= "
+                       "most <= 2^40, or a size as tc_size returns it",
+                       axis);
+    } else if (!tci_dim_le(0, size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s",
+                       TCI_DIM_TEXT(size), axis, known ? "is" : "may be",
+                       tci_shape_text_of(rank, shape).text);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 /* Zero sizes are left out of the product: then no stride computed from the shape overflows either.
- */
+ * Of a symbolic size counts the most that it may be. */
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype)
 {
     int64_t limit = INT64_MAX / TCI_MAX(tci_dtype_get(dtype)->bytes, 8);
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
-        if (shape[i] < 0) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "size %" PRId64 " of axis %d is negative in shape %s",
-                           shape[i], i, tci_shape_text_of(rank, shape).text);
+        if (!tci_build_check_size(g, i, rank, shape)) {
             return false;
         }
-        int64_t size = TCI_MAX(shape[i], 1);
+        int64_t size = TCI_MAX(tci_dim_most(shape[i]), 1);
         if (count > limit / size) {
-            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s has more elements than memory can address",
-                           tci_shape_text_of(rank, shape).text);
+            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s %s more elements than memory can address",
+                           tci_shape_text_of(rank, shape).text,
+                           tci_build_is_known(rank, shape) ? "has" : "may have");
             return false;
         }
         count *= size;
     }
     return true;
 }
+
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(shape[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+/* Two declarations of one name, the likely mistake, are told apart by their ranges. */
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
+{
+    tci_shape_text t = {""};
+    const char *name = tci_dim_name(a);
+    if (tci_dim_is_known(a) && tci_dim_is_known(b)) {
+        return t;
+    }
+    if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
+        snprintf(t.text, sizeof(t.text),
+                 " (%.40s is declared as %" PRId64 "..%" PRId64 " and as %" PRId64 "..%" PRId64 ")",
+                 name, tci_dim_least(a), tci_dim_most(a), tci_dim_least(b), tci_dim_most(b));
+    } else {
+        snprintf(t.text, sizeof(t.text), " (a symbolic size is equal only to itself)");
+    }
+    return t;
+}
+
+/* What would make `size` at least `needed`: a range for the symbol that it hangs on. */
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
+{
+    tci_shape_text t = {""};
+    tci_dim symbol;
+    int n = 0;
+    if (tci_dim_is_known(size) || !tci_dim_symbols(size, &symbol, &n, 1) || n != 1) {
+        return t;
+    }
+    const char *name = tci_dim_name(symbol);
+    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
+    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
+        if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &value))) {
+            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
+            if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &from_there))) {
+                snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
+                         name, value);
+            }
+            break;
+        }
+    }
+    return t;
+}
+#endif
 
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -7591,10 +7684,9 @@ static bool tci_build_merge(tci_graph *g, int rank, tci_dim *shape, const tci_no
         tci_dim size = x->shape[i];
         if (*have != size && *have != 1 && size != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not broadcast: axis %d is %" PRId64 " against "
-                                                                                    "%" PRId64,
-                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i, *have,
-                           size);
+                           "shapes %s and %s do not broadcast: axis %d is %s against %s%s",
+                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i,
+                           TCI_DIM_TEXT(*have), TCI_DIM_TEXT(size), TCI_UNEQUAL_NOTE(*have, size));
             return false;
         }
         *have = *have == 1 ? size : *have;
@@ -7804,19 +7896,30 @@ static bool tci_build_is_arg(int op)
 /* max, min, argmax and argmin have no value over nothing. */
 static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, const int64_t *picked)
 {
-    int64_t results = 1, empty = -1;
+    tci_dim results = 1;
+    int empty = -1;
     for (int i = 0; i < x->rank; i++) {
         if (!picked[i]) {
-            results *= x->shape[i];
-        } else if (!x->shape[i]) {
+            results = tci_dim_mul(results, x->shape[i]);
+        } else if (!tci_dim_le(1, x->shape[i])) {
             empty = i;
         }
     }
-    if (empty < 0 || !results) {
+    /* Results that are a multiple of the size are none where the size is 0. */
+    if (empty < 0 || results == 0 ||
+        (x->shape[empty] != 0 && tci_dim_divides(x->shape[empty], results))) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%s over axis %d of shape %s, which has size 0, has no value",
-                   tci_op_name(op), (int)empty, TCI_SHAPE_TEXT(x));
+    if (tci_dim_is_known(x->shape[empty])) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s, which has size 0, has no value",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x));
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s has no value where %s is 0%s",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(x->shape[empty]),
+                       TCI_LEAST_NOTE(x->shape[empty], 1));
+    }
     return false;
 }
 
@@ -7864,7 +7967,7 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     for (int i = 0; i < rank; i++) {
         ones[i] = 1;
     }
-    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) ? &flat : (tci_dim[1]){0});
+    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) == 0 ? (tci_dim[1]){0} : &flat);
     tci_node *r = tci_build_reduce(g, op, line, axis, false);
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
@@ -7923,6 +8026,20 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     }
     int64_t attr = at;
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+}
+
+/* ---- a size as a value ---- */
+
+/* A symbolic one is the last element of a ramp that is one longer. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
+{
+    if (tci_dim_is_known(size)) {
+        tci_value f = {.f = (double)size}, i = {.i = size};
+        return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+    }
+    tci_node *ramp = tci_build_iota(g, tci_dim_add(size, 1));
+    tci_node *last = tci_build_slice(g, ramp, 0, size, INT64_MAX, 1);
+    return tci_build_cast(g, tci_build_reshape(g, last, 0, NULL), dtype);
 }
 
 /* ---- effects ---- */
@@ -7995,19 +8112,21 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
     if (!tci_build_check_shape(g, rank, out, (tc_dtype)x->dtype)) {
         return false;
     }
-    int64_t count = 1, have = tci_node_count(x);
+    tci_dim count = 1, have = tci_node_count(x);
     for (int i = 0; i < rank; i++) {
-        count *= out[i];
+        count = tci_dim_mul(count, out[i]);
     }
-    if (unknown >= 0 && count && have % count == 0) {
-        out[unknown] = have / count;
+    if (unknown >= 0 && count != 0 && tci_dim_divides(count, have)) {
+        out[unknown] = tci_dim_div(have, count);
         return true;
     }
     if (unknown < 0 && count == have) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%" PRId64 " elements of shape %s do not fit shape %s", have,
-                   TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text);
+    bool known = tci_dim_is_known(count) && tci_dim_is_known(have);
+    tci_graph_fail(g, TC_ERR_SHAPE, "%s elements of shape %s do not fit shape %s%s",
+                   TCI_DIM_TEXT(have), TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text,
+                   known ? "" : " at every value of its symbolic sizes");
     return false;
 }
 
@@ -8109,9 +8228,9 @@ TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci
         out[i] = shape[i] == -1 && from >= 0 ? have : shape[i];
         if (out[i] != have && have != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shape %s does not expand to %s: axis %d is %" PRId64 ", only size 1 "
-                                                                                 "repeats",
-                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from, have);
+                           "shape %s does not expand to %s: axis %d is %s, only size 1 repeats%s",
+                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from,
+                           TCI_DIM_TEXT(have), TCI_UNEQUAL_NOTE(have, out[i]));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -8161,8 +8280,8 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
 /* ---- slice, flip, pad ---- */
 
 /* One axis walked from start, n elements, by step. */
-static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t n,
-                                     int64_t step)
+static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim n,
+                                     tci_dim step)
 {
     if (start == 0 && step == 1 && n == x->shape[axis]) {
         return x;
@@ -8179,24 +8298,33 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_
         attr[2 * i + 1] = 1;
     }
     shape[axis] = n;
-    if (n > 0) {
+    if (n != 0) {
         attr[2 * axis] = start;
-        attr[2 * axis + 1] = n > 1 ? step : 1;
+        attr[2 * axis + 1] = n != 1 ? step : 1;
     }
     return tci_words_put(g, &w,
                          tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. */
-static int64_t tci_move_bound(int64_t v, int64_t n, int64_t lo, int64_t hi)
+/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. A
+ * symbolic one is a size, so never from the end. */
+static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim lo, tci_dim hi)
 {
-    v = v < 0 ? (v < -n ? lo : v + n) : v;
-    return TCI_MIN(TCI_MAX(v, lo), hi);
+    if (tci_dim_is_known(v) && v < 0) {
+        v = v < -tci_dim_most(n) ? lo : tci_dim_add(v, n);
+    }
+    return tci_dim_min(tci_dim_max(v, lo), hi);
 }
 
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step)
+/* How many of 0, stride, 2 * stride, ... lie before `way`. */
+static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
+{
+    return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
+}
+
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step)
 {
     int at;
     if (!x) {
@@ -8213,19 +8341,28 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t st
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    int64_t n = x->shape[at], count = 0;
-    if (step > 0) {
-        int64_t from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
-        count = to > from ? (to - from - 1) / step + 1 : 0;
+    if (!tci_dim_is_valid(start) || !tci_dim_is_valid(stop) || !tci_dim_is_valid(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "start, stop or step is no valid symbolic size: expected numbers, or sizes "
+                       "as TC_DIM and tc_size give them");
+        return NULL;
+    }
+    tci_dim n = x->shape[at];
+    if (tci_dim_lt(0, step)) {
+        tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
+        tci_dim count = tci_move_steps(tci_dim_sub(to, from), step);
         return tci_move_slice_axis(g, x, at, from, count, step);
     }
-    bool open = stop == INT64_MAX || stop == INT64_MIN;
-    int64_t from = tci_move_bound(start, n, -1, n - 1),
-            to = open ? -1 : tci_move_bound(stop, n, -1, n - 1);
-    if (from > to) {
-        int64_t stride = step == INT64_MIN ? INT64_MAX : -step;
-        count = (from - to - 1) / stride + 1;
+    if (!tci_dim_is_known(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
+                       TCI_DIM_TEXT(step), TCI_LEAST_NOTE(step, 1));
+        return NULL;
     }
+    bool open = stop == INT64_MAX || stop == INT64_MIN;
+    tci_dim last = tci_dim_sub(n, 1), from = tci_move_bound(start, n, -1, last);
+    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
+    tci_dim count =
+        tci_move_steps(tci_dim_sub(from, to), step == INT64_MIN ? INT64_MAX : -step);
     return tci_move_slice_axis(g, x, at, from, count, step);
 }
 
@@ -8235,14 +8372,21 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!x->rank || x->shape[at] < 2) {
+    if (!x->rank || (tci_dim_is_known(x->shape[at]) && x->shape[at] < 2)) {
         return x;
     }
-    return tci_move_slice_axis(g, x, at, x->shape[at] - 1, x->shape[at], -1);
+    return tci_move_slice_axis(g, x, at, tci_dim_sub(x->shape[at], 1), x->shape[at], -1);
 }
 
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill)
+/* A count of a PAD that no sum with a size takes out of int64. */
+static bool tci_move_pad_fits(tci_dim count)
+{
+    const int64_t limit = INT64_MAX / 8;
+    return tci_dim_is_known(count) ? count <= limit && count >= -limit : tci_dim_is_valid(count);
+}
+
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill)
 {
     if (!x || !fill) {
         return NULL;
@@ -8260,16 +8404,15 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     }
     bool nothing = true;
     for (int i = 0; i < x->rank; i++) {
-        const int64_t limit = INT64_MAX / 8;
-        bool huge =
-            before[i] > limit || before[i] < -limit || after[i] > limit || after[i] < -limit;
-        shape[i] = huge ? -1 : x->shape[i] + before[i] + after[i];
-        nothing = nothing && !before[i] && !after[i];
-        if (shape[i] < 0) {
+        bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
+        shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
+        nothing = nothing && before[i] == 0 && after[i] == 0;
+        if (!tci_dim_le(0, shape[i])) {
             tci_graph_fail(g, huge ? TC_ERR_LIMIT : TC_ERR_SHAPE,
-                           "padding axis %d of size %" PRId64 " by %" PRId64 " before and %" PRId64
-                           " after leaves no valid size",
-                           i, x->shape[i], before[i], after[i]);
+                           "padding axis %d of size %s by %s before and %s after leaves no valid "
+                           "size%s",
+                           i, TCI_DIM_TEXT(x->shape[i]), TCI_DIM_TEXT(before[i]),
+                           TCI_DIM_TEXT(after[i]), TCI_LEAST_NOTE(shape[i], 0));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -8282,7 +8425,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     return tci_words_put(g, &w, in[1] ? r : NULL);
 }
 
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill)
 {
     int at;
@@ -8313,7 +8456,7 @@ static bool tci_move_cat_skips(const tci_node *x)
 /* Checks the shapes; the first operand that counts in *first (NULL: none), the joined size in
  * *size. */
 static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axis, int *at,
-                               const tci_node **first, int64_t *size)
+                               const tci_node **first, tci_dim *size)
 {
     *first = NULL;
     *size = 0;
@@ -8346,17 +8489,17 @@ static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axi
                            i + 1, TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(*first), *at);
             return false;
         }
-        if (x->shape[*at] > INT64_MAX - *size) {
+        if (tci_dim_most(x->shape[*at]) > INT64_MAX - tci_dim_most(*size)) {
             tci_graph_fail(g, TC_ERR_LIMIT, "the joined axis is too long");
             return false;
         }
-        *size += x->shape[*at];
+        *size = tci_dim_add(*size, x->shape[*at]);
     }
     return *first || tci_build_axis(g, axis, 1, at);
 }
 
 static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int at,
-                                   const tci_node *first, int64_t size)
+                                   const tci_node *first, tci_dim size)
 {
     tc_dtype dtype = (tc_dtype)xs[0]->dtype;
     for (int i = 1; i < n; i++) {
@@ -8399,7 +8542,7 @@ TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axi
 {
     int at;
     const tci_node *first;
-    int64_t size;
+    tci_dim size;
     if (n < 1) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "nothing to concatenate: expected at least one tensor");
         return NULL;
@@ -8427,6 +8570,25 @@ static bool tci_move_check_index(tci_graph *g, const tci_node *index)
     return true;
 }
 
+/* Nothing can be read from an axis without elements, so it has some wherever there are reads. */
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads)
+{
+    tci_dim size = x->shape[axis];
+    if (reads == 0 || tci_dim_le(1, size) || (size != 0 && tci_dim_divides(size, reads))) {
+        return true;
+    }
+    if (tci_dim_is_known(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of %s has size 0: nothing can be read from it",
+                       axis, what);
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "axis %d of %s is %s, which may be 0: nothing can be read from it then%s",
+                       axis, what, TCI_DIM_TEXT(size), TCI_LEAST_NOTE(size, 1));
+    }
+    return false;
+}
+
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
@@ -8448,7 +8610,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
     }
     bool fits = x->rank == index->rank;
     for (int i = 0; fits && i < x->rank; i++) {
-        fits = i == at || index->shape[i] <= x->shape[i];
+        fits = i == at || tci_dim_le(index->shape[i], x->shape[i]);
     }
     if (!fits) {
         tci_graph_fail(g, TC_ERR_SHAPE,
@@ -8458,8 +8620,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(x), at);
         return NULL;
     }
-    if (!x->shape[at] && tci_node_count(index)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of x has size 0: nothing can be read from it", at);
+    if (!tci_build_can_read(g, "x", x, at, tci_node_count(index))) {
         return NULL;
     }
     tci_node *in[2] = {x, index};
@@ -8481,8 +8642,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
     }
     if (!x->rank) {
         if (tci_node_count(index) != 1) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %" PRId64,
-                           tci_node_count(index));
+            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %s",
+                           TCI_DIM_TEXT(tci_node_count(index)));
             return NULL;
         }
         tci_dim one = 1;
@@ -8507,7 +8668,41 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_t *spec)
+/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
+                             tci_dim *count)
+{
+    tci_dim kernel = spec[0], stride = spec[1], dilation = spec[2];
+    bool valid = tci_dim_le(1, kernel) && tci_dim_le(1, stride) && tci_dim_le(1, dilation);
+    int64_t most = tci_dim_most(kernel);
+    if (valid && (most <= 1 || tci_dim_most(dilation) <= (INT64_MAX - 1) / (most - 1))) {
+        tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
+        tci_dim room = tci_dim_sub(size, span);
+        *count = tci_dim_add(tci_dim_div(room, stride), 1);
+        valid = tci_dim_le(0, room);
+        if (!valid && !tci_dim_is_known(room)) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
+                           "(dilation %s) needs at least %s%s",
+                           (int)axis, TCI_DIM_TEXT(size), tci_dim_least(size),
+                           TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(span),
+                           TCI_LEAST_NOTE(room, 0));
+            return false;
+        }
+    } else {
+        valid = false;
+    }
+    if (!valid) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "a window of %s elements (dilation %s, stride %s) does not fit axis "
+                       "%" PRId64 " of size %s (padding included)",
+                       TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(stride), axis,
+                       TCI_DIM_TEXT(size));
+    }
+    return valid;
+}
+
+TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_dim *spec)
 {
     tci_words w;
     tci_dim *shape = x ? tci_words_get(g, &w, x->rank + n) : NULL;
@@ -8518,20 +8713,11 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_
         shape[i] = x->shape[i];
     }
     for (int i = 0; i < n; i++) {
-        int64_t axis = spec[4 * i], kernel = spec[4 * i + 1], stride = spec[4 * i + 2],
-                dilation = spec[4 * i + 3];
-        int64_t size = x->shape[axis];
-        bool valid = kernel >= 1 && stride >= 1 && dilation >= 1;
-        if (!valid || (kernel > 1 && dilation > (INT64_MAX - 1) / (kernel - 1)) ||
-            dilation * (kernel - 1) + 1 > size) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " elements (dilation %" PRId64 ", stride %" PRId64
-                           ") does not fit axis %" PRId64 " of size %" PRId64 " (padding included)",
-                           kernel, dilation, stride, axis, size);
+        int64_t axis = spec[4 * i];
+        if (!tci_move_windows(g, axis, x->shape[axis], spec + 4 * i + 1, &shape[axis])) {
             return tci_words_put(g, &w, NULL);
         }
-        shape[axis] = (size - dilation * (kernel - 1) - 1) / stride + 1;
-        shape[x->rank + i] = kernel;
+        shape[x->rank + i] = spec[4 * i + 1];
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank + n, shape, 1,
@@ -8586,10 +8772,11 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         int j = tci_contract_find(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not fit: axis %d of the first is %" PRId64
-                           ", axis %d of the second is %" PRId64,
-                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i, a->node->shape[i],
-                           j, b->node->shape[j]);
+                           "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of "
+                           "the second is %s%s",
+                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i,
+                           TCI_DIM_TEXT(a->node->shape[i]), j, TCI_DIM_TEXT(b->node->shape[j]),
+                           TCI_UNEQUAL_NOTE(a->node->shape[i], b->node->shape[j]));
             return false;
         }
     }
@@ -8749,9 +8936,9 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     int n = t->n;
     if (size != t->node->shape[j]) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "a repeated label needs equal sizes: axis %d is %" PRId64 ", axis %d is "
-                                                                                 "%" PRId64,
-                       i, size, j, t->node->shape[j]);
+                       "a repeated label needs equal sizes: axis %d is %s, axis %d is %s%s", i,
+                       TCI_DIM_TEXT(size), j, TCI_DIM_TEXT(t->node->shape[j]),
+                       TCI_UNEQUAL_NOTE(size, t->node->shape[j]));
         return false;
     }
     tci_words w;
@@ -8770,11 +8957,11 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     }
     order[n - 2] = i;
     order[n - 1] = j;
-    shape[n - 2] = size * size;
+    shape[n - 2] = tci_dim_mul(size, size);
     t->labels[n - 2] = label;
     t->n = n - 1;
     tci_node *flat = tci_build_reshape(g, tci_build_permute(g, t->node, n, order), n - 1, shape);
-    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, size + 1);
+    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, tci_dim_add(size, 1));
     return tci_words_put(g, &w, t->node) != NULL;
 }
 
@@ -8830,12 +9017,11 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     tci_dim inner_a = a->shape[a->rank - 1], inner_b = b->shape[b->rank > 1 ? b->rank - 2 : 0];
     if (inner_a != inner_b) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "shapes %s and %s do not fit: axis %d of the first is %" PRId64 ", axis %d "
-                                                                                       "of the "
-                                                                                       "second is "
-                                                                                       "%" PRId64,
-                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, inner_a,
-                       b->rank > 1 ? b->rank - 2 : 0, inner_b);
+                       "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of the "
+                       "second is %s%s",
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, TCI_DIM_TEXT(inner_a),
+                       b->rank > 1 ? b->rank - 2 : 0, TCI_DIM_TEXT(inner_b),
+                       TCI_UNEQUAL_NOTE(inner_a, inner_b));
         return tci_words_put(g, &w, NULL);
     }
     int rank = 0;
@@ -9238,7 +9424,8 @@ static void tci_print_words(tci_str *out, const char *open, const int64_t *words
 {
     tci_str_add(out, open);
     for (int i = 0; i < n; i++) {
-        tci_str_printf(out, "%s%" PRId64, i ? ", " : "", words[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, words[i]);
     }
     tci_str_add(out, close);
 }
@@ -9319,7 +9506,8 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
  *
  * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the breach.
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
- * for every node; one a family what holds for its attributes and shapes. */
+ * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
+ * certainly broken is a breach: not every bound of an expression can be proven. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -9337,6 +9525,12 @@ static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
                                                       : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
+}
+
+/* a <= b, as far as is known. */
+static bool tci_verify_le(tci_dim a, tci_dim b)
+{
+    return tci_dim_is_valid(a) && tci_dim_is_valid(b) && !tci_dim_lt(b, a);
 }
 
 static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
@@ -9358,8 +9552,8 @@ static void tci_verify_every(const tci_verify *v)
     tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
     tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
     for (int i = 0; i < n->rank; i++) {
-        tci_verify_that(v, n->shape[i] >= 0, "a negative size");
-        int64_t size = TCI_MAX(n->shape[i], 1);
+        tci_verify_that(v, tci_verify_le(0, n->shape[i]), "a negative size");
+        int64_t size = TCI_MAX(tci_dim_most(n->shape[i]), 1);
         tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
         count *= size;
     }
@@ -9442,10 +9636,12 @@ static void tci_verify_slice(const tci_verify *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        if (n->shape[i]) {
-            int64_t last = start + (n->shape[i] - 1) * step;
-            bool inside = start >= 0 && start < x->shape[i] && last >= 0 && last < x->shape[i];
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
+        if (tci_dim_le(1, size)) {
+            tci_dim last = tci_dim_add(start, tci_dim_mul(tci_dim_sub(size, 1), step));
+            tci_dim end = tci_dim_sub(x->shape[i], 1);
+            bool inside = tci_verify_le(0, start) && tci_verify_le(start, end) &&
+                          tci_verify_le(0, last) && tci_verify_le(last, end);
             tci_verify_that(v, inside, "reaches outside of its input");
         }
     }
@@ -9467,12 +9663,15 @@ static void tci_verify_window(const tci_verify *v)
     int n_windows = n->rank - x->rank;
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *a = n->attr + 4 * i;
-        tci_verify_that(v, a[0] >= 0 && a[0] < x->rank && a[1] >= 1 && a[2] >= 1 && a[3] >= 1,
-                        "window out of range");
+        const tci_dim *a = n->attr + 4 * i;
+        bool valid = a[0] >= 0 && a[0] < x->rank && tci_verify_le(1, a[1]) &&
+                     tci_verify_le(1, a[2]) && tci_verify_le(1, a[3]);
+        tci_verify_that(v, valid, "window out of range");
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
-        int64_t last = (n->shape[a[0]] - 1) * a[2] + (a[1] - 1) * a[3];
-        tci_verify_that(v, !n->shape[a[0]] || last < x->shape[a[0]],
+        tci_dim size = n->shape[a[0]];
+        tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
+                                   tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
+        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[a[0]], 1)),
                         "reaches outside of its input");
     }
 }
@@ -9512,7 +9711,7 @@ static void tci_verify_cat(const tci_verify *v)
     const tci_node *n = v->n;
     tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
                     "axis out of range");
-    int64_t size = 0;
+    tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
         tci_verify_that(v, x->rank == n->rank && x->dtype == n->dtype,
@@ -9521,7 +9720,7 @@ static void tci_verify_cat(const tci_verify *v)
             tci_verify_that(v, d == n->attr[0] || x->shape[d] == n->shape[d],
                             "operands of other sizes");
         }
-        size += x->shape[n->attr[0]];
+        size = tci_dim_add(size, x->shape[n->attr[0]]);
     }
     tci_verify_that(v, size == n->shape[n->attr[0]], "size of the joined axis");
 }
@@ -9536,12 +9735,13 @@ static void tci_verify_gather(const tci_verify *v)
                     "has the shape of the index");
     tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
     for (int d = 0; d < n->rank; d++) {
-        tci_verify_that(v, d == n->attr[0] || n->shape[d] <= x->shape[d], "index longer than x");
+        tci_verify_that(v, d == n->attr[0] || tci_verify_le(n->shape[d], x->shape[d]),
+                        "index longer than x");
     }
 }
 
 /* The size that a label of the result or of an operand has, or -1. */
-static int64_t tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
+static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
 {
     for (int i = 0; i < x->rank; i++) {
         if (labels[i] == label) {
@@ -9563,16 +9763,16 @@ static void tci_verify_contract(const tci_verify *v)
                     "one dtype, not bool");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
-        int64_t size = tci_verify_label_size(b, lb, la[i]);
-        tci_verify_that(v, size < 0 || size == a->shape[i], "a label of two sizes");
+        tci_dim size = tci_verify_label_size(b, lb, la[i]);
+        tci_verify_that(v, size == -1 || size == a->shape[i], "a label of two sizes");
         for (int k = 0; k < i; k++) {
             tci_verify_that(v, la[k] != la[i], "a label twice in one operand");
         }
     }
     for (int i = 0; i < n->rank; i++) {
-        int64_t in_a = tci_verify_label_size(a, la, out[i]),
+        tci_dim in_a = tci_verify_label_size(a, la, out[i]),
                 in_b = tci_verify_label_size(b, lb, out[i]);
-        tci_verify_that(v, in_a == n->shape[i] || (in_a < 0 && in_b == n->shape[i]),
+        tci_verify_that(v, in_a == n->shape[i] || (in_a == -1 && in_b == n->shape[i]),
                         "size of a result's label");
     }
 }
@@ -9758,11 +9958,11 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
     return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
 }
 
-static int64_t tci_composite_count(const tci_node *x, const int64_t *axes, int n)
+static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return count;
 }
@@ -9774,7 +9974,7 @@ static tci_node *tci_composite_mean(tci_graph *g, tci_node *x, const int64_t *ax
         return NULL;
     }
     tci_node *count =
-        tci_composite_number(g, (tc_dtype)x->dtype, (double)tci_composite_count(x, axes, n));
+        tci_build_size_value(g, tci_composite_count(x, axes, n), (tc_dtype)x->dtype);
     return tci_composite_binary(g, TCI_OP_DIV,
                                 tci_composite_reduce(g, TCI_OP_SUM, x, axes, n, keepdims), count);
 }
@@ -9785,7 +9985,7 @@ static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, 
     if (!x) {
         return NULL;
     }
-    if (!tci_node_count(x)) {
+    if (tci_node_count(x) == 0) {
         return tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)x->dtype, 0.0), x->rank,
                                    x->shape);
     }
@@ -9940,8 +10140,11 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
                        tci_dtype_get((tc_dtype)target->dtype)->name);
         return NULL;
     }
-    if (!logits->shape[axis] && tci_node_count(target)) {
+    if (logits->shape[axis] == 0 && tci_node_count(target) != 0) {
         tci_graph_fail(g, TC_ERR_SHAPE, "the logits have no classes: axis %d has size 0", axis);
+        return NULL;
+    }
+    if (!tci_build_can_read(g, "the logits", logits, axis, tci_node_count(target))) {
         return NULL;
     }
     tci_node *in[2] = {logits, target};
@@ -10021,7 +10224,7 @@ static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
     if (!sum) {
         return NULL;
     }
-    tci_node *count = tci_composite_number(g, (tc_dtype)sum->dtype, (double)tci_node_count(target));
+    tci_node *count = tci_build_size_value(g, tci_node_count(target), (tc_dtype)sum->dtype);
     return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
 }
 
@@ -10049,7 +10252,7 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
 
 typedef struct tci_composite_image {
     bool batched;
-    int64_t n, c, h, w;
+    tci_dim n, c, h, w;
 } tci_composite_image;
 
 /* [N, C, H, W], or [C, H, W] taken as one image. */
@@ -10077,8 +10280,8 @@ static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], c
     v[1] = given && given[1] ? given[1] : zero1;
     if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is {%" PRId64 ", %" PRId64 "}: expected small positive numbers", name,
-                       v[0], v[1]);
+                       "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
+                       TCI_DIM_TEXT(v[1]));
         return false;
     }
     return true;
@@ -10101,23 +10304,24 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
                        bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
         return false;
     }
-    if (groups < 1 || image->c % groups || w->shape[0] % groups) {
+    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, image->c) ||
+        !tci_dim_divides(groups, w->shape[0])) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "groups is %" PRId64 ": expected a divisor of %" PRId64 " channels in and "
-                                                                               "%" PRId64 " out",
-                       groups, image->c, w->shape[0]);
+                       "groups is %s: expected a divisor of %s channels in and %s out",
+                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(image->c), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
-    if (w->shape[1] != image->c / groups) {
+    if (w->shape[1] != tci_dim_div(image->c, groups)) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %" PRId64 " channels a group: x has %" PRId64
-                       " channels in %" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), w->shape[1], image->c, groups);
+                       "the weight of shape %s reads %s channels a group: x has %s channels in "
+                       "%" PRId64 " groups",
+                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(w->shape[1]), TCI_DIM_TEXT(image->c),
+                       groups);
         return false;
     }
     if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%" PRId64 "]",
-                       TCI_SHAPE_TEXT(bias), w->shape[0]);
+        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%s]",
+                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
     return true;
@@ -10125,12 +10329,12 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
 
 /* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
 static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
-                                       const int64_t after[2], tci_node *fill,
-                                       const int64_t kernel[2], const int64_t stride[2],
+                                       const tci_dim after[2], tci_node *fill,
+                                       const tci_dim kernel[2], const int64_t stride[2],
                                        const int64_t dilation[2])
 {
-    const int64_t lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
-    const int64_t spec[8] = {2, kernel[0], stride[0], dilation[0],
+    const tci_dim lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
+    const tci_dim spec[8] = {2, kernel[0], stride[0], dilation[0],
                              3, kernel[1], stride[1], dilation[1]};
     return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
 }
@@ -10144,14 +10348,14 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     }
     enum { N, G, C, H, W, P, Q, O };
     const tci_dim *d = windows->shape;
-    int64_t o = w->shape[0];
+    tci_dim o = w->shape[0];
     const tci_dim result[4] = {d[0], o, d[2], d[3]};
     if (groups == 1) {
         const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
-    const tci_dim sx[7] = {d[0], groups, d[1] / groups, d[2], d[3], d[4], d[5]};
-    const tci_dim sw[5] = {groups, o / groups, w->shape[1], w->shape[2], w->shape[3]};
+    const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
+    const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
     const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
     tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
                                      tci_build_reshape(g, w, 5, sw), lw, 5, out);
@@ -10203,29 +10407,36 @@ static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits. */
-static bool tci_composite_pool_axis(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padding, bool ceil_mode, int64_t *after)
+/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
+ * or not at every value of a symbolic size, when *missing is what may be negative. */
+static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
+                                    int64_t padding, bool ceil_mode, tci_dim *after,
+                                    tci_dim *missing)
 {
+    *missing = 0;
     if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
         return false;
     }
-    int64_t span = dilation * (kernel - 1) + 1, room = size + 2 * padding - span;
-    if (room < 0) {
+    int64_t span = dilation * (kernel - 1) + 1;
+    tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
+    if (!tci_dim_le(0, room)) {
+        *missing = room;
         return false;
     }
-    int64_t count = room / stride + 1;
-    if (ceil_mode && room % stride && count * stride < size + padding) {
-        count++; /* it starts inside x or its near padding */
+    tci_dim count = tci_dim_add(tci_dim_div(room, stride), 1);
+    if (ceil_mode) { /* a last one must start inside x or its near padding */
+        count = tci_dim_min(tci_dim_add(tci_dim_ceil_div(room, stride), 1),
+                            tci_dim_ceil_div(padded, stride));
     }
-    *after = (count - 1) * stride + span - size - padding;
+    *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
     return true;
 }
 
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
 {
     tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2], after[2];
+    int64_t stride[2], padding[2], dilation[2];
+    tci_dim after[2], missing;
     if (!x || !tci_composite_image_of(g, x, &image)) {
         return NULL;
     }
@@ -10241,12 +10452,20 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
         !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
         return NULL;
     }
-    if (!image.c || !image.h || !image.w) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "x has an empty image: only the batch axis may have size 0");
-        return NULL;
+    const tci_dim size[3] = {image.h, image.w, image.c};
+    for (int i = 0; i < 3; i++) {
+        if (size[i] == 0) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x has an empty image: only the batch axis may have size 0");
+            return NULL;
+        }
+        if (!tci_dim_le(1, size[i])) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x may have an empty image, as %s may be 0: only the batch axis may%s",
+                           TCI_DIM_TEXT(size[i]), TCI_LEAST_NOTE(size[i], 1));
+            return NULL;
+        }
     }
-    const int64_t size[2] = {image.h, image.w};
     for (int i = 0; i < 2; i++) {
         if (padding[i] > o->kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
@@ -10255,11 +10474,12 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
             return NULL;
         }
         if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
-                                     o->ceil_mode, &after[i])) {
+                                     o->ceil_mode, &after[i], &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %" PRId64
-                           " elements and padding %" PRId64,
-                           o->kernel[i], dilation[i], size[i], padding[i]);
+                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
+                           "elements and padding %" PRId64 "%s",
+                           o->kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
+                           TCI_LEAST_NOTE(missing, 0));
             return NULL;
         }
     }
@@ -10586,6 +10806,11 @@ static tci_node *tci_rule_binary(const tci_vjp *v, int op, tci_node *a, tci_node
     return tci_vjp_built(v, tci_build_ew(v->g, op, in));
 }
 
+static tci_node *tci_rule_size(const tci_vjp *v, tc_dtype t, tci_dim size)
+{
+    return tci_vjp_built(v, tci_build_size_value(v->g, size, t));
+}
+
 static tci_node *tci_rule_reshape(const tci_vjp *v, tci_node *x, int rank, const tci_dim *shape)
 {
     return tci_vjp_built(v, tci_build_reshape(v->g, x, rank, shape));
@@ -10598,8 +10823,8 @@ static tci_node *tci_rule_sum(const tci_vjp *v, tci_node *x, const int *axes, in
 }
 
 /* Zeros around x along one axis; negative counts cut off. */
-static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, int64_t before,
-                              int64_t after)
+static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, tci_dim before,
+                              tci_dim after)
 {
     tci_node *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
     return tci_vjp_built(v, tci_build_pad(v->g, x, axis, before, after, zero));
@@ -10616,17 +10841,23 @@ static tci_dim *tci_rule_insert(const tci_vjp *v, const tci_node *x, int axis, t
 }
 
 /* step - 1 zeros between the elements along an axis. */
-static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, int64_t step)
+static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, tci_dim step)
 {
-    int64_t n = x->shape[axis];
-    if (step == 1 || n < 2) {
+    tci_dim n = x->shape[axis];
+    if (step == 1 || n == 0 || n == 1) {
         return x;
     }
     tci_dim *whole = tci_scratch_copy(v->s, x->shape, sizeof(*whole) * (size_t)x->rank);
     tci_node *apart = tci_rule_reshape(v, x, x->rank + 1, tci_rule_insert(v, x, axis + 1, 1));
-    whole[axis] = n * step;
-    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, step - 1);
-    return tci_rule_pad(v, tci_rule_reshape(v, padded, x->rank, whole), axis, 0, 1 - step);
+    whole[axis] = tci_dim_mul(n, step);
+    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, tci_dim_sub(step, 1));
+    tci_node *flat = tci_rule_reshape(v, padded, x->rank, whole);
+    if (tci_dim_le(1, n)) {
+        return tci_rule_pad(v, flat, axis, 0, tci_dim_sub(1, step));
+    }
+    /* where n may be 0 there may be no zeros to cut off */
+    tci_dim end = tci_dim_max(tci_dim_sub(whole[axis], tci_dim_sub(step, 1)), 0);
+    return tci_vjp_built(v, tci_build_slice(v->g, flat, axis, 0, end, 1));
 }
 
 /* 0, 1, 2 ... along one axis of a shape, 1 along the others. */
@@ -10646,7 +10877,7 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
 {
     tci_node *i = tci_vjp_built(v, tci_build_cast(v->g, index, TC_I64));
     tci_node *zero = tci_rule_number(v, TC_I64, 0);
-    tci_node *size = tci_rule_number(v, TC_I64, (double)shape[axis]);
+    tci_node *size = tci_rule_size(v, TC_I64, shape[axis]);
     tci_node *from_end = tci_rule_binary(v, TCI_OP_ADD, i, size);
     tci_node *place = tci_vjp_built(
         v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero), from_end, i));
@@ -10701,14 +10932,15 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_node *r = v->grad;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
-        if (count && step < 0) {
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
+        if (count != 0 && tci_dim_lt(step, 0)) {
             r = tci_vjp_built(v, tci_build_flip(v->g, r, i));
-            start += (count - 1) * step;
-            step = -step;
+            start = tci_dim_add(start, tci_dim_mul(tci_dim_sub(count, 1), step));
+            step = tci_dim_neg(step);
         }
         r = tci_rule_spread(v, r, i, step);
-        r = tci_rule_pad(v, r, i, start, x->shape[i] - start - r->shape[i]);
+        tci_dim end = tci_dim_add(start, r->shape[i]);
+        r = tci_rule_pad(v, r, i, start, tci_dim_sub(x->shape[i], end));
     }
     return r;
 }
@@ -10716,13 +10948,14 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
 static tci_node *tci_vjp_PAD(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    int64_t *before = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
-    int64_t *after = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
+    tci_dim *before = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
+    tci_dim *after = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
     tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
     int64_t away = v->which ? -1 : 1;
     for (int i = 0; i < n->rank; i++) {
-        before[i] = -away * n->attr[i];
-        after[i] = away * (x->shape[i] + n->attr[i] - n->shape[i]);
+        tci_dim end = tci_dim_add(x->shape[i], n->attr[i]);
+        before[i] = tci_dim_mul(n->attr[i], -away);
+        after[i] = tci_dim_mul(tci_dim_sub(end, n->shape[i]), away);
     }
     if (!v->which) {
         return tci_build_pad_axes(v->g, v->grad, before, after, zero);
@@ -10740,26 +10973,27 @@ static tci_node *tci_vjp_PAD(const tci_vjp *v)
 static tci_node *tci_vjp_CAT(const tci_vjp *v)
 {
     int axis = (int)v->n->attr[0];
-    int64_t start = 0;
+    tci_dim start = 0;
     for (int i = 0; i < v->which; i++) {
-        start += v->n->in[i]->shape[axis];
+        start = tci_dim_add(start, v->n->in[i]->shape[axis]);
     }
-    return tci_build_slice(v->g, v->grad, axis, start, start + v->n->in[v->which]->shape[axis], 1);
+    tci_dim stop = tci_dim_add(start, v->n->in[v->which]->shape[axis]);
+    return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
 /* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
  * is the axis of the window's elements; in the result it is the last, still to be summed over.
  * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
  * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
-static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t *entry, int from,
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const tci_dim *entry, int from,
                                    tci_dim size)
 {
     int axis = (int)entry[0], at = 0;
-    int64_t kernel = entry[1], d = entry[3], reach = (kernel - 1) * d;
+    tci_dim kernel = entry[1], d = entry[3], reach = tci_dim_mul(tci_dim_sub(kernel, 1), d);
     int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
     r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
     r = tci_rule_spread(v, r, axis, entry[2]);
-    r = tci_rule_pad(v, r, axis, reach, size - r->shape[axis]);
+    r = tci_rule_pad(v, r, axis, reach, tci_dim_sub(size, r->shape[axis]));
     for (int i = 0; i < r->rank; i++) {
         if (i != from) {
             order[at++] = i;
@@ -10771,10 +11005,11 @@ static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t 
     r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
     tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
     for (int i = 0; i + 1 < r->rank; i++) {
-        shape[i] = i == axis ? kernel * (size + reach) : r->shape[i + (i > axis)];
+        shape[i] = i == axis ? tci_dim_mul(kernel, tci_dim_add(size, reach))
+                             : r->shape[i + (i > axis)];
     }
     r = tci_rule_reshape(v, r, r->rank - 1, shape);
-    const int64_t one_axis[4] = {axis, kernel, kernel, d * kernel + 1};
+    const tci_dim one_axis[4] = {axis, kernel, kernel, tci_dim_add(tci_dim_mul(d, kernel), 1)};
     return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
 }
 
@@ -10785,7 +11020,7 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
     tci_node *r = v->grad;
     for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
-        const int64_t *entry = n->attr + 4 * i;
+        const tci_dim *entry = n->attr + 4 * i;
         r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
         axes[i] = x->rank + i;
     }
@@ -10795,12 +11030,16 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || !tci_node_count(n)) {
+    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || tci_node_count(n) == 0) {
         return NULL;
     }
     int last = n->rank;
     tc_axes axis = {&last, 1, false};
-    tci_dim *flat = tci_rule_insert(v, n, n->rank, tci_node_count(x) / tci_node_count(n));
+    tci_dim each = 1;
+    for (int i = n->rank; i < x->rank; i++) {
+        each = tci_dim_mul(each, x->shape[i]);
+    }
+    tci_dim *flat = tci_rule_insert(v, n, n->rank, each);
     tci_node *elements = tci_rule_reshape(v, n->in[0], n->rank + 1, flat);
     tci_node *first = tci_build_reduce(v->g, TCI_OP_ARGMAX, elements, axis, true);
     tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_vjp_built(v, first),
@@ -10824,7 +11063,7 @@ static tci_node *tci_vjp_GATHER(const tci_vjp *v)
     tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
     tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
     for (int i = 0; i < rank; i++) { /* places that no index reaches */
-        r = tci_rule_pad(v, r, i, 0, x->shape[i] - r->shape[i]);
+        r = tci_rule_pad(v, r, i, 0, tci_dim_sub(x->shape[i], r->shape[i]));
     }
     return r;
 }
@@ -10893,7 +11132,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
     const int *own = tci_rule_labels(v, v->which, 0);
     const int *others = tci_rule_labels(v, 1 - v->which, 0);
     int *out = tci_rule_labels(v, 2, n_windows);
-    int64_t *spec = TCI_NEW_ARRAY(v->s, int64_t, 4 * n_windows);
+    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * n_windows);
     for (int i = 0; i < x->rank; i++) {
         if (tci_rule_find(out, n->rank, own[i]) < 0 &&
             tci_rule_find(others, other->rank, own[i]) < 0) {
@@ -10910,14 +11149,15 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
         }
     }
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *entry = window->attr + 4 * i;
+        const tci_dim *entry = window->attr + 4 * i;
         int axis = tci_rule_find(out, n->rank, own[entry[0]]);
-        int64_t reach = (entry[1] - 1) * entry[3], size = x->shape[entry[0]];
+        tci_dim reach = tci_dim_mul(tci_dim_sub(entry[1], 1), entry[3]);
+        tci_dim size = x->shape[entry[0]];
         int element = tci_rule_find(others, other->rank, own[x->rank + i]);
         grad = tci_rule_spread(v, grad, axis, entry[2]);
-        grad = tci_rule_pad(v, grad, axis, reach, size - grad->shape[axis]);
+        grad = tci_rule_pad(v, grad, axis, reach, tci_dim_sub(size, grad->shape[axis]));
         other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
-        const int64_t stepped[4] = {axis, entry[1], 1, entry[3]};
+        const tci_dim stepped[4] = {axis, entry[1], 1, entry[3]};
         memcpy(spec + 4 * i, stepped, sizeof(stepped));
         out[n->rank + i] = own[x->rank + i];
     }
@@ -10953,12 +11193,12 @@ static tci_node *tci_vjp_LOG_SOFTMAX(const tci_vjp *v)
 
 static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, int n)
 {
-    double count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= (double)x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return tci_rule_binary(v, TCI_OP_DIV, tci_rule_sum(v, x, axes, n, true),
-                           tci_rule_number(v, (tc_dtype)x->dtype, count));
+                           tci_rule_size(v, (tc_dtype)x->dtype, count));
 }
 
 /* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
@@ -11039,7 +11279,7 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
     int axis = x->rank > 1 ? 1 : 0;
     tci_node *p = tci_build_softmax(v->g, tci_build_cast(v->g, x, t), axis, false);
     tci_node *one = tci_rule_number(v, t, 1);
-    tci_node *count = tci_rule_number(v, t, (double)tci_node_count(target));
+    tci_node *count = tci_rule_size(v, t, tci_node_count(target));
     tci_node *line = tci_vjp_built(v, tci_build_unsqueeze(v->g, target, axis));
     tci_node *hits = tci_rule_hits(v, line, x->rank, x->shape, axis);
     tci_node *off = tci_build_where(v->g, hits, tci_rule_binary(v, TCI_OP_SUB, p, one), p);
@@ -11651,13 +11891,14 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
 static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
 {
     tci_node *x = n->in[0];
-    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) > 0, whole = true;
+    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) != 0, whole = true;
     int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * n->rank);
     tci_node *from = merge ? x->in[0] : x;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        attr[2 * i] = merge ? x->attr[2 * i] + x->attr[2 * i + 1] * start : start;
-        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : merge ? x->attr[2 * i + 1] * step : step;
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim by = merge ? x->attr[2 * i + 1] : 1;
+        attr[2 * i] = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : tci_dim_mul(by, step);
         whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
     }
     if (whole) {
@@ -11708,24 +11949,26 @@ static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
 
 /* ---- nothing to compute ---- */
 
-static int64_t tci_rewrite_operand_count(const tci_node *n)
+static bool tci_rewrite_has_empty_operand(const tci_node *n)
 {
-    int64_t least = INT64_MAX;
+    bool empty = false;
     for (int i = 0; i < n->n_in; i++) {
-        least = TCI_MIN(least, tci_node_count(n->in[i]));
+        empty = empty || tci_node_count(n->in[i]) == 0;
     }
-    return least;
+    return empty;
 }
 
 /* A value without elements, or a sum over none, is a constant: no kernel runs over an empty domain,
- * where work moved out of its loops (the check of an index) would run all the same. */
+ * where work moved out of its loops (the check of an index) would run all the same. That is decided
+ * where sizes are known; a symbolic one is not 0. */
 static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
 {
     bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
                 n->op == TCI_OP_CONTRACT;
     bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
                     (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
-    if (!computes || (tci_node_count(n) && !(sums && !tci_rewrite_operand_count(n)))) {
+    if (!computes ||
+        (tci_node_count(n) != 0 && !(sums && tci_rewrite_has_empty_operand(n)))) {
         return NULL;
     }
     bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;

@@ -125,7 +125,7 @@ static int tci_lx_intern(tci_loop *l, tci_lx e)
     return l->n_lx - 1;
 }
 
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c)
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c)
 {
     tci_lx e = {TCI_LX_CONST, -1, -1, c};
     return tci_lx_intern(l, e);
@@ -137,7 +137,7 @@ TCI_FN int tci_lx_var(tci_loop *l, int index)
     return tci_lx_intern(l, e);
 }
 
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c)
 {
     if (l->lx[x].op != TCI_LX_CONST) {
         return false;
@@ -146,25 +146,25 @@ TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
     return true;
 }
 
-static int64_t tci_lx_fold(tci_lx_op op, int64_t a, int64_t b, int64_t c)
+static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
 {
     switch (op) {
-    case TCI_LX_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case TCI_LX_MUL: return (int64_t)((uint64_t)a * (uint64_t)c);
-    case TCI_LX_DIV: return a / c;
-    case TCI_LX_MOD: return a % c;
-    case TCI_LX_MIN: return TCI_MIN(a, b);
-    default: return TCI_MAX(a, b);
+    case TCI_LX_ADD: return tci_dim_add(a, b);
+    case TCI_LX_MUL: return tci_dim_mul(a, c);
+    case TCI_LX_DIV: return tci_dim_div(a, c);
+    case TCI_LX_MOD: return tci_dim_mod(a, c);
+    case TCI_LX_MIN: return tci_dim_min(a, b);
+    default: return tci_dim_max(a, b);
     }
 }
 
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
     }
-    int64_t ca = 0, cb = 0;
+    tci_dim ca = 0, cb = 0;
     bool const_a = tci_lx_is_const(l, a, &ca);
     bool const_b = b >= 0 && tci_lx_is_const(l, b, &cb);
     if (const_a && (b < 0 || const_b)) {
@@ -178,9 +178,9 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     }
     if (op == TCI_LX_ADD && const_b && l->lx[e.a].op == TCI_LX_ADD) {
         tci_lx in = l->lx[e.a];
-        int64_t cin = 0;
+        tci_dim cin = 0;
         if (tci_lx_is_const(l, in.b, &cin)) {
-            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, cin + cb), 0);
+            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, tci_dim_add(cin, cb)), 0);
         }
     }
     if (op == TCI_LX_ADD && const_b && cb == 0) {

@@ -19,8 +19,8 @@ typedef enum tci_buffer_kind {
 typedef struct tci_buffer {
     uint8_t kind, dtype;
     int32_t index;
-    int64_t n;              /* elements */
-    int64_t bytes, offset;
+    tci_dim n, bytes;       /* elements; their bytes */
+    int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
