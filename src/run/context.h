@@ -147,10 +147,12 @@ TCI_FN void tci_storage_release(tci_storage *s);
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
                                   tc_program **f);
+#ifdef TC_DYNAMIC_SHAPES
 /* The same from code of known sizes and the family of a program: with what that captured, and words
  * for the literals that the family does not have. */
 TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
                                            const int64_t *words, tc_program **f);
+#endif
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */
