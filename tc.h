@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "df0278afc585976b"
+#define TCI_BUILD "7fdb4964f2545cac"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1364,7 +1364,7 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -1428,7 +1428,8 @@ typedef struct tc_backend {
     tc_status (*sync)(void *user);
 
     /* Device memory. All four or none; none: kernels work on host memory. */
-    void *(*alloc)(void *user, int64_t bytes); /* 64-byte aligned; NULL: out of memory */
+    /* 64-byte aligned; NULL: out of memory */
+    void *(*alloc)(void *user, int64_t bytes);
     void (*free)(void *user, void *memory);
     /* Both block until the bytes are there. */
     tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);
@@ -1494,7 +1495,7 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
 #define TCI_HAS_CPU
 #endif
 #endif
-#if defined(TC_CUDA) && defined(TCI_HAS_CPU)
+#if defined(TC_CUDA) && defined(__has_include)
 #if __has_include("tc_cuda.h")
 #define TCI_HAS_CUDA
 #endif
@@ -12146,11 +12147,11 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64, written here) virtual lanes on the LAST inner axis of each
- *       REDUCE stage: element j of that axis goes to lane j % 64, lanes go on over the other inner
- *       axes (in order); at the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1:
- *       acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
- *       exist changes nothing.
+ *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
+ *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
+ *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
+ *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
@@ -12169,7 +12170,7 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
 
 enum {
     TCI_VLANES = 64,
-    TCI_VLANES_MAX = 512
+    TCI_VLANES_MAX = 2048
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
 /* ---- index expressions ----
@@ -16947,6 +16948,11 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 #ifndef TCI_LOOP_MEM_H
 #define TCI_LOOP_MEM_H
 
+enum {
+    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
+    TCI_ALIGNED_BYTES = 16 /* what one thread takes at once; all memory starts at a multiple */
+};
+
 typedef enum tci_mem {
     /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
     TCI_MEM_LOAD,
@@ -16978,8 +16984,16 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
-    /* void f(void): between threads that write and read local arrays; only where threads > 1 */
+    /* The rest only where threads > 1. void f(void): between threads that write and read local
+     * arrays */
     TCI_MEM_BARRIER,
+    /* as LOAD and STORE: what each thread takes is aligned to its own size */
+    TCI_MEM_LOAD_ALIGNED,
+    TCI_MEM_STORE_ALIGNED,
+    /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
+    TCI_MEM_LOAD_REPEAT,
+    /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
+    TCI_MEM_LANE_REPEAT,
     TCI_MEM_COUNT
 } tci_mem;
 
@@ -17008,7 +17022,7 @@ typedef struct tci_lx {
 } tci_lx;
 
 typedef enum tci_lop {
-    TCI_L_FOR,       /* for index dst = x; < n; += imm: body */
+    TCI_L_FOR,       /* for index dst = x; < n; += imm: body; `unroll` times written out */
     TCI_L_IF,        /* if value args[0]: body */
     TCI_L_INDEX,     /* index dst = x */
     TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
@@ -17038,6 +17052,7 @@ typedef struct tci_lstmt {
     tci_dim imm;      /* stride, lane, step, size, upper bound */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
+    int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */
 } tci_lstmt;
 
@@ -17052,6 +17067,7 @@ typedef struct tci_lvalue {
 typedef struct tci_lindex {
     int32_t block;
     bool is_loop;
+    int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
@@ -17072,6 +17088,8 @@ struct tci_loop {
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
+    /* the distinct symbolic numbers in use, in the order of their first use (tci_loop_find_dims) */
+    tci_dim *dims; int n_dims, cap_dims;
     int32_t *lx_hash; int n_lx_hash;
     /* derived: latest index let of an expression, -1 none */
     int32_t *lx_index; int cap_lx_index;
@@ -17112,8 +17130,17 @@ TCI_FN int tci_lx_var(tci_loop *l, int index);
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c);
 /* Also a symbolic number. */
 TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c);
+/* x is always a multiple of the result; 0: it is 0. */
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x);
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
+/* Lists what the finished function needs in `dims`. */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN void tci_loop_find_dims(tci_loop *l);
+#else
+#define tci_loop_find_dims(l) ((void)(l))
+#endif
 
 #endif
 
@@ -17157,7 +17184,7 @@ TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 {
-    tci_lindex x = {block, is_loop};
+    tci_lindex x = {block, is_loop, 1};
     TCI_PUSH(l->s, l->indices, l->n_indices, l->cap_indices, x);
     return l->n_indices - 1;
 }
@@ -17311,6 +17338,36 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
     return tci_lx_intern(l, e);
 }
 
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
+{
+    const tci_lx *e = &l->lx[x];
+    switch (e->op) {
+    case TCI_LX_CONST: return !tci_dim_is_known(e->c) || e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_VAR: return l->indices[e->a].multiple;
+    case TCI_LX_ADD:
+    case TCI_LX_MIN:
+    case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
+    case TCI_LX_MOD:
+        return tci_dim_is_known(e->c) ? tci_lx_gcd(tci_lx_multiple(l, e->a), e->c) : 1;
+    case TCI_LX_MUL: {
+        int64_t m = tci_lx_multiple(l, e->a), c = tci_dim_is_known(e->c) ? e->c : 1;
+        bool fits = c == 0 || (c != INT64_MIN && m <= INT64_MAX / (c < 0 ? -c : c));
+        return fits ? m * (c < 0 ? -c : c) : 1;
+    }
+    default: return 1;
+    }
+}
+
 TCI_FN int tci_lx_block(const tci_loop *l, int x)
 {
     const tci_lx *e = &l->lx[x];
@@ -17334,6 +17391,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 {
     switch (m) {
     case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_ALIGNED:
+    case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
     case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
     case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
@@ -17341,6 +17400,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_STRIDED_N:
         return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE:
+    case TCI_MEM_STORE_ALIGNED:
     case TCI_MEM_STORE_STREAM:
     case TCI_MEM_STORE_ONE:
     case TCI_MEM_STORE_LANE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
@@ -17355,6 +17415,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
     case TCI_MEM_LANE:
+    case TCI_MEM_LANE_REPEAT:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
@@ -17363,6 +17424,64 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     default: return 0;
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* ---- symbolic numbers ---- */
+
+static void tci_loop_need_dim(tci_loop *l, tci_dim d)
+{
+    bool known = tci_dim_is_known(d);
+    for (int i = 0; !known && i < l->n_dims; i++) {
+        known = l->dims[i] == d;
+    }
+    if (!known) {
+        TCI_ASSERT(l->s, tci_dim_is_valid(d));
+        TCI_PUSH(l->s, l->dims, l->n_dims, l->cap_dims, d);
+    }
+}
+
+static void tci_loop_need_lx(tci_loop *l, int x)
+{
+    tci_lx e = l->lx[x];
+    bool number = e.op == TCI_LX_CONST || e.op == TCI_LX_MUL || e.op == TCI_LX_DIV ||
+                  e.op == TCI_LX_MOD;
+    if (number) {
+        tci_loop_need_dim(l, e.c);
+    }
+    if (e.a >= 0 && e.op != TCI_LX_VAR) {
+        tci_loop_need_lx(l, e.a);
+    }
+    if (e.b >= 0 && (e.op == TCI_LX_ADD || e.op == TCI_LX_MIN || e.op == TCI_LX_MAX)) {
+        tci_loop_need_lx(l, e.b);
+    }
+}
+
+TCI_FN void tci_loop_find_dims(tci_loop *l)
+{
+    for (int block = 0; block < l->n_blocks; block++) {
+        for (int i = 0; i < l->blocks[block].n; i++) {
+            const tci_lstmt *st = &l->blocks[block].stmts[i];
+            bool bounds = st->op == TCI_L_IN_RANGE;
+            bool stride = st->op == TCI_L_MEM && (tci_lmem_uses((tci_mem)st->mem) &
+                                                  TCI_LMEM_STRIDE);
+            if (st->x >= 0) {
+                tci_loop_need_lx(l, st->x);
+            }
+            if (st->n >= 0) {
+                tci_loop_need_lx(l, st->n);
+            }
+            if (bounds) {
+                tci_loop_need_dim(l, st->value.i);
+            }
+            if (bounds || stride || st->op == TCI_L_FAULT) {
+                tci_loop_need_dim(l, st->imm);
+            }
+        }
+    }
+}
+
+#endif
 /* ---- src/loop/build.c ---- */
 /* loop/build.c - see loop/build.h: blocks, index arithmetic, bindings, and the evaluation of a
  * kernel's scalar DAG into loop statements.
@@ -17534,6 +17653,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
     open->st.imm = step;
     b->cur = open->st.body = tci_loop_block(b->l, b->cur);
     open->st.dst = tci_loop_index(b->l, b->cur, true);
+    b->l->indices[open->st.dst].multiple = tci_lx_gcd(tci_lx_multiple(b->l, begin), step);
     return open->st.dst;
 }
 
@@ -17650,6 +17770,7 @@ TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
     int block = tci_lx_block(l, lx);
     st.dst = tci_loop_index(l, block, false);
     st.x = lx;
+    l->indices[st.dst].multiple = tci_lx_multiple(l, lx);
     tci_loop_append(l, block, st);
     l->lx_index[lx] = st.dst;
     return tci_lin_var(b, st.dst);
@@ -17858,6 +17979,18 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
+/* A whole vector of which every thread's part lies at a multiple of its size. */
+static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+{
+    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
+        return false;
+    }
+    int held = b->l->lanes / b->l->threads;
+    int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
+    return held * tci_dtype_get((tc_dtype)dtype)->bytes <= TCI_ALIGNED_BYTES &&
+           tci_lx_multiple(b->l, st->x) % held == 0;
+}
+
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)
 {
     int at = 0;
@@ -17876,6 +18009,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
+    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+        st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
+    }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);
     }
@@ -18770,7 +18906,10 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
-/* ---- pieces that loop/blocked.c shares ---- */
+/* ---- pieces that other schedules share ---- */
+
+/* The stage's stores at the current point. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 
 /* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
 typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
@@ -18793,7 +18932,12 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
 #endif
 
 /* ---- src/loop/stage.c, continued ---- */
-enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16,
+    TCI_STAGE_LINE_BYTES = 64,
+    TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */
+};
 
 /* ---- combining ---- */
 
@@ -19001,7 +19145,7 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -19229,6 +19373,9 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
@@ -20503,6 +20650,415 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         tci_build_close(b, &open);
     }
 }
+/* ---- src/loop/row.c ---- */
+/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
+ *
+ * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
+ * axes are bound. Out: the stages, written out vector by vector.
+ *
+ * The one idea: every stage uses the same bindings of the axis, so whatever two stages both need is
+ * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
+ * before the first result is needed, and written once.
+ *
+ * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
+ * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
+ * the lanes of a warp. */
+/* ---- src/loop/row.h ---- */
+/* loop/row.h - a block of threads that holds a whole row in its registers. */
+#ifndef TCI_LOOP_ROW_H
+#define TCI_LOOP_ROW_H
+
+
+/* How many vectors the row takes; 0: the kernel has no single row, or it is too long. */
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
+/* All stages for one outer point. */
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
+
+#endif
+
+/* ---- src/loop/row.c, continued ---- */
+enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
+
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
+{
+    int axis = -1, n_loads = 0;
+    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != k->vlanes) {
+        return 0;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool reads = st->n_axes == 1 && (axis < 0 || st->axes[0] == axis);
+        if (!reads && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
+            return 0;
+        }
+        axis = reads ? st->axes[0] : axis;
+    }
+    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
+        return 0;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+    }
+    int64_t n = (k->axes[axis].size + l->lanes - 1) / l->lanes;
+    return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
+}
+
+/* Lanes without an element keep what they have. */
+static int tci_row_keep(tci_build *b, int n, int value, int before)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_FIRST_N;
+    st.n = n;
+    int args[3] = {tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1),
+                   tci_build_widen(b, value, b->l->lanes), before};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[before].dtype, 3, args, 0);
+}
+
+static tci_stage_pair tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+                                   const tci_bind **vecs)
+{
+    tci_stage_pair acc = tci_stage_accumulator(b, red, b->l->lanes);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vecs[i]->n >= 0) {
+            v.value = tci_row_keep(b, vecs[i]->n, v.value, acc.value);
+            v.index = v.index < 0 ? -1 : tci_row_keep(b, vecs[i]->n, v.index, acc.index);
+        }
+        tci_stage_assign(b, acc, v);
+    }
+    tci_stage_pair copy = {tci_build_copy(b, acc.value),
+                           acc.index < 0 ? -1 : tci_build_copy(b, acc.index)};
+    return copy;
+}
+
+/* ---- joining the lanes ---- */
+
+static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = value;
+    st.imm = imm;
+    int lanes = mem == TCI_MEM_LANE_REPEAT ? 1 : b->l->lanes;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, lanes, b->cur);
+}
+
+/* Writes the vector where all warps see it. */
+static int tci_row_share(tci_build *b, int value)
+{
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = value;
+    tci_build_mem(b, st, t, 1, b->cur);
+    return local;
+}
+
+/* The lanes of warp `warp`, in every warp. */
+static int tci_row_of_warp(tci_build *b, int local, int warp)
+{
+    int held = b->l->lanes / b->l->threads;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD_REPEAT;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, (int64_t)warp * TCI_WARP * held);
+    return tci_build_mem(b, st, (tc_dtype)b->l->locals[local].dtype, b->l->lanes, b->cur);
+}
+
+/* `shared`: the arrays that hold the accumulator, where there are several warps. */
+static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_pair shared)
+{
+    int n = b->l->threads / TCI_WARP;
+    tci_stage_pair *warps = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        warps[i].value = tci_row_of_warp(b, shared.value, i);
+        warps[i].index = shared.index < 0 ? -1 : tci_row_of_warp(b, shared.index, i);
+    }
+    for (int h = n / 2; h >= 1; h /= 2) {
+        for (int i = 0; i < h; i++) {
+            warps[i] = tci_stage_combine(b, red, warps[i], warps[i + h]);
+        }
+    }
+    return warps[0];
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_pair v)
+{
+    for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
+        tci_stage_pair high = {tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.value, h), -1};
+        high.index = v.index < 0 ? -1 : tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.index, h);
+        v = tci_stage_combine(b, red, v, high);
+    }
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.index >= 0 ? v.index : v.value, 0);
+}
+
+/* ---- stages ---- */
+
+static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    bool warps = b->l->threads > TCI_WARP;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
+            acc[r].value = warps ? tci_row_share(b, acc[r].value) : acc[r].value;
+            acc[r].index =
+                warps && acc[r].index >= 0 ? tci_row_share(b, acc[r].index) : acc[r].index;
+        }
+    }
+    if (warps) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_BARRIER;
+        tci_loop_append(b->l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_stage_pair v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
+        }
+    }
+}
+
+static void tci_row_map(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, NULL);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, st->axes[0], vecs[i]);
+        tci_stage_stores(b, stage, NULL);
+    }
+    tci_build_set(b, st->axes[0], NULL);
+}
+
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
+    int64_t lanes = b->l->lanes, size = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        size = k->stages[t].n_axes > 0 ? k->axes[k->stages[t].axes[0]].size : size;
+    }
+    for (int i = 0; i < n_vecs; i++) {
+        int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
+        vecs[i] = tci_build_bind(b, tci_lin_const(at), at, at + left - 1, true,
+                                 left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        b->stage = t;
+        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+            tci_row_reduce(b, t, n_vecs, vecs);
+        } else {
+            tci_row_map(b, t, n_vecs, vecs);
+        }
+    }
+}
+/* ---- src/loop/square.c ---- */
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+ *
+ * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
+ * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
+ *
+ * The one idea: neighbouring threads must touch neighbouring memory, so a square is walked twice.
+ * First along row_axis: the loads that run along it are read and kept in a shared array, one column
+ * of padding keeping its banks apart. Then, behind a barrier, along vec_axis: everything else.
+ *
+ * Here the threads are told apart by TCI_LX_THREAD and every value is a scalar of its thread (the
+ * loop has one lane). Invariant: no element is computed twice, as an output may lie on an input;
+ * squares at the edge test every element. */
+/* ---- src/loop/square.h ---- */
+/* loop/square.h - transposing kernels on a block of threads: squares turned in shared memory. */
+#ifndef TCI_LOOP_SQUARE_H
+#define TCI_LOOP_SQUARE_H
+
+
+enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+
+/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+typedef struct tci_square {
+    int row_axis, vec_axis;
+    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
+} tci_square;
+
+/* False: nothing to turn, or too little to fill squares. */
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+/* The square with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+
+#endif
+
+/* ---- src/loop/square.c, continued ---- */
+enum {
+    TCI_SQUARE_PITCH = TCI_SQUARE + 1,
+    TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
+    TCI_SQUARE_STEP = TCI_SQUARE_THREADS / TCI_SQUARE,            /* lines walked at once */
+    TCI_SQUARE_FAR_BYTES = 64,                                    /* a stride that wants turning */
+    TCI_SQUARE_FILL = -2                                          /* the stage of the first walk */
+};
+
+static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+{
+    tci_dim along = 0, across = 0;
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+        !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
+    return (along == 1 || along == -1) &&
+           (across < 0 ? -across : across) * bytes >= TCI_SQUARE_FAR_BYTES;
+}
+
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
+{
+    int64_t room = TCI_SQUARE_BYTES;
+    q->row_axis = row_axis;
+    q->vec_axis = vec_axis;
+    q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
+    q->n_loads = 0;
+    bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
+                 tci_dim_is_known(k->axes[vec_axis].size);
+    if (!known || k->axes[row_axis].size < TCI_SQUARE / 4 ||
+        k->axes[vec_axis].size < TCI_SQUARE / 4) {
+        return false;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SQUARE_PITCH *
+                        tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes;
+        if (tci_square_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
+            q->loads[q->n_loads++] = i;
+            room -= bytes;
+        }
+    }
+    return q->n_loads > 0;
+}
+
+/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+ * TCI_SQUARE of them. */
+typedef struct tci_square_walk {
+    const tci_square *q;
+    int fast_axis, slow_axis;
+    tci_lin fast, slow;       /* of the first element */
+    int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
+    bool edge;                /* elements may lie outside */
+} tci_square_walk;
+
+static tci_lin tci_square_at(const tci_square_walk *w, int step)
+{
+    return tci_lin_plus(w->slow, (int64_t)step * TCI_SQUARE_STEP);
+}
+
+static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
+{
+    int64_t skip = (int64_t)step * TCI_SQUARE_STEP, n_slow = b->k->axes[w->slow_axis].size,
+            n_fast = b->k->axes[w->fast_axis].size;
+    tci_build_set(b, w->fast_axis,
+                  tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
+                                 -1));
+    tci_build_set(b, w->slow_axis,
+                  tci_build_bind(b, tci_square_at(w, step), TCI_MIN(skip, n_slow - 1),
+                                 TCI_MIN(w->slow_hi + skip + TCI_SQUARE_STEP, n_slow) - 1, false,
+                                 -1));
+}
+
+static int tci_square_inside(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
+{
+    for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
+        tci_lopen open;
+        if (w->edge) {
+            int args[2] = {tci_square_inside(b, w->fast, b->k->axes[w->fast_axis].size),
+                           tci_square_inside(b, tci_square_at(w, step),
+                                             b->k->axes[w->slow_axis].size)};
+            tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
+        }
+        tci_square_bind(b, w, step);
+        for (int i = 0; fill && i < w->q->n_loads; i++) {
+            tci_build_value(b, w->q->loads[i]);
+        }
+        if (!fill) {
+            tci_stage_stores(b, 0, NULL);
+        }
+        if (w->edge) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, w->fast_axis, NULL);
+    tci_build_set(b, w->slow_axis, NULL);
+}
+
+/* Both walks. */
+static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec, bool edge)
+{
+    tci_loop *l = b->l;
+    int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
+    tci_lin low = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, thread, -1, TCI_SQUARE));
+    tci_lin high = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, thread, -1, TCI_SQUARE));
+    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
+    int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
+    tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
+                             tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
+    tci_square_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
+                              tci_lin_add(b, row, high), vec_hi, row_hi, edge};
+    b->stage = TCI_SQUARE_FILL;
+    tci_square_elements(b, &along, true);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(l, b->cur, st);
+    b->stage = 0;
+    tci_square_elements(b, &across, false);
+}
+
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
+{
+    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    tci_lin row_square = row, vec_square = vec;
+    row = tci_lin_mul(b, row, TCI_SQUARE);
+    vec = tci_lin_mul(b, vec, TCI_SQUARE);
+    for (int i = 0; i < q->n_loads; i++) {
+        int inst = q->loads[i];
+        int local = tci_build_local(b, (tc_dtype)b->k->insts[inst].dtype,
+                                    TCI_SQUARE * TCI_SQUARE_PITCH, b->cur);
+        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SQUARE_FILL);
+        keep->coef[q->row_axis] = 1;
+        keep->coef[q->vec_axis] = TCI_SQUARE_PITCH;
+        keep->origin[q->row_axis] = row;
+        keep->origin[q->vec_axis] = vec;
+    }
+    if (n_row % TCI_SQUARE == 0 && n_vec % TCI_SQUARE == 0) {
+        tci_square_walks(b, q, row, vec, false);
+        return;
+    }
+    int args[2] = {tci_square_inside(b, row_square, n_row / TCI_SQUARE),
+                   tci_square_inside(b, vec_square, n_vec / TCI_SQUARE)};
+    int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
+    tci_lopen open;
+    tci_build_if(b, whole, &open);
+    tci_square_walks(b, q, row, vec, false);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &whole, 0), &open);
+    tci_square_walks(b, q, row, vec, true);
+    tci_build_close(b, &open);
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -20530,6 +21086,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
@@ -20566,6 +21123,8 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_square square;        /* turned in shared memory, where n_loads > 0 */
+    int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
     tci_dim cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
@@ -20728,6 +21287,27 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
+ * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
+ * what one holds alone is a scalar. */
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+{
+    int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
+    for (int a = 0; a < k->n_outer - 1; a++) {
+        points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
+    }
+    l->threads = tci_sched_threads(n, held, most);
+    while (l->threads > TCI_SCHED_WARP &&
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+        l->threads /= 2;
+    }
+    while (held > 2 && k->n_reds > 0 &&
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+        held /= 2;
+    }
+    l->lanes = l->threads * held;
+}
+
 /* Sets lanes and threads. */
 static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
 {
@@ -20741,10 +21321,12 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
     }
-    l->threads = outer ? tci_sched_threads(tci_dim_hint(k->axes[k->n_outer - 1].size), held,
-                                           TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
-                       : k->vlanes / held;
-    l->lanes = l->threads * held;
+    if (outer) {
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+    } else {
+        l->threads = k->vlanes / held;
+        l->lanes = l->threads * held;
+    }
 }
 
 /* ---- tiles ---- */
@@ -20814,7 +21396,9 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         s->row_axis = tci_sched_many(k->axes[a].size) && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
-    if (s->row_axis < 0) {
+    if (s->row_axis < 0 && s->machine.block_threads) {
+        s->unroll = 1; /* more blocks rather than more of each */
+    } else if (s->row_axis < 0) {
         s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
@@ -20901,6 +21485,21 @@ static void tci_sched_turn_tile(tci_sched *s)
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
 }
 
+/* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
+static void tci_sched_block_map(tci_sched *s)
+{
+    s->turn = false;
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+        tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
+        s->l->lanes = 1;
+        s->l->threads = TCI_SQUARE_THREADS;
+        s->unroll = TCI_SQUARE;
+        s->n_tiles = tci_dim_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
+    } else {
+        s->row_axis = -1;
+    }
+}
+
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -20918,9 +21517,8 @@ static void tci_sched_map_tile(tci_sched *s)
         s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
                                            (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
-    if (s->machine.block_threads) { /* one vector of a block is wide enough */
-        s->row_axis = -1;
-        s->turn = false;
+    if (s->machine.block_threads) {
+        tci_sched_block_map(s);
         return;
     }
     s->transposing = s->row_axis >= 0;
@@ -21306,19 +21904,27 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     tci_dim whole = tci_dim_mul(tci_dim_div(s->n_vec, step), step);
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
-    tci_lin first = tci_lin_mul(b, chunk, s->chunk);
-    int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-    if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
-        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+    tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
+    bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
+    if (one && branches) {
+        tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+    } else if (!one) {
+        int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
+        if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
+            to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        }
+        at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     for (int u = 0; u < s->unroll; u++) {
         int64_t lo = (int64_t)u * l->lanes;
         tci_dim hi = tci_dim_add(whole, lo + l->lanes - 1 - step);
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
-    tci_build_close(b, &open);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
     if (whole != s->n_vec) {
         tci_dim last = tci_dim_add(s->n_chunks, -1);
         tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
@@ -21331,6 +21937,14 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
     tci_dim begin = 0;
+    if (s->held > 0) {
+        tci_row_emit(s->b, s->held);
+        return;
+    }
+    if (s->square.n_loads > 0) {
+        tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->vec_axis < 0) {
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
@@ -21392,8 +22006,10 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
-    bool loops = tci_sched_many(s->units);
-    if (loops) {
+    bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
+    if (many && !loops) { /* a block is one unit */
+        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    } else if (loops) {
         int begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
         int end =
@@ -21435,10 +22051,14 @@ static void tci_sched_nest(tci_sched *s)
 static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 {
     char tile[40] = "";
-    const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
+    const char *form = s->held > 0 ? ", rows in registers"
+                       : s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->square.n_loads > 0) {
+        snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
+                 s->l->threads);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -21462,7 +22082,10 @@ static void tci_sched_decide(tci_sched *s)
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
-        tci_sched_keep_rows(s);
+        s->held = tci_row_vectors(k, s->l);
+        if (s->held == 0) {
+            tci_sched_keep_rows(s);
+        }
         s->stream = tci_sched_stream(s);
         s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {
@@ -21505,6 +22128,9 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     }
     launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
     launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+    tci_loop_find_dims(s.l);
+    launch->dims = s.l->dims;
+    launch->n_dims = s.l->n_dims;
     launch->lanes = s.l->lanes;
     launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));
@@ -21582,7 +22208,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier"};
+        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -21636,6 +22263,9 @@ static void tci_lprint_for(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     tci_str_add(out, " to ");
     tci_lprint_lx(out, l, st->n, false);
     tci_str_printf(out, " step %lld", (long long)st->imm);
+    if (st->unroll > 0) {
+        tci_str_printf(out, " unroll %d", st->unroll);
+    }
 }
 
 /* Statements that define a value from values. */
@@ -21812,8 +22442,12 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
+    }
+    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED) {
+        TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
     if (uses & TCI_LMEM_FIRST) {
         tci_lverify_lx(v, st->x);
@@ -21832,7 +22466,8 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
     }
     if (uses & TCI_LMEM_DST) {
-        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
+        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE ||
+                   st->mem == TCI_MEM_LANE_REPEAT;
         tci_lverify_define(v, st->dst);
         TCI_ASSERT(v->s, v->l->values[st->dst].lanes == (one ? 1 : lanes));
     }
@@ -21948,7 +22583,8 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
  *
  * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
  * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
- * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
+ * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array,
+ * n0 a symbolic number, of which the words behind the literals tell the value. */
 /* ---- src/emit/dialect.h ---- */
 /* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
  * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
@@ -21980,9 +22616,9 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. */
+     * `task_end` are in scope after it. n_words: that `lits` has. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                 int n_literals);
+                 int n_words);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };
@@ -21990,7 +22626,7 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
-TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* cpu/dialect.c */
+TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 
 #endif
 
@@ -22034,9 +22670,23 @@ static void tci_c_base(tci_c_like *c, int base)
     tci_str_printf(c->out, "%c%d", base < 0 ? 'm' : 'p', base < 0 ? ~base : base);
 }
 
+static void tci_c_number(tci_c_like *c, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        tci_str_printf(c->out, "%lld", (long long)d);
+        return;
+    }
+    int i = 0;
+    while (i < c->l->n_dims && c->l->dims[i] != d) {
+        i++;
+    }
+    TCI_ASSERT(c->d->s, i < c->l->n_dims);
+    tci_str_printf(c->out, "n%d", i);
+}
+
 static void tci_c_lx(tci_c_like *c, int x);
 
-static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64_t constant)
+static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, tci_dim constant)
 {
     tci_str_add(c->out, "(");
     tci_c_lx(c, a);
@@ -22044,7 +22694,7 @@ static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64
     if (b >= 0) {
         tci_c_lx(c, b);
     } else {
-        tci_str_printf(c->out, "%lld", (long long)constant);
+        tci_c_number(c, constant);
     }
     tci_str_add(c->out, ")");
 }
@@ -22076,7 +22726,7 @@ static void tci_c_lx(tci_c_like *c, int x)
 {
     const tci_lx *e = &c->l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(c->out, "%lld", (long long)e->c); break;
+    case TCI_LX_CONST: tci_c_number(c, e->c); break;
     case TCI_LX_VAR: tci_c_index(c, e->a); break;
     case TCI_LX_ADD: {
         const tci_lx *b = &c->l->lx[e->b];
@@ -22131,7 +22781,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     const tci_lvalue *values = c->l->values;
     tc_dtype compute = TC_F32;
     int lanes = 1;
-    if (st->mem == TCI_MEM_LANE || (uses & TCI_LMEM_WRITES)) {
+    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT;
+    if (lane || (uses & TCI_LMEM_WRITES)) {
         compute = (tc_dtype)values[st->args[0]].dtype;
         lanes = values[st->args[0]].lanes;
     } else if (uses & TCI_LMEM_DST) {
@@ -22164,7 +22815,8 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_c_lx(c, st->x);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(c->out, "%s%lld", comma, (long long)st->imm);
+        tci_str_add(c->out, comma);
+        tci_c_number(c, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(c->out, comma);
@@ -22202,17 +22854,33 @@ static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
 {
     const char *type = tci_c_type(c, TC_I64, 1);
-    long long n = (long long)st->imm;
     int v = st->dst, from = st->args[0];
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
-    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from,
-                   letter, from, n, letter, from);
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + ", type, v, letter, from, letter, from);
+    tci_c_number(c, st->imm);
+    tci_str_printf(c->out, " : %c%d;\n", letter, from);
     tci_c_indent(c, depth);
-    tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
+    tci_str_printf(c->out, "if (v%d < 0 || v%d >= ", v, v);
+    tci_c_number(c, st->imm);
+    tci_str_add(c->out, ") {\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "*fault = %lld;\n", n + 1);
+    tci_str_add(c->out, "*fault = ");
+    if (tci_dim_is_known(st->imm)) { /* folded */
+        tci_c_number(c, st->imm + 1);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " + 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : %lld;\n", v, v, n > 0 ? n - 1 : 0);
+    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : ", v, v);
+    if (tci_dim_is_known(st->imm)) {
+        tci_c_number(c, st->imm > 0 ? st->imm - 1 : 0);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " - 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth);
     tci_str_add(c->out, "}\n");
 }
@@ -22221,6 +22889,10 @@ static void tci_c_block(tci_c_like *c, int block, int depth);
 
 static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
 {
+    if (st->unroll > 0) {
+        tci_str_printf(c->out, "TC_UNROLL(%d)\n", st->unroll);
+        tci_c_indent(c, depth);
+    }
     tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
@@ -22243,8 +22915,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
-                       held, st->dst, st->dst, held);
+        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
     if (m->work >= 0) {
@@ -22335,7 +23007,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 {
     tci_c_like c = {out, d, l};
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    d->head(d, out, symbol, l, k->n_literals);
+    d->head(d, out, symbol, l, k->n_literals + l->n_dims);
+    for (int i = 0; i < l->n_dims; i++) {
+        tci_str_printf(out, "    const %s n%d = lits[%d];\n", d->type(d, TC_I64, 1), i,
+                       k->n_literals + i);
+    }
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
@@ -22345,6 +23021,2126 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
     }
     tci_c_block(&c, 0, 1);
     tci_str_add(out, "}\n");
+}
+/* ---- src/emit/c_soft.c ---- */
+/* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
+ * fmod.
+ *
+ * In: a name or a scalar prim. Out: its text in the dialect's definitions. gcc and clang for a
+ * processor with the instruction take a builtin; the texts below #else are what tcc and plain
+ * x86-64 compile. The one idea of the long ones: take the mantissas apart, compute exactly in
+ * integers, round once. Nothing here may call libgcc: no u64 <-> float conversion, as tcc has none
+ * of its own. */
+#include <string.h>
+
+/* ---- src/emit/c_spell.h ---- */
+/* emit/c_spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
+ *
+ * Letters of a template (tci_cd_define): $T the type, $E its element, $A the type unaligned, $I $U
+ * the signed and unsigned integer vector of the same shape, $V the unsigned integer of an element's
+ * size, $B the mask, $R the result type, $L lanes, $W bits of an element, $f the suffix f of f32
+ * names, $C F32 or F64, $n the name being defined, $1..$4 pieces, which are templates too; @x the
+ * BASE prim x on the same type, @@x on its element; {v16si} a vector type as x86 builtins declare
+ * it. */
+#ifndef TCI_EMIT_C_SPELL_H
+#define TCI_EMIT_C_SPELL_H
+
+
+typedef struct tci_cd tci_cd;
+struct tci_cd {
+    tci_dialect d;          /* what the caller holds; d.state is this struct */
+    const char **names;     /* open-addressed set of defined names; NULL = free */
+    int n_names, cap_names; /* cap a power of two, never more than half full */
+    tci_str out;            /* complete definitions */
+    /* A dialect that extends this one has vectors of its own: names of "any lane is true", and of
+     * the helper on the lanes that a mask marks, 0 elsewhere. */
+    const char *(*any)(tci_cd *cd, int lanes);
+    const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
+    const char *helper_word; /* before a helper's definition */
+    const void *more;        /* its state */
+};
+
+/* What the letters stand for. */
+typedef struct tci_cd_env {
+    tci_cd *cd;
+    tc_dtype t, to;
+    int lanes;
+    const char *name;
+    const char *piece[4];
+} tci_cd_env;
+
+/* ---- emit/c_dialect.c ---- */
+/* The stable copy of a name; *is_new: it was unknown, and the caller now defines it. */
+TCI_FN const char *tci_cd_intern(tci_cd *cd, const char *name, bool *is_new);
+TCI_FN void tci_cd_define(const tci_cd_env *e, const char *text);
+/* "f, f, ..." n times, with # replaced by i * step % modulo. */
+TCI_FN const char *tci_cd_list(tci_cd *cd, int n, const char *format, int step, int modulo);
+TCI_FN tc_dtype tci_cd_sint(int bytes);
+TCI_FN tc_dtype tci_cd_uint(int bytes);
+TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
+TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
+TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
+
+/* ---- emit/c_prims.c ---- */
+TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
+/* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
+TCI_FN const char *tci_cd_to_register(int bytes);
+/* The low `bytes` of a register expression, as the template's $R. */
+TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression);
+/* Name of the vector conversion of numbers that `to` can hold (integers wrap). */
+TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes);
+/* Name of: integer vector of 0 / -1 in the shape of t -> mask, and back. */
+TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
+
+/* Name of: (x, y, a, b) -> a where x compares to y, else b; t is x's dtype, to is a's. NULL where
+ * compare and SELECT do as well. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes);
+
+/* ---- emit/c_memory.c ---- */
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                              int lanes);
+/* Names: storage bits (u16, u8) -> compute value; compute value -> storage bits, rounded; any lane
+ * true. */
+TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
+TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
+TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
+/* Name of: a < b in any lane. */
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes);
+
+/* ---- emit/c_soft.c ---- */
+TCI_FN void tci_cd_soft(tci_cd *cd,
+                        const char *name); /* defines one of its texts and what it needs */
+TCI_FN void tci_cd_define_soft(const tci_cd_env *e,
+                               tci_prim p); /* scalar prims without an operator */
+
+#endif
+
+/* ---- src/emit/c_soft.c, continued ---- */
+typedef struct tci_cd_soft_row {
+    const char *name;
+    const char *needs; /* another row, or NULL */
+    const char *text;
+} tci_cd_soft_row;
+
+#define TCI_CD_HARD_FMA                                                                            \
+    "#if !defined(__TINYC__) && (defined(__FMA__) || defined(__ARM_FEATURE_FMA) || "               \
+    "defined(__FP_FAST_FMA))\n"
+
+static const tci_cd_soft_row tci_cd_soft_rows[] = {
+    {"TC_MIX", NULL,
+     "#if defined(__clang__)\n"
+     "#define TC_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n"
+     "#else\n#define TC_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})\n#endif\n"},
+    {"TC_INF", NULL,
+     "#if defined(__TINYC__)\n"
+     "#define TC_INF(sign) (sign 1.0 / 0.0)\n#define TC_INFf(sign) (sign 1.0f / 0.0f)\n"
+     "#define TC_NAN (0.0 / 0.0)\n#define TC_NANf (0.0f / 0.0f)\n"
+     "#else\n"
+     "#define TC_INF(sign) (sign __builtin_inf())\n"
+     "#define TC_INFf(sign) (sign __builtin_inff())\n"
+     "#define TC_NAN __builtin_nan(\"\")\n#define TC_NANf __builtin_nanf(\"\")\n"
+     "#endif\n"},
+    /* Finite x that is not 0: |x| = m * 2^e with m in [2^52, 2^53). */
+    {"tc_soft_split", NULL,
+     "static void tc_soft_split(double x, unsigned long long *m, int *e) {\n"
+     "    union { double d; unsigned long long u; } v;\n"
+     "    int k;\n"
+     "    v.d = x;\n"
+     "    k = (int)(v.u >> 52) & 2047;\n"
+     "    *m = v.u & 0xfffffffffffffULL;\n"
+     "    if (k) {\n        *m |= 0x10000000000000ULL;\n    } else {\n        k = 1;\n    }\n"
+     "    while (!(*m >> 52)) {\n        *m <<= 1;\n        k--;\n    }\n"
+     "    *e = k - 1075;\n"
+     "}\n"},
+    /* The product is exact in double; the sum is rounded to odd, so that the last rounding is
+       right. */
+    {"TC_FMA_F32", NULL,
+     TCI_CD_HARD_FMA "#define TC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)\n"
+                     "#else\n"
+                     "static float tc_soft_fma_f32(float a, float b, float c) {\n"
+                     "    union { double d; unsigned long long u; } s;\n"
+                     "    double p = (double)a * b;\n"
+                     "    double z, e;\n"
+                     "    s.d = p + c;\n"
+                     "    z = s.d - p;\n"
+                     "    e = (p - (s.d - z)) + (c - z);\n"
+                     "    if (!(s.u & 1) && (e > 0 || e < 0)) {\n"
+                     "        s.u += (e > 0) == (s.d > 0) ? 1 : -1;\n"
+                     "    }\n"
+                     "    return (float)s.d;\n"
+                     "}\n"
+                     "#define TC_FMA_F32(a, b, c) tc_soft_fma_f32(a, b, c)\n"
+                     "#endif\n"},
+    /* Product and addend as 128-bit integers of a common exponent; bits shifted out stay sticky in
+       bit 0. */
+    {"TC_FMA_F64", "tc_soft_split",
+     TCI_CD_HARD_FMA
+     "#define TC_FMA_F64(a, b, c) __builtin_fma(a, b, c)\n"
+     "#else\n"
+     "typedef struct { unsigned long long hi, lo; } tc_soft_u128;\n"
+     "static tc_soft_u128 tc_soft_shift(tc_soft_u128 x, int n) {\n"
+     "    unsigned long long lost = 0;\n"
+     "    if (n > 127) {\n"
+     "        x.lo = (x.hi | x.lo) != 0;\n        x.hi = 0;\n        return x;\n    }\n"
+     "    if (n > 63) {\n"
+     "        lost = x.lo;\n        x.lo = x.hi;\n        x.hi = 0;\n        n -= 64;\n    }\n"
+     "    if (n > 0) {\n"
+     "        lost |= x.lo << (64 - n);\n"
+     "        x.lo = x.lo >> n | x.hi << (64 - n);\n"
+     "        x.hi >>= n;\n    }\n"
+     "    x.lo |= lost != 0;\n"
+     "    return x;\n"
+     "}\n"
+     "static double tc_soft_pack(int negative, tc_soft_u128 x, int e) {\n"
+     "    union { double d; unsigned long long u; } v;\n"
+     "    unsigned long long m, rest;\n"
+     "    int k;\n"
+     "    while (!(x.hi >> 63)) {\n"
+     "        x.hi = x.hi << 1 | x.lo >> 63;\n        x.lo <<= 1;\n        e--;\n    }\n"
+     "    e += 64;\n"       /* value = x.hi.lo * 2^e with 2^63 <= x.hi */
+     "    k = -1085 - e;\n" /* how far below the normal numbers */
+     "    if (k > 0) {\n        x = tc_soft_shift(x, k);\n        e += k;\n    }\n"
+     "    m = x.hi >> 11;\n"
+     "    rest = (x.hi & 2047) << 1 | (x.lo != 0);\n"
+     "    m += rest > 2048 || (rest == 2048 && (m & 1));\n"
+     "    if (e + 1085 > 2045) {\n        m = 0x7ff0000000000000ULL;\n        e = -1085;\n    }\n"
+     "    v.u = ((unsigned long long)(e + 1085) << 52) + m;\n"
+     "    v.u |= (unsigned long long)negative << 63;\n"
+     "    return v.d;\n"
+     "}\n"
+     "static int tc_soft_sign(double x) {\n"
+     "    union { double d; unsigned long long u; } v;\n    v.d = x;\n    return (int)(v.u >> "
+     "63);\n}\n"
+     "static double tc_soft_fma_f64(double a, double b, double c) {\n"
+     "    unsigned long long ma, mb, mc, mid, low;\n"
+     "    int ea, eb, ec, negative, other;\n"
+     "    tc_soft_u128 p, q, t;\n"
+     "    if (a - a == 0 && b - b == 0 && !(c - c == 0)) {\n"
+     "        return c;\n    }\n" /* a * b alone might overflow */
+     "    if (a == 0 || b == 0 || !(a - a == 0) || !(b - b == 0)) {\n"
+     "        return a * b + c;\n    }\n"
+     "    if (c == 0) {\n        return a * b;\n    }\n"
+     "    tc_soft_split(a, &ma, &ea);\n"
+     "    tc_soft_split(b, &mb, &eb);\n"
+     "    tc_soft_split(c, &mc, &ec);\n"
+     "    low = (ma & 0xffffffffULL) * (mb & 0xffffffffULL);\n"
+     "    mid = (ma >> 32) * (mb & 0xffffffffULL) + (low >> 32);\n"
+     "    p.hi = (ma >> 32) * (mb >> 32) + (mid >> 32);\n"
+     "    mid = (mid & 0xffffffffULL) + (ma & 0xffffffffULL) * (mb >> 32);\n"
+     "    p.hi += mid >> 32;\n"
+     "    p.lo = mid << 32 | (low & 0xffffffffULL);\n"
+     "    p.hi = p.hi << 20 | p.lo >> 44;\n"
+     "    p.lo <<= 20;\n"
+     "    ea += eb - 20;\n"
+     "    q.hi = mc << 9;\n"
+     "    q.lo = 0;\n"
+     "    ec -= 73;\n"
+     "    if (ea > ec) {\n        q = tc_soft_shift(q, ea - ec);\n"
+     "    } else {\n        p = tc_soft_shift(p, ec - ea);\n        ea = ec;\n    }\n"
+     "    negative = tc_soft_sign(a) ^ tc_soft_sign(b);\n"
+     "    other = tc_soft_sign(c);\n"
+     "    if (negative == other) {\n"
+     "        t.lo = p.lo + q.lo;\n"
+     "        t.hi = p.hi + q.hi + (t.lo < p.lo);\n"
+     "        return tc_soft_pack(negative, t, ea);\n    }\n"
+     "    if (p.hi < q.hi || (p.hi == q.hi && p.lo < q.lo)) {\n"
+     "        t = p;\n        p = q;\n        q = t;\n        negative = other;\n    }\n"
+     "    t.lo = p.lo - q.lo;\n"
+     "    t.hi = p.hi - q.hi - (p.lo < q.lo);\n"
+     "    return (t.hi | t.lo) ? tc_soft_pack(negative, t, ea) : 0.0;\n"
+     "}\n"
+     "#define TC_FMA_F64(a, b, c) tc_soft_fma_f64(a, b, c)\n"
+     "#endif\n"},
+    /* Two bits of the radicand give one of the root: 54 of them, the last for rounding. It cannot
+       be a tie. */
+    {"tc_soft_sqrt", "tc_soft_split",
+     "static double tc_soft_sqrt(double x) {\n"
+     "    union { double d; unsigned long long u; } v;\n"
+     "    unsigned long long m, root = 0, rest = 0;\n"
+     "    int e, i;\n"
+     "    if (x == 0 || !(x - x == 0) || x < 0) {\n"
+     "        return x > 0 || x == 0 ? x : (x - x) / (x - x);\n    }\n"
+     "    tc_soft_split(x, &m, &e);\n"
+     "    if (e & 1) {\n        m <<= 1;\n        e--;\n    }\n"
+     "    for (i = 52; i >= -54; i -= 2) {\n"
+     "        rest = rest << 2 | (i >= 0 ? m >> i & 3 : 0);\n"
+     "        root <<= 1;\n"
+     "        if (rest > root * 2) {\n            rest -= root * 2 + 1;\n            root++;\n     "
+     "   }\n"
+     "    }\n"
+     "    root = (root >> 1) + (root & 1);\n"
+     "    v.u = ((unsigned long long)(e / 2 + 1048) << 52) + root;\n"
+     "    return v.d;\n"
+     "}\n"},
+    /* A quotient below 2^52 is off by at most one when truncated, and then both remainders are
+     * exact. Else long division, which has no rounding at all. */
+    {"tc_soft_rem", "TC_FMA_F64",
+     "static double tc_soft_rem(double a, double b) {\n"
+     "    union { double d; unsigned long long u; } v, w;\n"
+     "    unsigned long long x, y;\n"
+     "    double q;\n"
+     "    int ex, ey;\n"
+     "    v.d = a;\n"
+     "    w.d = b;\n"
+     "    if (b == 0 || b != b || !(a - a == 0)) {\n        return (a * b) / (a * b);\n    }\n"
+     "    if ((v.u << 1) < (w.u << 1) || a == 0) {\n        return a;\n    }\n"
+     "    q = a / b;\n"
+     "    if (q < 0x1p52 && q > -0x1p52) {\n"
+     "        q = (double)(long long)q;\n"
+     "        w.d = TC_FMA_F64(-q, b, a);\n"
+     "        if (a < 0 ? w.d > 0 : w.d < 0) {\n"
+     "            w.d += a < 0 == b < 0 ? b : -b;\n"
+     "        }\n"
+     "        w.u = (w.u << 1 >> 1) | (v.u & 0x8000000000000000ULL);\n"
+     "        return w.d;\n    }\n"
+     "    tc_soft_split(a, &x, &ex);\n"
+     "    tc_soft_split(b, &y, &ey);\n"
+     "    for (; ex > ey; ex--) {\n"
+     "        x = (x >= y ? x - y : x) << 1;\n    }\n"
+     "    x = x >= y ? x - y : x;\n"
+     "    while (x && !(x >> 52) && ey > -1074) {\n        x <<= 1;\n        ey--;\n    }\n"
+     "    while (ey < -1074) {\n        x >>= 1;\n        ey++;\n    }\n"
+     "    w.u = x ? ((unsigned long long)(ey + 1074) << 52) + x : 0;\n"
+     "    w.u |= v.u & 0x8000000000000000ULL;\n"
+     "    return w.d;\n"
+     "}\n"},
+};
+
+TCI_FN void tci_cd_soft(tci_cd *cd, const char *name)
+{
+    bool is_new;
+    tci_cd_intern(cd, name, &is_new);
+    for (int i = 0; is_new && i < TCI_COUNT(tci_cd_soft_rows); i++) {
+        const tci_cd_soft_row *r = &tci_cd_soft_rows[i];
+        if (strcmp(r->name, name) == 0) {
+            if (r->needs) {
+                tci_cd_soft(cd, r->needs);
+            }
+            tci_str_add(&cd->out, r->text);
+        }
+    }
+}
+
+/* Rounding to an integral float: $1 the builtin, $2 plain C that makes r from a. From $3 on every
+ * float is integral; a * 0 is the zero of a's sign. */
+static void tci_cd_define_round(const tci_cd_env *e, tci_prim p)
+{
+    static const char truncated[] = "r = ($T)(long long)a;";
+    tci_cd_env round = *e;
+    round.piece[2] = e->t == TC_F32 ? "0x1p23f" : "0x1p52";
+    switch (p) {
+    case TCI_P_FLOOR:
+        round.piece[0] = "floor";
+        round.piece[1] = "r = ($T)(long long)a;\n    r = r > a ? r - 1 : r;";
+        break;
+    case TCI_P_CEIL:
+        round.piece[0] = "ceil";
+        round.piece[1] = "r = ($T)(long long)a;\n    r = r < a ? r + 1 : r;";
+        break;
+    case TCI_P_TRUNC:
+        round.piece[0] = "trunc";
+        round.piece[1] = truncated;
+        break;
+    default:
+        round.piece[0] = "rint";
+        round.piece[1] = "r = a >= 0 ? (a + $3) - $3 : (a - $3) + $3;";
+        break;
+    }
+    tci_cd_define(&round,
+                  "#if !defined(__TINYC__) && (defined(__SSE4_1__) || defined(__aarch64__))\n"
+                  "#define $n(a) __builtin_$1$f(a)\n"
+                  "#else\n"
+                  "static $T $n($T a) {\n    $T r;\n"
+                  "    if (!(a < $3 && a > -$3)) {\n        return a;\n    }\n"
+                  "    $2\n    return r == 0 ? a * 0 : r;\n}\n"
+                  "#endif");
+}
+
+TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
+{
+    tci_cd *cd = e->cd;
+    switch (p) {
+    case TCI_P_FMA:
+        tci_cd_soft(cd, e->t == TC_F32 ? "TC_FMA_F32" : "TC_FMA_F64");
+        tci_cd_define(e, "#define $n(a, b, c) TC_FMA_$C(a, b, c)");
+        break;
+    case TCI_P_SQRT:
+        tci_cd_soft(cd, "tc_soft_sqrt"); /* also right for f32: 53 bits are more than 2 * 24 + 1 */
+        tci_cd_define(e, "#if defined(__TINYC__)\n#define $n(a) (($T)tc_soft_sqrt(a))\n"
+                         "#else\n#define $n(a) __builtin_sqrt$f(a)\n#endif");
+        break;
+    case TCI_P_REM:
+        tci_cd_soft(cd, "tc_soft_rem"); /* a remainder of two f32 is an f32 */
+        tci_cd_define(e, "#define $n(a, b) (($T)tc_soft_rem(a, b))");
+        break;
+    case TCI_P_ABS:
+        tci_cd_define(e, "#if defined(__TINYC__)\n"
+                         "static $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
+                         "    v.u = v.u << 1 >> 1;\n    return v.a;\n}\n"
+                         "#else\n#define $n(a) __builtin_fabs$f(a)\n#endif");
+        break;
+    case TCI_P_ROUNDB16:
+        tci_cd_define(e, "TC_I $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
+                         "    if (a == a) {\n        v.u = (v.u + 0x7fff + (v.u >> 16 & 1)) & "
+                         "0xffff0000u;\n    }\n"
+                         "    return v.a;\n}");
+        break;
+    default:
+        tci_cd_define_round(e, p);
+        break;
+    }
+}
+#undef TCI_CD_HARD_FMA
+/* ---- src/emit/c_memory.c ---- */
+/* emit/c_memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem).
+ *
+ * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
+ * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
+ * else the dtype itself), and `widen` and `narrow` turn those bits into compute values and back.
+ * Partial accesses never touch what lies beyond: masked instructions on AVX-512 and, for 4- and
+ * 8-byte elements, on AVX2; elsewhere n is taken apart into powers of two (a loop would be
+ * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
+#include <string.h>
+
+
+/* ---- storage bits <-> compute values ---- */
+
+static tc_dtype tci_cd_storage_bits(tc_dtype storage)
+{
+    return storage == TC_BOOL ? TC_U8 : tci_dtype_is_half(storage) ? TC_U16 : storage;
+}
+
+/* On aarch64 compilers make one instruction of these, also on vectors. */
+static const char tci_cd_f16_widen[] =
+    "#if defined(__aarch64__) && !defined(__TINYC__)\n"
+    "TC_I $R $n($T h) { union { $T u; __fp16 h; } v; v.u = h; return ($R)v.h; }\n"
+    "#else\n"
+    "TC_I $R $n($T h) {\n"
+    "    union { $R f; unsigned u; } v;\n"
+    "    unsigned mag = h & 0x7fff;\n"
+    "    if (mag < 0x400) {\n"
+    "        v.f = (float)(int)mag * 0x1p-24f;\n"
+    "    } else {\n"
+    "        v.u = (mag << 13) + (mag >= 0x7c00 ? 0x70000000 : 0x38000000);\n"
+    "    }\n"
+    "    v.u |= (unsigned)(h & 0x8000) << 16;\n"
+    "    return v.f;\n"
+    "}\n#endif";
+
+/* A subnormal result is what adding 0.5 leaves below: 0.5 has units of 2^-24, as f16 there. */
+static const char tci_cd_f16_narrow[] =
+    "#if defined(__aarch64__) && !defined(__TINYC__)\n"
+    "TC_I $R $n($T x) { union { $R u; __fp16 h; } v; v.h = (__fp16)x; return v.u; }\n"
+    "#else\n"
+    "TC_I $R $n($T x) {\n"
+    "    union { $T f; unsigned u; } v;\n"
+    "    unsigned sign, mag;\n"
+    "    v.f = x;\n"
+    "    sign = v.u >> 16 & 0x8000;\n"
+    "    mag = v.u & 0x7fffffff;\n"
+    "    if (mag > 0x7f800000) {\n"
+    "        return ($R)(sign | 0x7e00);\n"
+    "    }\n"
+    "    if (mag >= 0x477ff000) {\n"
+    "        return ($R)(sign | 0x7c00);\n"
+    "    }\n"
+    "    if (mag < 0x38800000) {\n"
+    "        v.u = mag;\n"
+    "        v.f += 0.5f;\n"
+    "        return ($R)(sign | (v.u - 0x3f000000));\n"
+    "    }\n"
+    "    return ($R)(sign | (mag - 0x38000000 + 0xfff + (mag >> 13 & 1)) >> 13);\n"
+    "}\n#endif";
+
+static void tci_cd_define_widen_f16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, tci_cd_f16_widen);
+        return;
+    }
+    int bytes = 4 * e->lanes;
+    e->piece[0] = tci_cd_widen(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[2] = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
+    e->piece[3] = bytes == 64
+                      ? "({v16hi})a, ($R){0}, -1, 4"
+                      : tci_scratch_printf(e->cd->d.s, "({v8hi})%s", tci_cd_to_register(bytes / 2));
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        return;
+    }
+    tci_cd_define(e, "TC_I $R $n($T a) {\n"
+                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtph2ps$3))\n"
+                     "    return __builtin_ia32_vcvtph2ps$3($4);\n"
+                     "#else\n    return ($R){$2};\n#endif\n}");
+}
+
+static void tci_cd_define_narrow_f16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, tci_cd_f16_narrow);
+        return;
+    }
+    int bytes = 4 * e->lanes;
+    const char *width = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
+    const char *call = tci_scratch_printf(e->cd->d.s, "__builtin_ia32_vcvtps2ph%s(a, %s)", width,
+                                          bytes == 64 ? "0, ({v16hi}){0}, -1" : "0");
+    e->piece[0] = tci_cd_narrow(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[2] = width;
+    e->piece[3] = tci_cd_from_register(e->cd, bytes / 2, call);
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        return;
+    }
+    tci_cd_define(e, "TC_I $R $n($T a) {\n"
+                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtps2ph$3))\n"
+                     "    return $4;\n"
+                     "#else\n    return ($R){$2};\n#endif\n}");
+}
+
+TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+{
+    bool is_new;
+    const char *name = tci_scratch_printf(
+        cd->d.s, "tc_widen_%s_%s", tci_cd_suffix(cd, compute, lanes), tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    tc_dtype bits = tci_cd_storage_bits(storage);
+    tci_cd_env e = {cd, bits, compute, lanes, name, {NULL}};
+    if (!is_new) {
+        return name;
+    }
+    if (storage == TC_F16) {
+        tci_cd_define_widen_f16(&e);
+    } else if (storage == TC_BOOL) {
+        e.piece[0] = lanes > 1 ? tci_cd_convert(cd, bits, tci_cd_mask_dtype(cd, lanes), lanes) : "";
+        tci_cd_define(&e,
+                      lanes > 1 ? "#define $n(a) (($R)($1(a) != 0))" : "#define $n(a) ((a) != 0)");
+    } else if (lanes > 1) {
+        e.piece[0] = tci_cd_convert(cd, TC_U16, TC_U32, lanes);
+        tci_cd_define(&e, "#define $n(a) (($R)($1(a) << 16))");
+    } else {
+        tci_cd_define(&e, "TC_I $R $n($T a) {\n    union { $R f; unsigned u; } v;\n"
+                          "    v.u = (unsigned)a << 16;\n    return v.f;\n}");
+    }
+    return name;
+}
+
+static void tci_cd_define_narrow_bf16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    union { $T f; unsigned u; } v;\n    v.f = a;\n"
+                         "    if (a != a) {\n        return 0x7fc0;\n    }\n"
+                         "    return ($R)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);\n}");
+        return;
+    }
+    e->piece[0] = tci_cd_convert(e->cd, TC_U32, TC_U16, e->lanes);
+    tci_cd_define(e, "TC_I $R $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                     "    u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;\n"
+                     "    return $1((u & ~nan) | (nan & 0x7fc0));\n}");
+}
+
+TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+{
+    bool is_new;
+    const char *name =
+        tci_scratch_printf(cd->d.s, "tc_narrow_%s_%s", tci_cd_suffix(cd, compute, lanes),
+                           tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    tci_cd_env e = {cd, compute, tci_cd_storage_bits(storage), lanes, name, {NULL}};
+    if (!is_new) {
+        return name;
+    }
+    if (storage == TC_F16) {
+        tci_cd_define_narrow_f16(&e);
+    } else if (storage == TC_BF16) {
+        tci_cd_define_narrow_bf16(&e);
+    } else if (lanes > 1) {
+        e.piece[0] = tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), TC_U8, lanes);
+        tci_cd_define(&e, "#define $n(a) ($1(a) & 1)");
+    } else {
+        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+    }
+    return name;
+}
+
+/* ---- masks ---- */
+
+/* Name of: mask vector -> the AVX-512 mask register as an integer. 64-byte targets only. */
+static const char *tci_cd_mask_bits(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_mask_bits_x%d", lanes), &is_new);
+    if (is_new) {
+        int size = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes;
+        const char *letter = size == 1 ? "b" : size == 2 ? "w" : size == 4 ? "d" : "q";
+        const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "si" : "di";
+        e.piece[0] = tci_scratch_printf(cd->d.s, "%s2mask%d", letter, size * lanes * 8);
+        e.piece[1] = tci_scratch_printf(cd->d.s, "{v%d%s}", lanes, mode);
+        tci_cd_define(&e, "#define $n(m) __builtin_ia32_cvt$1(($2)(m))");
+    }
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes), &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int bytes = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes * lanes;
+    const char *fast = NULL;
+    if (cd->d.vector_bytes == 64 && bytes >= 16) {
+        e.piece[0] = tci_cd_mask_bits(cd, lanes);
+        fast = "#if TC_GCC || TC_HAS(__builtin_ia32_cvtd2mask512)\n    return $1(m) != 0;\n#else\n";
+    } else if (bytes == 16 || bytes == 32) {
+        e.piece[0] = bytes == 32 ? "256" : "128";
+        e.piece[1] = bytes == 32 ? "{v4di}" : "{v2di}";
+        fast = "#if TC_GCC || TC_HAS(__builtin_ia32_ptestz$1)\n"
+               "    return !__builtin_ia32_ptestz$1(($2)m, ($2)m);\n#else\n";
+    }
+    e.piece[2] = fast ? fast : "";
+    e.piece[3] = fast ? "#endif\n" : "";
+    tci_cd_define(&e, "TC_I int $n($B m) {\n$3    int r = 0;\n    for (int i = 0; i < $L; i++) {\n"
+                      "        r |= m[i] != 0;\n    }\n    return r;\n$4}");
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, t, t, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_any_lt_%s", tci_cd_suffix(cd, t, lanes));
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    bool wide = tci_dtype_get(t)->bytes * lanes == 64 && cd->d.vector_bytes == 64;
+    e.piece[0] = t == TC_F32 ? "ps" : "pd";
+    e.piece[1] = cd->any(cd, lanes);
+    if (wide && tci_dtype_is_float(t)) {
+        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
+                          "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+    } else if (wide && t == TC_U32) {
+        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_ucmpd512_mask)\n"
+                          "#define $n(a, b) \\\n"
+                          "    (__builtin_ia32_ucmpd512_mask(({v16si})a, ({v16si})b, 1, -1) != 0)\n"
+                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+    } else {
+        tci_cd_define(&e, "#define $n(a, b) $2(@lt(a, b))");
+    }
+    return e.name;
+}
+
+/* ---- partial accesses ---- */
+
+/* Template of the body through the machine's masked instruction, or NULL where there is none. */
+static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    int size = tci_dtype_get(e->t)->bytes;
+    int bytes = size * e->lanes;
+    int machine_bytes = TCI_MAX(bytes, 16);
+    bool is_store = m == TCI_MEM_STORE_N;
+    if (bytes > cd->d.vector_bytes || bytes < 2) {
+        return NULL;
+    }
+    if (cd->d.vector_bytes == 64) {
+        static const char *const names[9] = {
+            [1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
+        const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "sf" : "df";
+        const char *type = tci_scratch_printf(s, "{v%d%s}", machine_bytes / size, mode);
+        const char *bits = m == TCI_MEM_LOAD_MASK
+                               ? tci_scratch_printf(s, "%s(m)", tci_cd_mask_bits(cd, e->lanes))
+                               : "(1ULL << n) - 1";
+        const char *builtin =
+            tci_scratch_printf(s, "__builtin_ia32_%s%s%d_mask", is_store ? "store" : "load",
+                               names[size], machine_bytes * 8);
+        const char *call =
+            is_store
+                ? tci_scratch_printf(s, "%s((void *)p, (%s)%s, %s)", builtin, type,
+                                     tci_cd_to_register(bytes), bits)
+                : tci_cd_from_register(
+                    cd, bytes,
+                    tci_scratch_printf(s, "%s((const void *)p, (%s){0}, %s)", builtin, type, bits));
+        return tci_scratch_printf(s, "#if TC_GCC || TC_HAS(%s)\n    %s%s;\n", builtin,
+                                  is_store ? "" : "return ", call);
+    }
+    if (cd->d.vector_bytes == 32 && size >= 4 && bytes >= 16) {
+        const char *name = size == 4 ? "ps" : "pd";
+        const char *width = bytes == 32 ? "256" : "";
+        const char *ints = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "si" : "di");
+        const char *floats = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "sf" : "df");
+        const char *test = m == TCI_MEM_LOAD_MASK
+                               ? tci_scratch_printf(s, "%s(m)", tci_cd_of_mask(cd, e->t, e->lanes))
+                               : tci_scratch_printf(s, "(%s){%s} < (%s)n", ints,
+                                                    tci_cd_list(cd, e->lanes, "#", 1, e->lanes),
+                                                    size == 4 ? "int" : "long long");
+        if (is_store) {
+            return tci_scratch_printf(
+                s,
+                "#if TC_GCC || TC_HAS(__builtin_ia32_maskstore%s%s)\n"
+                "    __builtin_ia32_maskstore%s%s((void *)p, (%s)(%s), (%s)a);\n",
+                name, width, name, width, ints, test, floats);
+        }
+        return tci_scratch_printf(
+            s,
+            "#if TC_GCC || TC_HAS(__builtin_ia32_maskload%s%s)\n"
+            "    return ($T)__builtin_ia32_maskload%s%s((const void *)p, (%s)(%s));\n",
+            name, width, name, width, ints, test);
+    }
+    return NULL;
+}
+
+/* The first n elements between p and t, by constant sizes that halve. */
+static const char *tci_cd_halving(tci_cd *cd, int lanes, bool to_p)
+{
+    tci_str text = {0};
+    text.s = cd->d.s;
+    for (int k = lanes / 2; k; k /= 2) {
+        tci_str_printf(
+            &text, "    if (n & %d) {\n        __builtin_memcpy(%s + i, %s + i, %d * sizeof *p);\n",
+            k, to_p ? "p" : "t", to_p ? "t" : "p", k);
+        tci_str_printf(&text, k > 1 ? "        i += %d;\n    }\n" : "    }\n", k);
+    }
+    return tci_str_text(&text);
+}
+
+static void tci_cd_define_partial(tci_cd_env *e, tci_mem m)
+{
+    tci_cd *cd = e->cd;
+    const char *fast = tci_cd_partial_fast(e, m);
+    e->piece[0] = fast ? fast : "";
+    e->piece[1] = fast ? "#else\n" : "";
+    e->piece[2] = fast ? "#endif\n" : "";
+    if (m == TCI_MEM_LOAD_MASK) {
+        tci_cd_define(
+            e, "TC_I $T $n(const $E *p, $B m) {\n$1$2    $T r = {0};\n"
+               "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n            r[i] = p[i];\n"
+               "        }\n    }\n    return r;\n$3}");
+    } else if (m == TCI_MEM_LOAD_N) {
+        e->piece[3] = tci_cd_halving(cd, e->lanes, false);
+        tci_cd_define(e, "TC_I $T $n(const $E *p, long n) {\n$1$2    $E t[$L] = {0};\n    $T r;\n  "
+                         "  int i = 0;\n"
+                         "$4    __builtin_memcpy(&r, t, sizeof r);\n    return r;\n$3}");
+    } else {
+        e->piece[3] = tci_cd_halving(cd, e->lanes, true);
+        tci_cd_define(e, "TC_I void $n($E *p, $T a, long n) {\n$1$2    $E t[$L];\n    int i = 0;\n"
+                         "    __builtin_memcpy(t, &a, sizeof a);\n$4$3}");
+    }
+}
+
+/* ---- the rows ---- */
+
+static void tci_cd_define_stream(tci_cd_env *e)
+{
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
+        return;
+    }
+    e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
+    e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
+    e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
+    e->piece[3] = e->cd->d.type(&e->cd->d, TC_I64, 1);
+    tci_cd_define(
+        e,
+        "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
+        "        return;\n    }\n"
+        "#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
+        "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
+        "#else\n    *($A *)p = v;\n#endif\n}");
+}
+
+static void tci_cd_define_high_half(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return __builtin_shufflevector(v, v", h);
+        for (int i = 0; i < e->lanes; i++) {
+            tci_str_printf(&cases, ", %d", (i + h) % e->lanes);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tc_dtype index = tci_cd_sint(tci_dtype_get(element)->bytes);
+    e->piece[0] = tci_str_text(&cases);
+    e->piece[1] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[2] = cd->d.type(&cd->d, index, e->lanes);
+    e->piece[3] = cd->d.type(&cd->d, index, 1);
+    tci_cd_define(
+        e, "TC_I $T $n($T v, int h) {\n#if defined(__clang__)\n    switch (h) {\n$1    default:\n"
+           "        return v;\n    }\n#else\n    return __builtin_shuffle(v, ($3){$2} + "
+           "($4)h);\n#endif\n}");
+}
+
+static void tci_cd_define_swap(tci_cd_env *e, bool high)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return TC_MIX($1, a, b", h);
+        for (int i = 0; i < e->lanes; i++) {
+            int low = i & h ? e->lanes + i - h : i;
+            tci_str_printf(&cases, ", %d", high ? (i & h ? e->lanes + i : i + h) : low);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&cases);
+    tci_cd_define(e, "TC_I $T $n($T a, $T b, int h) {\n    switch (h) {\n$2    default:\n"
+                     "        return a;\n    }\n}");
+}
+
+/* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
+typedef struct tci_cd_mem_row {
+    uint8_t mem;
+    const char *name, *text, *b;
+} tci_cd_mem_row;
+
+static const tci_cd_mem_row tci_cd_mem_rows[] = {
+    {TCI_MEM_LOAD, "load", "#define $n(p) (*(const $A *)(p))", NULL},
+    {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
+    {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
+    {TCI_MEM_LOAD_STRIDED, "load_strided",
+     "TC_I $T $n(const $E *p, long s) {\n    return ($T){$1};\n}", NULL},
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
+     "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
+     "{\n"
+     "        r[i] = p[i * s];\n    }\n    return r;\n}",
+     NULL},
+    {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
+    {TCI_MEM_STORE_N, "store_n", NULL, NULL},
+    {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
+    {TCI_MEM_STORE_STRIDED, "store_strided",
+     "TC_I void $n($E *p, long s, $T v) {\n    for (int i = 0; i < $L; i++) {\n        p[i * s] = "
+     "v[i];\n"
+     "    }\n}",
+     NULL},
+    {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
+     "TC_I void $n($E *p, long s, $T v, long n) {\n    for (long i = 0; i < n; i++) {\n        p[i "
+     "* s] = v[i];\n"
+     "    }\n}",
+     NULL},
+    {TCI_MEM_SPLAT, "splat", "TC_I $T $n($E x) {\n    return ($T){$2};\n}",
+     "TC_I $T $n(int x) {\n    x = -x;\n    return ($T){$2};\n}"},
+    {TCI_MEM_IOTA, "iota", "TC_I $T $n($E x) {\n    return ($T){$2} + ($T){$3};\n}", NULL},
+    {TCI_MEM_FIRST_N, "first_n", NULL,
+     "TC_I $T $n(long n) {\n    $4 k = ($4)(n < 0 ? 0 : n > $L ? $L : n);\n"
+     "    return ($T)(($T){$3} < k);\n}"},
+    {TCI_MEM_LANE, "lane", "TC_I $E $n($T v, int i) { return v[i]; }",
+     "TC_I int $n($T v, int i) { return v[i] != 0; }"},
+    {TCI_MEM_SET_LANE, "set_lane",
+     "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
+     "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
+    {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
+    {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
+    {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
+    {TCI_MEM_FENCE, "fence", NULL, NULL},
+};
+
+/* The same with one lane; $1 and $2 wrap the value read and the value written. */
+static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
+    [TCI_MEM_LOAD] = "#define $n(p) $1(*(p))",
+    [TCI_MEM_LOAD_MASK] = "#define $n(p, m) ((m) ? $1(*(p)) : 0)",
+    [TCI_MEM_LOAD_N] = "#define $n(p, n) $1(*(p))",
+    [TCI_MEM_LOAD_STRIDED] = "#define $n(p, s) $1(*(p))",
+    [TCI_MEM_LOAD_STRIDED_N] = "#define $n(p, s, n) $1(*(p))",
+    [TCI_MEM_STORE] = "#define $n(p, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_N] = "#define $n(p, v, n) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STREAM] = "#define $n(p, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STRIDED] = "#define $n(p, s, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_SPLAT] = "#define $n(x) (x)",
+    [TCI_MEM_IOTA] = "#define $n(x) (x)",
+    [TCI_MEM_FIRST_N] = "#define $n(n) ((n) > 0)",
+    [TCI_MEM_LANE] = "#define $n(v, i) (v)",
+    [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
+    [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+    [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
+    [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
+};
+
+/* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
+static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
+    [TCI_MEM_LOAD] = "#define $n(p) $2($1(p))",
+    [TCI_MEM_LOAD_MASK] = "#define $n(p, m) $2($1(p, m))",
+    [TCI_MEM_LOAD_N] = "#define $n(p, n) $2($1(p, n))",
+    [TCI_MEM_LOAD_STRIDED] = "#define $n(p, s) $2($1(p, s))",
+    [TCI_MEM_LOAD_STRIDED_N] = "#define $n(p, s, n) $2($1(p, s, n))",
+    [TCI_MEM_STORE] = "#define $n(p, v) $1(p, $2(v))",
+    [TCI_MEM_STORE_N] = "#define $n(p, v, n) $1(p, $2(v), n)",
+    [TCI_MEM_STORE_STREAM] = "#define $n(p, v) $1(p, $2(v))",
+    [TCI_MEM_STORE_STRIDED] = "#define $n(p, s, v) $1(p, s, $2(v))",
+    [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) $1(p, s, $2(v), n)",
+};
+
+static bool tci_cd_mem_is_store(tci_mem m)
+{
+    return m == TCI_MEM_STORE || m == TCI_MEM_STORE_N || m == TCI_MEM_STORE_STREAM
+           || m == TCI_MEM_STORE_STRIDED || m == TCI_MEM_STORE_STRIDED_N;
+}
+
+static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_row *row)
+{
+    tci_cd *cd = e->cd;
+    if (m == TCI_MEM_LOAD_MASK || m == TCI_MEM_LOAD_N || m == TCI_MEM_STORE_N) {
+        tci_cd_define_partial(e, m);
+        return;
+    }
+    if (m == TCI_MEM_STORE_STREAM) {
+        tci_cd_define_stream(e);
+        return;
+    }
+    if (m == TCI_MEM_HIGH_HALF) {
+        tci_cd_define_high_half(e);
+        return;
+    }
+    if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
+        tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
+        return;
+    }
+    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
+    e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
+    e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1) : "";
+    tci_cd_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
+}
+
+/* Accesses whose value is scalar, and rows without a value. */
+static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 1, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, m == TCI_MEM_FENCE ? "tc_fence" : "tc_prefetch", &is_new);
+    if (is_new) {
+        tci_cd_define(&e, m == TCI_MEM_FENCE
+                              ? "#if defined(__x86_64__) && !defined(__TINYC__)\n"
+                                "#define tc_fence() __builtin_ia32_sfence()\n#else\n#define "
+                                "tc_fence() ((void)0)\n#endif"
+                              : "#if defined(__TINYC__)\n#define tc_prefetch(p) ((void)0)\n#else\n"
+                                "#define tc_prefetch(p) __builtin_prefetch(p)\n#endif");
+    }
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                              int lanes)
+{
+    tci_cd *cd = d->state;
+    if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
+        return tci_cd_mem_plain(cd, m);
+    }
+    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE || m == TCI_MEM_STORE_LANE) {
+        return tci_cd_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute, storage,
+                          1);
+    }
+    const tci_cd_mem_row *row = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_cd_mem_rows); i++) {
+        row = tci_cd_mem_rows[i].mem == m ? &tci_cd_mem_rows[i] : row;
+    }
+    bool in_memory =
+        m <= TCI_MEM_STORE_STRIDED_N; /* ORDER tci_mem: the rows with a pointer come first */
+    bool wrapped = in_memory && (compute != storage || compute == TC_BOOL);
+    const char *name =
+        tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name, tci_cd_suffix(cd, compute, lanes),
+                           wrapped ? "_" : "", wrapped ? tci_dtype_get(storage)->name : "");
+    bool is_new;
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tci_cd_env e = {cd, compute, compute, lanes, name, {NULL}};
+    bool is_store = tci_cd_mem_is_store(m);
+    const char *wrap = !wrapped   ? ""
+                       : is_store ? tci_cd_narrow(cd, compute, storage, lanes)
+                                  : tci_cd_widen(cd, compute, storage, lanes);
+    if (lanes == 1) {
+        e.piece[0] = wrap;
+        e.piece[1] = wrap;
+        tci_cd_define(&e, tci_cd_mem_scalar[m]);
+    } else if (wrapped) {
+        tc_dtype bits = tci_cd_storage_bits(storage);
+        e.piece[0] = tci_cd_mem(d, m, bits, bits, lanes);
+        e.piece[1] = wrap;
+        tci_cd_define(&e, tci_cd_mem_wrapped[m]);
+    } else {
+        tci_cd_define_mem_vector(&e, m, row);
+    }
+    return name;
+}
+/* ---- src/emit/c_prims.c ---- */
+/* emit/c_prims.c - how the C dialect spells the BASE prims.
+ *
+ * In: a template's meaning (emit/c_spell.h) and a prim. Out: its definition.
+ * The one idea: three layers. An operator of the vector extension where there is one; else an x86
+ * builtin of the exact instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of
+ * the scalar definition, which is plain C and the meaning that everything else equals bit for bit
+ * (tests/cpu/test_dialect.c).
+ * Invariant: no operation of a definition is undefined in C for any operand (wrapping apart:
+ * -fwrapv); a compiler may therefore fold constants as it likes. */
+#include <string.h>
+
+
+/* ---- conversion of vectors, values known in range ---- */
+
+TCI_FN const char *tci_cd_to_register(int bytes)
+{
+    switch (bytes) {
+    case 2:
+        return "({v8hi}){(short)a}";
+    case 4:
+        return "({v4si}){(int)a}";
+    case 8:
+        return "({v2di}){(long long)a}";
+    default:
+        return "a";
+    }
+}
+
+TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression)
+{
+    switch (bytes) {
+    case 2:
+        return tci_scratch_printf(cd->d.s, "($R)(({v8hi})%s)[0]", expression);
+    case 4:
+        return tci_scratch_printf(cd->d.s, "($R)(({v4si})%s)[0]", expression);
+    case 8:
+        return tci_scratch_printf(cd->d.s, "($R)(({v2di})%s)[0]", expression);
+    default:
+        return tci_scratch_printf(cd->d.s, "($R)%s", expression);
+    }
+}
+
+static char tci_cd_size_letter(int bytes)
+{
+    return bytes == 1 ? 'b' : bytes == 2 ? 'w' : bytes == 4 ? 'd' : 'q';
+}
+
+static const char *tci_cd_size_mode(int bytes)
+{
+    return bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
+}
+
+/* Template of gcc's expression for an integer vector `a` made wider: one vpmovzx or vpmovsx. */
+static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, int lanes)
+{
+    char sign = tci_dtype_is_signed(from) ? 's' : 'z';
+    int register_bytes = TCI_MAX(in * lanes, 16);
+    /* gcc 12 breaks off ("could not split insn") over 8 bytes made 64 when it knows that the rest
+     * of the register is zero. */
+    const char *half = in * lanes == 8 && out * lanes == 64
+                           ? "({v2di}){(long long)a, (long long)a}"
+                           : tci_cd_to_register(in * lanes);
+    const char *argument = tci_scratch_printf(cd->d.s, "({v%d%s})%s", register_bytes / in,
+                                              tci_cd_size_mode(in), half);
+    const char *rest = out * lanes < 64 ? ""
+                                        : tci_scratch_printf(cd->d.s, ", ({v%d%s}){0}, -1", lanes,
+                                                             tci_cd_size_mode(out));
+    return tci_scratch_printf(cd->d.s, "($R)__builtin_ia32_pmov%cx%c%c%d%s(%s%s)", sign,
+                              tci_cd_size_letter(in), tci_cd_size_letter(out), out * lanes * 8,
+                              out * lanes < 64 ? "" : "_mask", argument, rest);
+}
+
+/* The same for narrower: one vpmov of AVX-512, else a byte shuffle. */
+static const char *tci_cd_narrow_int(tci_cd *cd, int in, int out, int lanes)
+{
+    const char *low;
+    if (cd->d.vector_bytes == 64) {
+        int register_bytes = TCI_MAX(out * lanes, 16);
+        low = tci_scratch_printf(
+            cd->d.s, "__builtin_ia32_pmov%c%c%d_mask(({v%d%s})a, ({v%d%s}){0}, -1)",
+            tci_cd_size_letter(in), tci_cd_size_letter(out), in * lanes * 8, lanes,
+            tci_cd_size_mode(in), register_bytes / out, tci_cd_size_mode(out));
+    } else {
+        tci_str order = {0};
+        order.s = cd->d.s;
+        int total = in * lanes;
+        for (int i = 0; i < total; i++) {
+            int from = i < out * lanes ? i / out * in + i % out : i;
+            tci_str_printf(&order, "%s%d", i ? ", " : "", from);
+        }
+        low = tci_scratch_printf(cd->d.s, "__builtin_shuffle(({v%dqi})a, ({v%dqi}){%s})", total,
+                                 total, tci_str_text(&order));
+        if (total == 32) {
+            low = tci_scratch_printf(cd->d.s, "__builtin_ia32_vextractf128_si256(({v8si})%s, 0)",
+                                     low);
+        }
+    }
+    return tci_cd_from_register(cd, out * lanes, low);
+}
+
+/* gcc's expression where its own __builtin_convertvector takes the vector apart (seen in gcc 12),
+ * else NULL. */
+static const char *tci_cd_convert_gcc(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+{
+    int in = tci_dtype_get(from)->bytes;
+    int out = tci_dtype_get(to)->bytes;
+    int widest = TCI_MAX(in, out) * lanes;
+    bool wide512 = widest == 64;
+    if (cd->d.vector_bytes < 32 || widest > cd->d.vector_bytes || widest < 16) {
+        return NULL;
+    }
+    if (tci_dtype_is_int(from) && tci_dtype_is_int(to)) {
+        return out > in ? tci_cd_widen_int(cd, from, in, out, lanes)
+                        : tci_cd_narrow_int(cd, in, out, lanes);
+    }
+    if (widest < 32) {
+        return NULL;
+    }
+    if (from == TC_F32 && to == TC_F64) {
+        return wide512 ? "__builtin_ia32_cvtps2pd512_mask(a, ($R){0}, -1, 4)"
+                       : "__builtin_ia32_cvtps2pd256(a)";
+    }
+    if (from == TC_I32 && to == TC_F64) {
+        return wide512 ? "__builtin_ia32_cvtdq2pd512_mask(a, ($R){0}, -1)"
+                       : "__builtin_ia32_cvtdq2pd256(a)";
+    }
+    if (!wide512) {
+        return NULL;
+    }
+    if (from == TC_U32 && to == TC_F64) {
+        return "__builtin_ia32_cvtudq2pd512_mask(({v8si})a, ($R){0}, -1)";
+    }
+    if (from == TC_F32 && to == TC_I64) {
+        return "__builtin_ia32_cvttps2qq512_mask(a, ($R){0}, -1, 4)";
+    }
+    if (from == TC_F32 && to == TC_U64) {
+        return "($R)__builtin_ia32_cvttps2uqq512_mask(a, ({v8di}){0}, -1, 4)";
+    }
+    return NULL;
+}
+
+TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+{
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_cvt_%s_%s", tci_cd_suffix(cd, from, lanes),
+                                          tci_dtype_get(to)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tci_cd_env e = {cd, from, to, lanes, name, {NULL}};
+    int in = tci_dtype_get(from)->bytes;
+    int out = tci_dtype_get(to)->bytes;
+    bool float_in = tci_dtype_is_float(from);
+    bool float_out = tci_dtype_is_float(to);
+    if (from == to || (in == out && !float_in && !float_out)) {
+        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+        return name;
+    }
+    if ((float_in && !float_out && out < 4) || (float_out && !float_in && in < 4)) {
+        e.piece[0] = tci_cd_convert(cd, from, TC_I32, lanes);
+        e.piece[1] = tci_cd_convert(cd, TC_I32, to, lanes);
+        tci_cd_define(&e, "#define $n(a) $2($1(a))");
+        return name;
+    }
+    e.piece[0] = tci_cd_convert_gcc(cd, from, to, lanes);
+    e.piece[3] = tci_cd_list(cd, lanes, "a[#]", 1, lanes);
+    tci_cd_define(&e, e.piece[0] ? "TC_I $R $n($T a) {\n#if TC_GCC\n    return $1;\n"
+                                   "#else\n    return __builtin_convertvector(a, $R);\n#endif\n}"
+                                 : "TC_I $R $n($T a) {\n#if TC_CONVERT\n"
+                                   "    return __builtin_convertvector(a, $R);\n"
+                                   "#else\n    return ($R){$4};\n#endif\n}");
+    return name;
+}
+
+TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes)
+{
+    return tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(t)->bytes), tci_cd_mask_dtype(cd, lanes),
+                          lanes);
+}
+
+TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes)
+{
+    return tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), tci_cd_sint(tci_dtype_get(t)->bytes),
+                          lanes);
+}
+
+/* ---- prims by operator ---- */
+
+/* where: '1' scalar, 'v' vector, '*' both; then the kinds of the operands' dtype: f float, s
+ * signed, u unsigned, b bool (as a mask 0 / -1 in vectors). A macro uses each argument once. */
+typedef struct tci_cd_row {
+    uint8_t prim;
+    const char *where;
+    const char *text;
+} tci_cd_row;
+
+static const tci_cd_row tci_cd_rows[] = {
+    {TCI_P_ADD, "*fsu", "#define $n(a, b) (($T)((a) + (b)))"},
+    {TCI_P_ADD, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_SUB, "*fsu", "#define $n(a, b) (($T)((a) - (b)))"},
+    {TCI_P_SUB, "*b", "#define $n(a, b) ((a) ^ (b))"},
+    {TCI_P_MUL, "*fsu", "#define $n(a, b) (($T)((a) * (b)))"},
+    {TCI_P_MUL, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_DIV, "*f", "#define $n(a, b) ((a) / (b))"},
+    {TCI_P_DIV, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_DIV, "1u", "TC_I $T $n($T a, $T b) { return b ? a / b : 0; }"},
+    {TCI_P_DIV, "1s",
+     "TC_I $T $n($T a, $T b) { return b == 0 ? 0 : b == -1 ? ($T)(0 - ($V)a) : ($T)(a / b); }"},
+    {TCI_P_REM, "*b", "#define $n(a, b) ((a) & (b) & 0)"},
+    {TCI_P_REM, "1u", "TC_I $T $n($T a, $T b) { return b ? a % b : 0; }"},
+    {TCI_P_REM, "1s", "TC_I $T $n($T a, $T b) { return b == 0 || b == -1 ? 0 : a % b; }"},
+    {TCI_P_FMA, "*su", "#define $n(a, b, c) (($T)((a) * (b) + (c)))"},
+    {TCI_P_FMA, "*b", "#define $n(a, b, c) (((a) & (b)) | (c))"},
+    {TCI_P_NEG, "*fsu", "#define $n(a) (($T)(-(a)))"},
+    {TCI_P_NEG, "*b", "#define $n(a) (a)"},
+    {TCI_P_ABS, "*ub", "#define $n(a) (a)"},
+    {TCI_P_ABS, "1s", "TC_I $T $n($T a) { return a < 0 ? ($T)(0 - ($V)a) : a; }"},
+    {TCI_P_ABS, "vs", "TC_I $T $n($T a) { $T m = ($T)(a < 0); return (a ^ m) - m; }"},
+    {TCI_P_ABS, "vf", "#define $n(a) (($T)((($U)(a) << 1) >> 1))"},
+    {TCI_P_PMIN, "1fsu", "TC_I $T $n($T a, $T b) { return a < b ? a : b; }"},
+    {TCI_P_PMIN, "vsu",
+     "TC_I $T $n($T a, $T b) { $T m = ($T)(a < b); return (m & a) | (~m & b); }"},
+    {TCI_P_PMIN, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_PMAX, "1fsu", "TC_I $T $n($T a, $T b) { return a > b ? a : b; }"},
+    {TCI_P_PMAX, "vsu",
+     "TC_I $T $n($T a, $T b) { $T m = ($T)(a > b); return (m & a) | (~m & b); }"},
+    {TCI_P_PMAX, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_FLOOR, "*sub", "#define $n(a) (a)"},
+    {TCI_P_CEIL, "*sub", "#define $n(a) (a)"},
+    {TCI_P_TRUNC, "*sub", "#define $n(a) (a)"},
+    {TCI_P_RINT, "*sub", "#define $n(a) (a)"},
+    {TCI_P_EQ, "1fsub", "#define $n(a, b) ((a) == (b))"},
+    {TCI_P_EQ, "vfsu", "#define $n(a, b) $1(($I)((a) == (b)))"},
+    {TCI_P_EQ, "vb", "#define $n(a, b) (~((a) ^ (b)))"},
+    {TCI_P_LT, "1fsub", "#define $n(a, b) ((a) < (b))"},
+    {TCI_P_LT, "vfsu", "#define $n(a, b) $1(($I)((a) < (b)))"},
+    {TCI_P_LT, "vb", "#define $n(a, b) (~(a) & (b))"},
+    {TCI_P_LE, "1fsub", "#define $n(a, b) ((a) <= (b))"},
+    {TCI_P_LE, "vfsu", "#define $n(a, b) $1(($I)((a) <= (b)))"},
+    {TCI_P_LE, "vb", "#define $n(a, b) (~(a) | (b))"},
+    {TCI_P_AND, "*sub", "#define $n(a, b) (($T)((a) & (b)))"},
+    {TCI_P_OR, "*sub", "#define $n(a, b) (($T)((a) | (b)))"},
+    {TCI_P_XOR, "*sub", "#define $n(a, b) (($T)((a) ^ (b)))"},
+    {TCI_P_NOT, "*su", "#define $n(a) (($T)~(a))"},
+    {TCI_P_NOT, "1b", "#define $n(a) (!(a))"},
+    {TCI_P_NOT, "vb", "#define $n(a) (~(a))"},
+    {TCI_P_SHL, "1su", "TC_I $T $n($T a, $T b) { return ($V)b >= $W ? 0 : ($T)(($V)a << b); }"},
+    {TCI_P_SHL, "vsu",
+     "TC_I $T $n($T a, $T b) {\n    $U k = ($U)b;\n"
+     "    return ($T)((($U)a << (k & ($W - 1))) & ($U)(k < $W));\n}"},
+    {TCI_P_SHL, "*b", "#define $n(a, b) (a)"},
+    {TCI_P_SHR, "1u", "TC_I $T $n($T a, $T b) { return b >= $W ? 0 : ($T)(a >> b); }"},
+    {TCI_P_SHR, "1s", "TC_I $T $n($T a, $T b) { return a >> (($V)b >= $W ? $W - 1 : b); }"},
+    {TCI_P_SHR, "vu", "TC_I $T $n($T a, $T b) { return (a >> (b & ($W - 1))) & ($T)(b < $W); }"},
+    {TCI_P_SHR, "vs",
+     "TC_I $T $n($T a, $T b) {\n    $U far = ($U)(($U)b >= $W);\n"
+     "    return a >> ($T)((($U)b & ~far) | (far & ($W - 1)));\n}"},
+    {TCI_P_SHR, "1b", "#define $n(a, b) ((a) & !(b))"},
+    {TCI_P_SHR, "vb", "#define $n(a, b) ((a) & ~(b))"},
+    {TCI_P_SELECT, "1fsub", "#define $n(m, a, b) ((m) ? (a) : (b))"},
+    {TCI_P_SELECT, "vb", "TC_I $T $n($T m, $T a, $T b) { return (m & a) | (~m & b); }"},
+    {TCI_P_BITS, "1fsu", "TC_I $R $n($T a) { union { $T a; $R r; } u; u.a = a; return u.r; }"},
+    {TCI_P_BITS, "vfsu", "#define $n(a) (($R)(a))"},
+    {TCI_P_TOINT, "1f", "#define $n(a) (($R)(a))"},
+    {TCI_P_TOINT, "vf", "#define $n(a) $1(a)"},
+    {TCI_P_ROUND16, "*f", "#define $n(a) $1($2(a))"},
+};
+
+static char tci_cd_kind(tc_dtype t)
+{
+    return t == TC_BOOL ? 'b' : tci_dtype_is_float(t) ? 'f' : tci_dtype_is_signed(t) ? 's' : 'u';
+}
+
+static const char *tci_cd_find_row(tci_prim p, tc_dtype t, int lanes)
+{
+    for (int i = 0; i < TCI_COUNT(tci_cd_rows); i++) {
+        const tci_cd_row *r = &tci_cd_rows[i];
+        bool here = r->where[0] == '*' || (r->where[0] == '1') == (lanes == 1);
+        if (r->prim == p && here && strchr(r->where + 1, tci_cd_kind(t))) {
+            return r->text;
+        }
+    }
+    return NULL;
+}
+
+/* ---- prims by builtin ---- */
+
+/* x86 builtins, without "__builtin_ia32_". $1 is ps or pd, $2 is 256 for 32-byte vectors. */
+typedef struct tci_cd_builtin {
+    uint8_t prim;
+    const char *small_name, *small_args; /* 16 and 32 bytes, both compilers */
+    const char *gcc_name, *gcc_args;     /* 64 bytes */
+    const char *clang_name, *clang_args;
+    const char *elementwise; /* newer clang; NULL none */
+} tci_cd_builtin;
+
+static const tci_cd_builtin tci_cd_builtins[] = {
+    {TCI_P_FMA, "vfmadd$1$2", "a, b, c", "vfmadd$1512_mask", "a, b, c, -1, 4", "vfmadd$1512_mask",
+     "a, b, c, -1, 4", "fma"},
+    {TCI_P_SQRT, "sqrt$1$2", "a", "sqrt$1512_mask", "a, a, -1, 4", "sqrt$1512", "a, 4", "sqrt"},
+    {TCI_P_PMIN, "min$1$2", "a, b", "min$1512_mask", "a, b, a, -1, 4", "min$1512", "a, b, 4", NULL},
+    {TCI_P_PMAX, "max$1$2", "a, b", "max$1512_mask", "a, b, a, -1, 4", "max$1512", "a, b, 4", NULL},
+    {TCI_P_FLOOR, "round$1$2", "a, 9", "rndscale$1_mask", "a, 9, a, -1, 4", "rndscale$1_mask",
+     "a, 9, a, -1, 4", "floor"},
+    {TCI_P_CEIL, "round$1$2", "a, 10", "rndscale$1_mask", "a, 10, a, -1, 4", "rndscale$1_mask",
+     "a, 10, a, -1, 4", "ceil"},
+    {TCI_P_TRUNC, "round$1$2", "a, 11", "rndscale$1_mask", "a, 11, a, -1, 4", "rndscale$1_mask",
+     "a, 11, a, -1, 4", "trunc"},
+    {TCI_P_RINT, "round$1$2", "a, 8", "rndscale$1_mask", "a, 8, a, -1, 4", "rndscale$1_mask",
+     "a, 8, a, -1, 4", NULL},
+};
+
+static const char *const tci_cd_params[4] = {"", "$T a", "$T a, $T b", "$T a, $T b, $T c"};
+static const char *const tci_cd_args[4] = {"", "a", "a, b", "a, b, c"};
+
+/* Body of last resort: the scalar prim on each lane. */
+static const char *tci_cd_lane_body(const tci_cd_env *e, const char *scalar, int n_args)
+{
+    static const char *const elements[4] = {"", "a[#]", "a[#], b[#]", "a[#], b[#], c[#]"};
+    static const char *const loops[4] = {"", "a[i]", "a[i], b[i]", "a[i], b[i], c[i]"};
+    tci_scratch *s = e->cd->d.s;
+    if (e->lanes <= 8) {
+        const char *call = tci_scratch_printf(s, "%s(%s)", scalar, elements[n_args]);
+        return tci_scratch_printf(s, "    return ($R){%s};\n",
+                                  tci_cd_list(e->cd, e->lanes, call, 1, e->lanes));
+    }
+    return tci_scratch_printf(
+        s,
+        "    $R r;\n    for (int i = 0; i < $L; i++) {\n        r[i] = %s(%s);\n"
+        "    }\n    return r;\n",
+        scalar, loops[n_args]);
+}
+
+static void tci_cd_define_lanes(tci_cd_env *e, const char *scalar, int n_args)
+{
+    e->piece[0] = tci_cd_params[n_args];
+    e->piece[1] = tci_cd_lane_body(e, scalar, n_args);
+    tci_cd_define(e, "TC_I $R $n($1) {\n$2}");
+}
+
+/* A vector wider than the machine's, done in native parts. */
+static void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int n_args)
+{
+    tci_cd *cd = e->cd;
+    int native = cd->d.vector_bytes / tci_dtype_get(e->t)->bytes;
+    const char *part = cd->d.type(&cd->d, e->t, native);
+    e->piece[0] = tci_cd_params[n_args];
+    e->piece[1] = tci_scratch_printf(
+        cd->d.s, "    union { $T v; %s h[%d]; } x, y, z, r;\n    x.v = a;\n%s%s", part,
+        e->lanes / native, n_args > 1 ? "    y.v = b;\n" : "", n_args > 2 ? "    z.v = c;\n" : "");
+    e->piece[2] = tci_scratch_printf(
+        cd->d.s,
+        "    for (int i = 0; i < %d; i++) {\n        r.h[i] = %s(%s);\n    }\n    return r.v;\n",
+        e->lanes / native, cd->d.prim(&cd->d, p, e->t, e->t, native, 0),
+        n_args == 1   ? "x.h[i]"
+        : n_args == 2 ? "x.h[i], y.h[i]"
+                      : "x.h[i], y.h[i], z.h[i]");
+    tci_cd_define(e, "TC_I $T $n($1) {\n$2$3}");
+}
+
+static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    const tci_cd_builtin *b = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_cd_builtins); i++) {
+        b = tci_cd_builtins[i].prim == p ? &tci_cd_builtins[i] : b;
+    }
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    if (!b || !tci_dtype_is_float(e->t) || bytes < 16) {
+        return false;
+    }
+    if (bytes > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, p, n_args);
+        return true;
+    }
+    bool small = bytes < 64;
+    tci_str text = {0};
+    text.s = s;
+    tci_str_printf(&text, "TC_I $T $n(%s) {\n#if TC_GCC\n    return __builtin_ia32_%s(%s);\n",
+                   tci_cd_params[n_args], small ? b->small_name : b->gcc_name,
+                   small ? b->small_args : b->gcc_args);
+    const char *clang_name = small ? b->small_name : b->clang_name;
+    tci_str_printf(&text, "#elif TC_HAS(__builtin_ia32_%s)\n    return __builtin_ia32_%s(%s);\n",
+                   clang_name, clang_name, small ? b->small_args : b->clang_args);
+    if (b->elementwise) {
+        tci_str_printf(
+            &text,
+            "#elif TC_HAS(__builtin_elementwise_%s)\n    return __builtin_elementwise_%s(%s);\n",
+            b->elementwise, b->elementwise, tci_cd_args[n_args]);
+    }
+    const char *scalar = cd->d.prim(&cd->d, p, e->t, e->t, 1, 0);
+    const char *rest = tci_cd_lane_body(e, scalar, n_args);
+    if (p == TCI_P_PMIN || p == TCI_P_PMAX) {
+        rest = p == TCI_P_PMIN ? "    $I m = ($I)(a < b);\n" : "    $I m = ($I)(a > b);\n";
+        rest = tci_scratch_printf(s, "%s    return ($T)((m & ($I)a) | (~m & ($I)b));\n", rest);
+    }
+    tci_str_printf(&text, "#else\n%s#endif\n}", rest);
+    e->piece[0] = e->t == TC_F32 ? "ps" : "pd";
+    e->piece[1] = bytes == 32 ? "256" : "";
+    tci_cd_define(e, tci_str_text(&text));
+    return true;
+}
+
+static void tci_cd_define_select(tci_cd_env *e)
+{
+    int size = tci_dtype_get(e->t)->bytes;
+    int bytes = size * e->lanes;
+    e->piece[0] = tci_cd_of_mask(e->cd, e->t, e->lanes);
+    tci_str text = {0};
+    text.s = e->cd->d.s;
+    tci_str_add(&text, "TC_I $T $n($B k, $T a, $T b) {\n    $I m = $1(k);\n");
+    if (bytes == 16 || bytes == 32) { /* 64 bytes: compilers make one vpternlog of the operators */
+        const char *name = size == 4 ? "blendvps" : size == 8 ? "blendvpd" : "pblendvb";
+        const char *width = bytes == 32 ? "256" : size < 4 ? "128" : "";
+        const char *type = tci_scratch_printf(e->cd->d.s, "{v%d%s}", bytes / (size < 4 ? 1 : size),
+                                              size == 4   ? "sf"
+                                              : size == 8 ? "df"
+                                                          : "qi");
+        tci_str_printf(&text,
+                       "#if TC_GCC || TC_HAS(__builtin_ia32_%s%s)\n"
+                       "    return ($T)__builtin_ia32_%s%s((%s)b, (%s)a, (%s)m);\n#else\n",
+                       name, width, name, width, type, type, type);
+    }
+    tci_str_add(&text, "    return ($T)((m & ($I)a) | (~m & ($I)b));\n");
+    tci_str_add(&text, bytes == 16 || bytes == 32 ? "#endif\n}" : "}");
+    tci_cd_define(e, tci_str_text(&text));
+}
+
+/* gcc makes a vector of a comparison before a SELECT takes it, and the operators of the SELECT two
+ * instructions: on AVX-512 the mask can stay in its register. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes)
+{
+    int size = tci_dtype_get(t)->bytes;
+    bool compares = compare == TCI_P_EQ || compare == TCI_P_LT || compare == TCI_P_LE;
+    if (!compares || size < 4 || size * lanes != 64 || cd->d.vector_bytes != 64 ||
+        t == TC_BOOL || to == TC_BOOL || tci_dtype_get(to)->bytes != size) {
+        return NULL;
+    }
+    bool is_new, is_float = tci_dtype_is_float(t);
+    tci_cd_env e = {cd, t, to, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_pick_%s_%s_%s", tci_prim_get(compare)->name,
+                                tci_cd_suffix(cd, t, lanes), tci_dtype_get(to)->name);
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int predicate = compare == TCI_P_EQ ? 0 : (compare == TCI_P_LT ? 1 : 2) + (is_float ? 16 : 0);
+    char sign = tci_dtype_is_float(t) || tci_dtype_is_signed(t) ? ' ' : 'u';
+    e.piece[0] = tci_scratch_printf(
+        cd->d.s, "__builtin_ia32_%scmp%s512_mask((%s)x, (%s)y, %d, -1%s)", sign == 'u' ? "u" : "",
+        is_float ? (size == 4 ? "ps" : "pd") : (size == 4 ? "d" : "q"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"), predicate, is_float ? ", 4" : "");
+    e.piece[1] = size == 4 ? "ps" : "pd";
+    e.piece[2] = size == 4 ? "{v16sf}" : "{v8df}";
+    e.piece[3] = cd->d.prim(&cd->d, TCI_P_SELECT, to, to, lanes, 0);
+    const char *test = cd->d.prim(&cd->d, compare, t, t, lanes, 0);
+    tci_cd_define(&e, tci_scratch_printf(
+                          cd->d.s,
+                          "TC_I $R $n($T x, $T y, $R a, $R b) {\n#if TC_GCC\n"
+                          "    return ($R)__builtin_ia32_blendm$2_512_mask(($3)b, ($3)a, $1);\n"
+                          "#else\n    return $4(%s(x, y), a, b);\n#endif\n}",
+                          test));
+    return e.name;
+}
+
+/* ---- casts ---- */
+
+/* Bounds of an integer dtype as texts: [0] lowest, [1] highest, [2] and [3] the floats lo <= x < hi
+ * that truncate into range (2 to the bits, exact in any float). as_bits: highest of an unsigned
+ * type as the signed number of the same bits, where that is what an operator wants. */
+static void tci_cd_bounds(tci_cd_env *e, tc_dtype to, bool as_bits)
+{
+    int bits = 8 * tci_dtype_get(to)->bytes;
+    bool is_signed = tci_dtype_is_signed(to);
+    tci_value lo = {0};
+    tci_value hi = {0};
+    lo.i = is_signed ? -(int64_t)((uint64_t)1 << (bits - 1) >> 1) * 2 : 0;
+    hi.u = UINT64_MAX >> (64 - bits + is_signed);
+    bool minus_one = as_bits && !is_signed && bits >= 32;
+    e->piece[0] = e->cd->d.constant(&e->cd->d, to, lo);
+    e->piece[1] = minus_one ? "-1" : e->cd->d.constant(&e->cd->d, to, hi);
+    const char *f = e->t == TC_F32 ? "f" : "";
+    e->piece[2] = is_signed ? tci_scratch_printf(e->cd->d.s, "-0x1p%d%s", bits - 1, f) : "0";
+    e->piece[3] = tci_scratch_printf(e->cd->d.s, "0x1p%d%s", bits - is_signed, f);
+}
+
+static void tci_cd_define_cast_scalar(tci_cd_env *e)
+{
+    bool float_in = tci_dtype_is_float(e->t);
+    bool float_out = tci_dtype_is_float(e->to);
+    if (e->to == TC_BOOL) {
+        tci_cd_define(e, "#define $n(a) ((a) != 0)");
+    } else if (float_in && !float_out) {
+        tci_cd_bounds(e, e->to, false);
+        tci_cd_define(
+            e, e->to == TC_U64
+                   ? "TC_I $R $n($T a) {\n    if (!(a >= 0)) {\n        return 0;\n    }\n"
+                     "    if (a >= $4) {\n        return $2;\n    }\n"
+                     "    return a >= 0x1p63f ? ($R)(long long)(a - 0x1p63f) + ((($R)1) << 63)\n"
+                     "                        : ($R)(long long)a;\n}"
+                   : "TC_I $R $n($T a) {\n    if (!(a >= $3)) {\n        return a < $3 ? $1 : 0;\n "
+                     "   }\n"
+                     "    return a >= $4 ? $2 : ($R)(long long)a;\n}");
+    } else if (e->t == TC_U64 && float_out) {
+        /* Halved with the lost bit kept sticky, a signed conversion rounds the same way. */
+        tci_cd_define(
+            e,
+            "TC_I $R $n($T a) {\n    if (!(a >> 63)) {\n        return ($R)(long long)a;\n    }\n"
+            "    return ($R)(long long)((a >> 1) | (a & 1)) * 2;\n}");
+    } else {
+        tci_cd_define(e, "#define $n(a) (($R)(a))");
+    }
+}
+
+/* float -> int: lanes out of range are zeroed before the conversion and or-ed afterwards. */
+static void tci_cd_define_cast_float_int(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    tc_dtype wide = tci_dtype_get(e->to)->bytes < 4 ? TC_I32 : e->to;
+    tc_dtype wide_signed = tci_cd_sint(tci_dtype_get(wide)->bytes);
+    const char *wide_type = cd->d.type(&cd->d, wide_signed, e->lanes);
+    const char *mask =
+        tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(e->t)->bytes), wide_signed, e->lanes);
+    const char *convert = tci_cd_convert(cd, e->t, wide, e->lanes);
+    const char *last = tci_cd_convert(cd, wide_signed, e->to, e->lanes);
+    tci_cd_bounds(e, e->to, true);
+    const char *low = tci_dtype_is_signed(e->to)
+                          ? tci_scratch_printf(s, "    r |= %s(($I)(a < $3)) & $1;\n", mask)
+                          : "";
+    tci_cd_define(
+        e, tci_scratch_printf(s,
+                              "TC_I $R $n($T a) {\n    $I ok = ($I)(a >= $3) & ($I)(a < $4);\n"
+                              "    %s r = (%s)%s(($T)(($I)a & ok));\n"
+                              "    r |= %s(($I)(a >= $4)) & $2;\n%s    return %s(r);\n}",
+                              wide_type, wide_type, convert, mask, low, last));
+}
+
+static void tci_cd_define_cast_vector(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    if (e->t == e->to) {
+        tci_cd_define(e, "#define $n(a) (a)");
+    } else if (e->to == TC_BOOL) {
+        e->piece[0] = tci_cd_to_mask(cd, e->t, e->lanes);
+        tci_cd_define(e, "#define $n(a) $1(($I)((a) != 0))");
+    } else if (e->t == TC_BOOL) {
+        tc_dtype same = tci_cd_sint(tci_dtype_get(e->to)->bytes);
+        e->piece[0] = tci_cd_of_mask(cd, e->to, e->lanes);
+        e->piece[1] = e->to == TC_F32   ? "0x3f800000"
+                      : e->to == TC_F64 ? "0x3ff0000000000000LL"
+                                        : "1";
+        e->piece[2] = cd->d.type(&cd->d, same, e->lanes);
+        tci_cd_define(e, "TC_I $R $n($T a) { $3 m = $1(a); return ($R)(m & $2); }");
+    } else if (tci_dtype_is_float(e->t) && tci_dtype_is_int(e->to)) {
+        tci_cd_define_cast_float_int(e);
+    } else {
+        e->piece[0] = tci_cd_convert(cd, e->t, e->to, e->lanes);
+        tci_cd_define(e, "#define $n(a) $1(a)");
+    }
+}
+
+/* ---- one prim ---- */
+
+TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
+{
+    tci_cd_env env = *outer;
+    tci_cd_env *e = &env;
+    tci_cd *cd = e->cd;
+    int n_args = tci_prim_get(p)->arity;
+    const char *text = tci_cd_find_row(p, e->t, e->lanes);
+    bool is_vector = e->lanes > 1;
+    if (p == TCI_P_CAST) {
+        if (is_vector) {
+            tci_cd_define_cast_vector(e);
+        } else {
+            tci_cd_define_cast_scalar(e);
+        }
+    } else if (text) {
+        if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
+            e->piece[0] = is_vector && e->t != TC_BOOL ? tci_cd_to_mask(cd, e->t, e->lanes) : "";
+        } else if (p == TCI_P_TOINT) {
+            e->piece[0] = is_vector ? tci_cd_convert(cd, e->t, e->to, e->lanes) : "";
+        } else if (p == TCI_P_ROUND16) {
+            e->piece[0] = tci_cd_widen(cd, TC_F32, TC_F16, e->lanes);
+            e->piece[1] = tci_cd_narrow(cd, TC_F32, TC_F16, e->lanes);
+        }
+        tci_cd_define(e, text);
+    } else if (is_vector && p == TCI_P_SELECT) {
+        tci_cd_define_select(e);
+    } else if (is_vector && p == TCI_P_ROUNDB16) {
+        tci_cd_define(e, "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                         "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
+                         "    return ($T)((r & ~nan) | (u & nan));\n}");
+    } else if (!is_vector) {
+        tci_cd_define_soft(e, p);
+    } else if (!tci_cd_define_builtin(e, p, n_args)) {
+        tci_cd_define_lanes(e, cd->d.prim(&cd->d, p, e->t, e->to, 1, 0), n_args);
+    }
+}
+/* ---- src/emit/c_dialect.c ---- */
+/* emit/c_dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
+ * and tcc.
+ *
+ * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
+ * without any #include, for scalar code and for vectors of the compilers' vector extension. The one
+ * idea: a request whose name is new has its definition expanded from a template, and whatever the
+ * template mentions is requested on the way; a definition is appended to the text only when it is
+ * complete, so the text is always in an order that compiles, and each name is in it once.
+ * Prims are spelled in c_prims.c, memory rows in c_memory.c, plain C for what a processor or
+ * compiler lacks in c_soft.c; recipes of ops/math.c are printed here, one local variable per
+ * value. Invariant: no definition needs libm, libgcc or memcpy, nor touches an element that its row
+ * excludes. */
+#include <string.h>
+
+
+
+static const char *tci_cd_type(tci_dialect *d, tc_dtype t, int lanes);
+
+/* ---- definitions ---- */
+
+static const char **tci_cd_slot(tci_cd *cd, const char *name)
+{
+    int at = (int)(tci_hash_bytes(name, strlen(name)).lo & (uint64_t)(cd->cap_names - 1));
+    while (cd->names[at] && strcmp(cd->names[at], name) != 0) {
+        at = (at + 1) & (cd->cap_names - 1);
+    }
+    return &cd->names[at];
+}
+
+TCI_FN const char *tci_cd_intern(tci_cd *cd, const char *name, bool *is_new)
+{
+    if (cd->n_names * 2 >= cd->cap_names) {
+        const char **old = cd->names;
+        int old_cap = cd->cap_names;
+        cd->cap_names = old_cap ? old_cap * 2 : 128;
+        cd->names = TCI_NEW_ARRAY(cd->d.s, const char *, cd->cap_names);
+        for (int i = 0; i < old_cap; i++) {
+            if (old[i]) {
+                *tci_cd_slot(cd, old[i]) = old[i];
+            }
+        }
+    }
+    const char **slot = tci_cd_slot(cd, name);
+    *is_new = *slot == NULL;
+    if (*is_new) {
+        *slot = tci_scratch_copy(cd->d.s, name, strlen(name) + 1);
+        cd->n_names++;
+    }
+    return *slot;
+}
+
+/* "{v16si}": a vector type as x86 builtins declare it. */
+static const char *tci_cd_machine_type(tci_cd *cd, const char *text, int n)
+{
+    static const struct {
+        char code[3];
+        const char *ctype;
+        int bytes;
+    } rows[] = {{"qi", "char", 1},      {"hi", "short", 2}, {"si", "int", 4},
+                {"di", "long long", 8}, {"sf", "float", 4}, {"df", "double", 8}};
+    bool is_new;
+    const char *name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_%.*s", n, text), &is_new);
+    if (is_new) {
+        int lanes = 0;
+        for (int i = 1; i < n - 2; i++) {
+            lanes = lanes * 10 + (text[i] - '0');
+        }
+        for (int i = 0; i < TCI_COUNT(rows); i++) {
+            if (strncmp(rows[i].code, text + n - 2, 2) == 0) {
+                tci_str_printf(&cd->out, "typedef %s %s __attribute__((vector_size(%d)));\n",
+                               rows[i].ctype, name, lanes * rows[i].bytes);
+            }
+        }
+    }
+    return name;
+}
+
+static const char *tci_cd_letter(const tci_cd_env *e, char letter)
+{
+    tci_cd *cd = e->cd;
+    int bytes = tci_dtype_get(e->t)->bytes;
+    switch (letter) {
+    case 'T':
+        return cd->d.type(&cd->d, e->t, e->lanes);
+    case 'E':
+        return cd->d.type(&cd->d, e->t, 1);
+    case 'R':
+        return cd->d.type(&cd->d, e->to, e->lanes);
+    case 'I':
+        return cd->d.type(&cd->d, tci_cd_sint(bytes), e->lanes);
+    case 'U':
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), e->lanes);
+    case 'V':
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), 1);
+    case 'B':
+        return cd->d.type(&cd->d, TC_BOOL, e->lanes);
+    case 'A':
+        return tci_cd_unaligned(cd, e->t, e->lanes);
+    case 'L':
+        return tci_scratch_printf(cd->d.s, "%d", e->lanes);
+    case 'W':
+        return tci_scratch_printf(cd->d.s, "%d", 8 * bytes);
+    case 'f':
+        return e->t == TC_F32 ? "f" : "";
+    case 'C':
+        return e->t == TC_F32 ? "F32" : "F64";
+    case 'n':
+        return e->name;
+    default:
+        return e->piece[letter - '1'];
+    }
+}
+
+/* "@lt": the BASE prim of that name on the template's type; "@@lt": on its element. */
+static const char *tci_cd_mention(const tci_cd_env *e, const char *word, int n, bool scalar)
+{
+    tci_cd *cd = e->cd;
+    for (int p = 0; p < TCI_P_BASE_COUNT; p++) {
+        const char *name = tci_prim_get((tci_prim)p)->name;
+        if ((int)strlen(name) == n && strncmp(name, word, (size_t)n) == 0) {
+            return cd->d.prim(&cd->d, (tci_prim)p, e->t, e->t, scalar ? 1 : e->lanes, 0);
+        }
+    }
+    TCI_ASSERT(cd->d.s, !"a template names an unknown prim");
+    return "";
+}
+
+static bool tci_cd_is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+static void tci_cd_expand(const tci_cd_env *e, const char *text, tci_str *out)
+{
+    tci_cd *cd = e->cd;
+    while (*text) {
+        size_t plain = strcspn(text, "$@{");
+        tci_str_add_n(out, text, plain);
+        text += plain;
+        if (*text == '$') {
+            const char *meaning = tci_cd_letter(e, text[1]);
+            if (text[1] >= '1' && text[1] <= '4') {
+                tci_cd_expand(e, meaning, out); /* pieces may be templates themselves */
+            } else {
+                tci_str_add(out, meaning);
+            }
+            text += 2;
+        } else if (*text == '@') {
+            bool scalar = text[1] == '@';
+            const char *word = text + 1 + scalar;
+            int n = 0;
+            while (tci_cd_is_word(word[n])) {
+                n++;
+            }
+            tci_str_add(out, tci_cd_mention(e, word, n, scalar));
+            text = word + n;
+        } else if (*text == '{' && text[1] == 'v' && text[2] >= '0' && text[2] <= '9') {
+            int n = (int)strcspn(text + 1, "}");
+            tci_str_add(out, tci_cd_machine_type(cd, text + 1, n));
+            text += n + 2;
+        } else if (*text) {
+            tci_str_add_n(out, text, 1);
+            text++;
+        }
+    }
+}
+
+TCI_FN void tci_cd_define(const tci_cd_env *e, const char *text)
+{
+    tci_str own = {0};
+    own.s = e->cd->d.s;
+    tci_cd_expand(e, text, &own);
+    tci_str_add_n(&e->cd->out, tci_str_text(&own), own.n);
+    tci_str_add(&e->cd->out, "\n");
+}
+
+TCI_FN const char *tci_cd_list(tci_cd *cd, int n, const char *format, int step, int modulo)
+{
+    tci_str list = {0};
+    list.s = cd->d.s;
+    for (int i = 0; i < n; i++) {
+        int k = i * step % modulo;
+        tci_str_add(&list, i ? ", " : "");
+        for (const char *c = format; *c; c++) {
+            if (*c == '#') {
+                tci_str_printf(&list, "%d", k);
+            } else {
+                tci_str_add_n(&list, c, 1);
+            }
+        }
+    }
+    return tci_str_text(&list);
+}
+
+/* ---- types ---- */
+
+TCI_FN tc_dtype tci_cd_sint(int bytes)
+{
+    return bytes == 1 ? TC_I8 : bytes == 2 ? TC_I16 : bytes == 4 ? TC_I32 : TC_I64;
+}
+
+TCI_FN tc_dtype tci_cd_uint(int bytes)
+{
+    return bytes == 1 ? TC_U8 : bytes == 2 ? TC_U16 : bytes == 4 ? TC_U32 : TC_U64;
+}
+
+TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes)
+{
+    int bytes = cd->d.vector_bytes / lanes;
+    return tci_cd_sint(bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1);
+}
+
+TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes)
+{
+    const char *name = tci_dtype_get(t)->name;
+    return lanes == 1 ? name : tci_scratch_printf(cd->d.s, "%sx%d", name, lanes);
+}
+
+static const char *tci_cd_type(tci_dialect *d, tc_dtype t, int lanes)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tc_dtype element = t == TC_BOOL && lanes > 1 ? tci_cd_mask_dtype(cd, lanes) : t;
+    const tci_dtype_info *info = tci_dtype_get(element);
+    const char *ctype = t == TC_BOOL && lanes == 1 ? "int" : info->ctype;
+    tci_str_printf(&cd->out, "typedef %s %s", ctype, name);
+    if (lanes > 1) {
+        tci_str_printf(&cd->out, " __attribute__((vector_size(%d)))", info->bytes * lanes);
+    }
+    tci_str_add(&cd->out, ";\n");
+    return name;
+}
+
+TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes)
+{
+    bool is_new;
+    const char *type = tci_cd_type(&cd->d, t, lanes);
+    const char *name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "%s_u", type), &is_new);
+    if (is_new) {
+        tci_str_printf(&cd->out, "typedef %s %s __attribute__((aligned(1), may_alias));\n", type,
+                       name);
+    }
+    return name;
+}
+
+/* ---- helpers and recipes ---- */
+
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id)
+{
+    const tci_helper *h = tci_helper_get(id);
+    bool is_new;
+    const char *name = tci_cd_intern(cd, h->name, &is_new);
+    if (!is_new) {
+        return;
+    }
+    for (int i = 0; i < TCI_COUNT(h->needs); i++) {
+        if (h->needs[i] != TCI_H_NONE) {
+            tci_cd_define_helper(cd, h->needs[i]);
+        }
+    }
+    tci_cd_soft(cd, "TC_FMA_F32");
+    tci_cd_soft(cd, "TC_FMA_F64");
+    (void)name;
+    tci_str_printf(&cd->out, "%s%s\n", cd->helper_word, h->text);
+}
+
+/* The helper on the lanes that m marks, 0 elsewhere. Kept out of line, so that its registers do not
+ * weigh on the code that almost never calls it. */
+static const char *tci_cd_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+{
+    const tci_helper *h = tci_helper_get(id);
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
+                                          tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_env e = {cd, t, t, lanes, name, {NULL}};
+        tci_cd_define_helper(cd, id);
+        e.piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
+        e.piece[1] = h->name;
+        e.piece[2] = h->arity == 2 ? "a[i], b[i]" : "a[i]";
+        tci_cd_define(&e, "static __attribute__((noinline)) $T $n($1, $B m) {\n    $T r = {0};\n"
+                          "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
+                          "            r[i] = $2($3);\n        }\n    }\n    return r;\n}");
+    }
+    return name;
+}
+
+/* LANE1: one test, and the helper where it says so. */
+static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
+{
+    const tci_helper *h = tci_helper_get(id);
+    tci_cd_env env = *outer;
+    tci_cd_env *e = &env;
+    tci_cd *cd = e->cd;
+    e->piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
+    e->piece[1] = h->name;
+    e->piece[2] = h->arity == 2 ? "a, b" : "a";
+    if (e->lanes == 1) {
+        tci_cd_define_helper(cd, id);
+        tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
+        return;
+    }
+    e->piece[1] = cd->lanes_of(cd, id, e->t, e->lanes);
+    e->piece[3] = cd->any(cd, e->lanes);
+    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
+                     "        return $2($3, m);\n    }\n    return ($T){0};\n}");
+}
+
+/* ---- recipes ---- */
+
+/* SELECT(m, LANE1(.., m), fast): the whole belongs behind the test. */
+static bool tci_cd_is_patch(const tci_recipe *r, int i)
+{
+    const tci_step_inst *step = &r->insts[i];
+    if (step->kind != TCI_RECIPE_PRIM || step->prim != TCI_P_SELECT) {
+        return false;
+    }
+    const tci_step_inst *slow = &r->insts[step->args[1]];
+    return slow->kind == TCI_RECIPE_PRIM && slow->prim == TCI_P_LANE1 &&
+           slow->args[slow->n_args - 1] == step->args[0];
+}
+
+static bool tci_cd_is_patched(const tci_recipe *r, int i)
+{
+    for (int k = i + 1; k < r->n; k++) {
+        if (tci_cd_is_patch(r, k) && r->insts[k].args[1] == i) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "r" where the mask is nowhere true, with one test; the mask is the value of step `mask`. */
+static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *slow = &r->insts[step->args[1]];
+    const tci_step_inst *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    const char *args = slow->n_args == 3
+                           ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
+                           : tci_scratch_printf(d->s, "v%d", slow->args[0]);
+    const char *test = tci_scratch_printf(d->s, "%s(v%d)", cd->any(cd, lanes), step->args[0]);
+    if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
+        const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
+        test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
+    }
+    const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
+    return tci_scratch_printf(
+        d->s,
+        "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
+        "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        step->args[2], test, i, select, step->args[0], cd->lanes_of(cd, slow->imm, t, lanes),
+        args, step->args[0], step->args[2]);
+}
+
+/* The expression of a step that is a prim. */
+static const char *tci_cd_step(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    tc_dtype operand = (tc_dtype)r->insts[step->args[step->prim == TCI_P_SELECT]].dtype;
+    tci_str text = {0};
+    text.s = d->s;
+    if (step->prim == TCI_P_SELECT && mask->kind == TCI_RECIPE_PRIM) {
+        const char *pick = tci_cd_pick(cd, (tci_prim)mask->prim,
+                                       (tc_dtype)r->insts[mask->args[0]].dtype, t, lanes);
+        if (pick) {
+            return tci_scratch_printf(d->s, "%s(v%d, v%d, v%d, v%d);\n", pick, mask->args[0],
+                                      mask->args[1], step->args[1], step->args[2]);
+        }
+    }
+    tci_str_add(&text, d->prim(d, (tci_prim)step->prim, operand, t, lanes, step->imm));
+    for (int k = 0; k < step->n_args; k++) {
+        tci_str_printf(&text, "%sv%d", k ? ", " : "(", step->args[k]);
+    }
+    tci_str_add(&text, ");\n");
+    return tci_str_text(&text);
+}
+
+static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
+{
+    tci_cd *cd = e->cd;
+    tci_dialect *d = &cd->d;
+    const tci_recipe *r = tci_math_recipe(p, e->t);
+    tci_str text = {0};
+    text.s = d->s;
+    tci_str_printf(&text, "TC_I $T $n(%s) {\n",
+                   tci_prim_get(p)->arity == 2 ? "$T a, $T b" : "$T a");
+    for (int i = 0; i < r->n; i++) {
+        const tci_step_inst *step = &r->insts[i];
+        tc_dtype t = (tc_dtype)step->dtype;
+        if (e->lanes > 1 && tci_cd_is_patched(r, i)) {
+            continue;
+        }
+        tci_str_printf(&text, "    %s v%d = ", d->type(d, t, e->lanes), i);
+        if (step->kind == TCI_RECIPE_ARG) {
+            tci_str_printf(&text, "%c;\n", 'a' + step->imm);
+        } else if (step->kind == TCI_RECIPE_CONST) {
+            tci_str_printf(&text, "%s(%s);\n", d->mem(d, TCI_MEM_SPLAT, t, t, e->lanes),
+                           d->constant(d, t, step->value));
+        } else if (e->lanes > 1 && tci_cd_is_patch(r, i)) {
+            tci_str_add(&text, tci_cd_patch(cd, r, i, e->lanes));
+        } else {
+            tci_str_add(&text, tci_cd_step(cd, r, i, e->lanes));
+        }
+    }
+    tci_str_printf(&text, "    return v%d;\n}", r->n - 1);
+    tci_cd_define(e, tci_str_text(&text));
+}
+
+/* ---- the dialect ---- */
+
+static void tci_cd_define_prim(const tci_cd_env *e, tci_prim p, int imm)
+{
+    if (tci_prim_is_math(p)) {
+        tci_cd_define_recipe(e, p);
+    } else if (p == TCI_P_LANE1) {
+        tci_cd_define_lane1(e, imm);
+    } else {
+        tci_cd_define_base(e, p);
+    }
+}
+
+static const char *tci_cd_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes,
+                               int imm)
+{
+    tci_cd *cd = d->state;
+    const tci_prim_info *info = tci_prim_get(p);
+    const char *type = tci_cd_suffix(cd, t, lanes);
+    const char *name;
+    bool is_new;
+    if (p == TCI_P_LANE1) {
+        name = tci_scratch_printf(d->s, "tc_lane1_%s_%s", tci_helper_get(imm)->name, type);
+    } else if (info->result == 'O') {
+        name = tci_scratch_printf(d->s, "tc_%s_%s_%s", info->name, type, tci_dtype_get(to)->name);
+    } else {
+        name = tci_scratch_printf(d->s, "tc_%s_%s", info->name, type);
+    }
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_env e = {cd, t, info->result == 'O' ? to : t, lanes, name, {NULL}};
+        tci_cd_define_prim(&e, p, imm);
+    }
+    return name;
+}
+
+/* Hex floats with an integer mantissa: no decimal point, so the host's locale cannot change the
+ * text. */
+static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
+{
+    const char *f = t == TC_F32 ? "f" : "";
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const char *sign = bits >> 63 ? "-" : "";
+    int exponent = (int)(bits >> 52) & 2047;
+    uint64_t mantissa = bits & 0xfffffffffffffu;
+    if (exponent == 2047) { /* a quotient by zero would be computed at each call */
+        tci_cd_soft(d->state, "TC_INF");
+        return mantissa ? tci_scratch_printf(d->s, "TC_NAN%s", f)
+                        : tci_scratch_printf(d->s, "TC_INF%s(%s)", f, sign);
+    }
+    if (exponent) {
+        mantissa |= (uint64_t)1 << 52;
+    }
+    exponent = (exponent ? exponent : 1) - 1075;
+    while (mantissa && !(mantissa & 1)) {
+        mantissa >>= 1;
+        exponent++;
+    }
+    return tci_scratch_printf(d->s, "(%s0x%llxp%d%s)", sign, (unsigned long long)mantissa,
+                              mantissa ? exponent : 0, f);
+}
+
+static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
+{
+    switch (t) {
+    case TC_BOOL:
+        return v.i ? "1" : "0";
+    case TC_U32:
+        return tci_scratch_printf(d->s, "%uu", (unsigned)v.u);
+    case TC_U64:
+        return tci_scratch_printf(d->s, "%lluull", (unsigned long long)v.u);
+    case TC_I64:
+        return v.i == INT64_MIN ? "(-9223372036854775807ll - 1)"
+                                : tci_scratch_printf(d->s, "(%lldll)", (long long)v.i);
+    default:
+        break;
+    }
+    if (tci_dtype_is_float(t)) {
+        return tci_cd_constant_float(d, t, t == TC_F64 ? v.f : (double)(float)v.f);
+    }
+    return v.i == INT32_MIN ? "(-2147483647 - 1)" : tci_scratch_printf(d->s, "(%d)", (int)v.i);
+}
+
+/* TC_GCC and TC_HAS(x): this compiler has the x86 builtins as gcc, as clang, spells them.
+ * TC_CONVERT: it has __builtin_convertvector. */
+static void tci_cd_prelude(tci_dialect *d, tci_str *out)
+{
+    tci_cd *cd = d->state;
+    tci_str_add(
+        out,
+        "#if defined(__clang__) && (defined(__FMA__) || !defined(__x86_64__))\n"
+        "#define TC_HAS(x) __has_builtin(x)\n#else\n#define TC_HAS(x) 0\n#endif\n"
+        "#if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__) && defined(__FMA__)\n"
+        "#define TC_GCC 1\n#else\n#define TC_GCC 0\n#endif\n"
+        "#if defined(__clang__)\n#define TC_CONVERT 1\n"
+        "#elif defined(__GNUC__) && __GNUC__ >= 9\n#define TC_CONVERT 1\n"
+        "#else\n#define TC_CONVERT 0\n#endif\n"
+        "#if defined(__TINYC__)\n#define TC_I static inline\n#else\n"
+        "#define TC_I static inline __attribute__((always_inline))\n#endif\n");
+    tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
+}
+
+static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                        int n_words)
+{
+    const char *word = d->type(d, TC_I64, 1);
+    (void)l;
+    (void)n_words;
+    tci_str_printf(
+        out,
+        "__attribute__((visibility(\"default\")))\n"
+        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+        symbol, word, word, word, word);
+}
+
+TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
+{
+    tci_cd *cd = TCI_NEW(s, tci_cd);
+    cd->d.name = "c";
+    cd->d.restrict_word = "__restrict__";
+    cd->d.local_word = "";
+    cd->d.head = tci_cd_head;
+    cd->d.vector_bytes = vector_bytes;
+    cd->d.s = s;
+    cd->d.state = cd;
+    cd->d.prim = tci_cd_prim;
+    cd->d.mem = tci_cd_mem;
+    cd->d.type = tci_cd_type;
+    cd->d.constant = tci_cd_constant;
+    cd->d.prelude = tci_cd_prelude;
+    cd->any = tci_cd_any;
+    cd->lanes_of = tci_cd_lanes_of;
+    cd->helper_word = "";
+    cd->out.s = s;
+    return &cd->d;
 }
 
 /* ---- src/interp/loops.c ---- */
@@ -22527,7 +25323,8 @@ typedef struct tci_interp_value {
  * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
     uint8_t op, dtype, bytes;
-    bool inner;             /* TCI_VLANES lanes, joined at the end of the stage */
+    bool inner;             /* virtual lanes, joined at the end of the stage */
+    int32_t axis;           /* inner: along which they lie */
     bool arg, max;
     uint64_t identity;
     int32_t acc, at;        /* values: accumulator; ARG: its index */
@@ -22547,6 +25344,7 @@ typedef struct tci_interp_stage {
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
     bool inner;             /* TCI_VEC_INNER */
+    int vlanes;             /* virtual lanes of its reductions */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */
@@ -24176,9 +26974,11 @@ static void tci_prep_make_red(tci_prep *b, int red)
         b->values[r->at].own = true;
     }
     if (r->inner) {
-        b->values[r->acc].lanes = TCI_VLANES;
+        const tci_kstage *stage = &b->k->stages[from->stage];
+        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        b->values[r->acc].lanes = b->k->vlanes;
         if (r->arg) {
-            b->values[r->at].lanes = TCI_VLANES;
+            b->values[r->at].lanes = b->k->vlanes;
         }
     }
     b->outer_value[node] = r->result;
@@ -24377,6 +27177,7 @@ static void tci_prep_shape(tci_prep *b)
     const tci_kernel *k = b->k;
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
+    p->vlanes = k->vlanes;
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;
@@ -24470,8 +27271,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so element j of a block folds into lane j % TCI_VLANES; lanes are joined at the end
- * of the stage. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
+ * end of the stage. */
 #include <string.h>
 
 
@@ -25055,14 +27856,16 @@ static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, co
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
     const char *v = e->ptr[st->in[0]];
+    int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
     for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES);
+        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
         const char *from = v + (st->vary[0] ? j * r->bytes : 0);
+        char *acc = e->ptr[r->acc] + lane * r->bytes;
         if (r->arg) {
             const char *index = e->ptr[st->in[1]] + (st->vary[1] ? 8 * j : 0);
-            tci_exec_arg(r, acc, e->ptr[r->at], from, index, st->vary[0], st->vary[1], m);
+            tci_exec_arg(r, acc, e->ptr[r->at] + lane * 8, from, index, st->vary[0], st->vary[1],
+                         m);
         } else {
             tci_exec_combine(e, r, acc, from, st->vary[0], m);
         }
@@ -25101,7 +27904,7 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     bool varies = e->p->values[r->acc].varies;
-    int64_t lanes = r->inner ? TCI_VLANES : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
+    int64_t lanes = r->inner ? e->p->vlanes : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
     tci_exec_fill(e->ptr[r->acc], r->bytes, r->identity, lanes);
     if (r->arg) {
         int64_t index_lanes = r->inner || varies ? lanes : TCI_INTERP_GROUP / 8;
@@ -25109,18 +27912,28 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
+static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
+{
+    char *acc = e->ptr[r->acc];
+    for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
+        if (r->arg) {
+            char *at = e->ptr[r->at];
+            tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
+            continue;
+        }
+        for (int i = 0; i < h; i += TCI_VLANES) {
+            int m = TCI_MIN(h - i, TCI_VLANES);
+            tci_exec_combine(e, r, acc + i * r->bytes, acc + (i + h) * r->bytes, true, m);
+        }
+    }
+}
+
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
     char *acc = e->ptr[r->acc];
     if (r->inner) {
-        for (int h = TCI_VLANES / 2; h > 0; h /= 2) {
-            if (r->arg) {
-                char *at = e->ptr[r->at];
-                tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
-            } else {
-                tci_exec_combine(e, r, acc, acc + h * r->bytes, true, h);
-            }
-        }
+        tci_exec_join_lanes(e, r);
         tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
                        tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
     }
@@ -26138,9 +28951,6 @@ typedef struct tci_target {
     const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
 } tci_target;
 
-/* cpu/target.c. vector_bits as in tc_options. */
-TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
-
 #endif
 
 /* ---- src/compile/code.h, continued ---- */
@@ -26415,19 +29225,14 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
 {
-#ifdef TCI_HAS_CPU
     if (!strcmp(name, "c")) {
         return tci_dialect_c(s, vector_bytes);
     }
-#endif
 #ifdef TCI_HAS_CUDA
     if (!strcmp(name, "cuda")) {
         return tci_dialect_cuda(s, vector_bytes);
     }
 #endif
-    (void)s;
-    (void)name;
-    (void)vector_bytes;
     return NULL;
 }
 
@@ -26693,12 +29498,131 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
-static inline void tci_key_type(tci_key_bytes *k, const tci_node *n)
+#ifdef TC_DYNAMIC_SHAPES
+
+/* The program's own form of a size in the user's graph. */
+static tci_dim tci_key_own(const tci_request *r, tci_dim d)
 {
+    return tci_dim_is_known(d)
+               ? d
+               : tci_dim_replace(d, r->n_symbols, r->user_symbols, r->symbols);
+}
+
+/* A byte says whether a number or words follow. */
+static size_t tci_key_dim_bytes(const tci_request *r, tci_dim d)
+{
+    return 11 + (tci_dim_is_known(d) ? 0 : 10 * (size_t)tci_dim_write(tci_key_own(r, d), NULL));
+}
+
+static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
+{
+    *k->at++ = tci_dim_is_known(d);
+    if (tci_dim_is_known(d)) {
+        tci_key_signed(k, d);
+        return;
+    }
+    d = tci_key_own(r, d);
+    int n = tci_dim_write(d, NULL);
+    int64_t *words = TCI_NEW_ARRAY(k->s, int64_t, n);
+    tci_dim_write(d, words);
+    for (int i = 0; i < n; i++) {
+        tci_key_signed(k, words[i]);
+    }
+}
+
+/* Numbers the symbols of d that have none yet. */
+static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
+{
+    tci_request *r = w->r;
+    enum { ROOM = 64 };
+    if (tci_dim_is_known(d)) {
+        return;
+    }
+    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, ROOM);
+    int n = r->n_symbols;
+    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, ROOM)) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", ROOM);
+    }
+    for (; n < r->n_symbols; n++) {
+        const char *name = tci_dim_name(r->user_symbols[n]);
+        for (int i = 0; i < n; i++) {
+            if (!strcmp(name, tci_dim_name(r->user_symbols[i]))) {
+                tci_scratch_fail(w->s, TC_ERR_SHAPE,
+                                 "the dimension '%.40s' is declared with two ranges", name);
+            }
+        }
+    }
+}
+
+/* Symbols by first use: user inputs in order, then what else the program is made of. */
+static void tci_key_find_symbols(tci_key_walk *w)
+{
+    tci_request *r = w->r;
+    for (int i = 0; i < r->n_user_inputs + r->n_nodes; i++) {
+        const tci_node *n =
+            i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
+        for (int a = 0; a < n->rank; a++) {
+            tci_key_add_symbols(w, n->shape[a]);
+        }
+        for (int a = 0; a < n->n_attr; a++) {
+            tci_key_add_symbols(w, n->attr[a]);
+        }
+    }
+    r->symbols = TCI_NEW_ARRAY(w->s, tci_dim, r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        r->symbols[i] = tci_dim_symbol(NULL, i, tci_dim_least(r->user_symbols[i]),
+                                       tci_dim_most(r->user_symbols[i]));
+    }
+}
+
+static void tci_key_ranges(tci_key_bytes *k, const tci_request *r)
+{
+    tci_key_reserve(k, 10 + 20 * (size_t)r->n_symbols);
+    tci_key_number(k, (uint64_t)r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        tci_key_signed(k, tci_dim_least(r->symbols[i]));
+        tci_key_signed(k, tci_dim_most(r->symbols[i]));
+    }
+}
+
+/* dims as the program has them, in scratch. */
+static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int n,
+                                       const tci_dim *dims)
+{
+    tci_dim *own = r->n_symbols ? tci_scratch_copy(s, dims, sizeof(*dims) * (size_t)n) : NULL;
+    for (int i = 0; own && i < n; i++) {
+        own[i] = tci_key_own(r, dims[i]);
+    }
+    return own ? own : dims;
+}
+
+#else
+
+#define tci_key_dim_bytes(r, d) 10
+#define tci_key_dim(k, r, d) tci_key_signed((k), (d))
+#define tci_key_find_symbols(w) ((void)(w))
+#define tci_key_ranges(k, r) ((void)(k))
+#define tci_key_own_list(s, r, n, dims) (dims)
+
+#endif
+
+static size_t tci_key_type_bytes(const tci_request *r, const tci_node *n)
+{
+    size_t bytes = 16;
+    (void)r;
+    for (int i = 0; i < n->rank; i++) {
+        bytes += tci_key_dim_bytes(r, n->shape[i]);
+    }
+    return bytes;
+}
+
+static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tci_node *n)
+{
+    (void)r;
     *k->at++ = n->dtype;
     tci_key_number(k, (uint64_t)n->rank);
     for (int i = 0; i < n->rank; i++) {
-        tci_key_number(k, (uint64_t)n->shape[i]);
+        tci_key_dim(k, r, n->shape[i]);
     }
 }
 
@@ -26714,11 +29638,11 @@ static bool tci_key_is_dense(const tci_node *n)
     return true;
 }
 
-static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
+static void tci_key_leaf(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     bool dense = tci_key_is_dense(n);
     tci_key_number(k, TCI_OP_DATA);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     *k->at++ = dense;
     for (int i = 0; !dense && i < n->rank; i++) {
         tci_key_signed(k, n->strides[i]);
@@ -26727,13 +29651,17 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
 
 static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
-    tci_key_reserve(k, 64 + 10 * ((size_t)n->rank * 2 + (size_t)n->n_in + (size_t)n->n_attr));
+    size_t bytes = 64 + tci_key_type_bytes(r, n) + 10 * ((size_t)n->rank + (size_t)n->n_in);
+    for (int i = 0; i < n->n_attr; i++) {
+        bytes += tci_key_dim_bytes(r, n->attr[i]);
+    }
+    tci_key_reserve(k, bytes);
     if (tci_node_is_value(n)) {
-        tci_key_leaf(k, n);
+        tci_key_leaf(k, r, n);
         return;
     }
     tci_key_number(k, n->op);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     if (n->op == TCI_OP_CONST) {
         memcpy(k->at, &n->value, sizeof(n->value));
         k->at += sizeof(n->value);
@@ -26744,7 +29672,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
-        tci_key_signed(k, n->attr[i]);
+        tci_key_dim(k, r, n->attr[i]);
     }
 }
 
@@ -26767,13 +29695,14 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
+    tci_key_ranges(&k, r);
     tci_key_reserve(&k, 30);
     tci_key_number(&k, (uint64_t)r->n_user_inputs);
     tci_key_number(&k, (uint64_t)r->n_nodes);
     tci_key_number(&k, (uint64_t)r->n_roots);
     for (int i = 0; i < r->n_user_inputs; i++) {
-        tci_key_reserve(&k, 16 + 10 * (size_t)r->inputs[i]->rank);
-        tci_key_type(&k, r->inputs[i]);
+        tci_key_reserve(&k, tci_key_type_bytes(r, r->inputs[i]));
+        tci_key_type(&k, r, r->inputs[i]);
     }
     for (int i = 0; i < r->n_nodes; i++) {
         tci_key_node(&k, r, r->nodes[i]);
@@ -26844,6 +29773,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     w.s = s;
     w.r = r;
     tci_key_walk_all(&w, user_inputs, n_inputs);
+    tci_key_find_symbols(&w);
     tci_key_find_effects(s, r);
     tci_key_write(s, r, o, backend, target);
     return r;
@@ -26877,8 +29807,10 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     for (int i = 0; i < n->n_in; i++) {
         in[i] = places[tci_key_place(r, n->in[i])];
     }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
-                          n->attr);
+    const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
+    const int64_t *attr = tci_key_own_list(s, r, n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
+                          attr);
 }
 
 /* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
@@ -26906,8 +29838,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
-        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape,
-                                     0, NULL, 0, NULL);
+        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
+                                     tci_key_own_list(s, r, n->rank, n->shape), 0, NULL, 0, NULL);
         c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
         places[i] = c.inputs[i];
     }
@@ -29244,18 +32176,20 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
 /* ---- plan to code ---- */
 
 /* Bytes from the lowest to past the highest element that a strided leaf touches. */
-static int64_t tci_compile_extent(const tci_node *n)
+static tci_dim tci_compile_extent(const tci_node *n)
 {
-    int64_t elements = 1;
-    for (int i = 0; i < n->rank; i++) {
+    int64_t elements = 1, bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (!n->strides) {
+        return tci_dim_mul(tci_node_count(n), bytes);
+    }
+    for (int i = 0; i < n->rank; i++) { /* only memory has strides, and its sizes are known */
         if (!n->shape[i]) {
             return 0;
         }
-        int64_t stride = n->strides ? n->strides[i] : 0;
-        elements += n->strides ? (n->shape[i] - 1) * (stride < 0 ? -stride : stride) : 0;
+        int64_t stride = n->strides[i];
+        elements += (n->shape[i] - 1) * (stride < 0 ? -stride : stride);
     }
-    elements = n->strides ? elements : tci_node_count(n);
-    return elements * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    return elements * bytes;
 }
 
 /* Memory of a code under construction escapes like scratch; the code itself is dropped by the
@@ -29286,7 +32220,7 @@ static void tci_compile_port(tci_compile_batch_state *b, tci_code *c, tci_code_p
         p->shape[i] = n->shape[i];
     }
     p->n = tci_node_count(n);
-    p->bytes = p->n * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    p->bytes = tci_dim_mul(p->n, tci_dtype_get((tc_dtype)n->dtype)->bytes);
 }
 
 static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile_job *job,
@@ -29302,7 +32236,7 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
     c->n_outputs = r->n_roots;
     c->outputs = tci_compile_get(b, c, r->n_roots, sizeof(*c->outputs));
     for (int i = 0; i < r->n_roots; i++) {
-        tci_compile_port(b, c, &c->outputs[i], r->roots[i]);
+        tci_compile_port(b, c, &c->outputs[i], job->copy.roots[i]);
     }
     c->n_literals = r->n_literals;
     c->literal_dtypes = tci_compile_get(b, c, r->n_literals, 1);
@@ -30965,6 +33899,13 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
                             : f->captured_data[f->effects[i - f->n_outputs].captured];
 }
 
+/* Generated code takes what it may at once, so memory starts at a multiple of that. */
+static bool tci_device_takes(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
 /* Binds one port. TC_ERR_MEMORY: the device has none left. */
 static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
 {
@@ -30974,8 +33915,7 @@ static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
     int64_t bytes = tci_device_bytes(code, port);
     if (bytes == 0) {
         bound = NULL;
-    } else if (user_memory != c->device->bound[port] &&
-               !(device->is_device && device->is_device(device->user, user_memory))) {
+    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
             *copy = device->alloc(device->user, bytes);
         }
