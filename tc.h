@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7fdb4964f2545cac"
+#define TCI_BUILD "2328e31a66ba25b7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -12277,6 +12277,7 @@ typedef struct tci_kernel {
     int n_literals;
     bool faults;                             /* holds a FAULT instruction */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
+    tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
     int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
@@ -14357,8 +14358,8 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     to->vlanes = k->vlanes;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    to->flops = tci_dim_value(k->flops, values);
-    to->bytes = tci_dim_value(k->bytes, values);
+    to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
+    to->bytes = to->all_bytes = tci_dim_value(k->all_bytes, values);
     memcpy(to->name, k->name, sizeof(to->name));
     return to;
 }
@@ -16245,9 +16246,62 @@ static void tci_pk_measure(tci_kernel *k)
         points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
-    k->flops = tci_pk_clamp(flops);
-    k->bytes = tci_pk_clamp(bytes);
+    k->flops = k->all_flops = tci_pk_clamp(flops);
+    k->bytes = k->all_bytes = tci_pk_clamp(bytes);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static tci_dim tci_pk_all_points(const tci_kernel *k, uint64_t axes)
+{
+    tci_dim points = 1;
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> TCI_MIN(a, 63) & 1) {
+            points = tci_dim_mul(points, k->axes[a].size);
+        }
+    }
+    return points;
+}
+
+/* What tci_pk_measure estimates, as expressions; where they do not fit, the estimates stand. */
+static void tci_pk_measure_all(tci_kernel *k)
+{
+    tci_dim flops = 0, bytes = 0;
+    bool known = true;
+    for (int a = 0; a < k->n_axes; a++) {
+        known = known && tci_dim_is_known(k->axes[a].size);
+    }
+    if (known) {
+        return;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op == TCI_K_PRIM) {
+            tci_dim points = tci_pk_all_points(k, k->insts[i].axes);
+            int cost = tci_prim_get((tci_prim)k->insts[i].prim)->cost;
+            flops = tci_dim_add(flops, tci_dim_mul(points, cost));
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        uint64_t axes = k->insts[k->reds[r].a].axes;
+        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        tci_dim points = tci_pk_all_points(k, axes);
+        flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_dim points = 0, all = k->operands[p].n;
+        for (int i = 0; i < k->n_insts; i++) {
+            if (k->insts[i].op == TCI_K_LOAD && k->insts[i].imm == p) {
+                uint64_t axes = tci_kx_axes(k, k->insts[i].x);
+                points = tci_dim_add(points, tci_pk_all_points(k, axes));
+            }
+        }
+        points = k->operands[p].is_output ? all : tci_dim_min(points, all);
+        int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+        bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
+    }
+    k->all_flops = flops == TCI_DIM_NONE ? k->all_flops : flops;
+    k->all_bytes = bytes == TCI_DIM_NONE ? k->all_bytes : bytes;
+}
+#endif
 
 /* tc_k_<ops>: the ops of the group's roots and of what they inline, the first few distinct ones. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
@@ -16348,6 +16402,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.k->vector = tci_pk_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
     tci_pk_measure(out.kernel);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_pk_measure_all(out.kernel);
+#endif
     tci_pk_name(&p, out.kernel);
     return out;
 }
@@ -32405,8 +32462,8 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
-        c->kernels[i].flops = from->flops;
-        c->kernels[i].bytes = from->bytes;
+        c->kernels[i].flops = from->all_flops;
+        c->kernels[i].bytes = from->all_bytes;
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
@@ -35999,7 +36056,8 @@ static void tci_explain_port(tci_str *out, const char *what, int index, const tc
 {
     tci_str_printf(out, "  %s %d: %s [", what, index, tci_dtype_get((tc_dtype)port->dtype)->name);
     for (int i = 0; i < port->rank; i++) {
-        tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)port->shape[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, port->shape[i]);
     }
     tci_str_add(out, "]\n");
 }

@@ -483,8 +483,8 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
-        c->kernels[i].flops = from->flops;
-        c->kernels[i].bytes = from->bytes;
+        c->kernels[i].flops = from->all_flops;
+        c->kernels[i].bytes = from->all_bytes;
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
