@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "61b64f4656222e5c"
+#define TCI_BUILD "808de5bd8fac81e3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -8928,7 +8928,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit; a symbolic axis
+ * may also be so short that there is none. */
 static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
                              tci_dim *count)
 {
@@ -8939,7 +8940,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
         tci_dim room = tci_dim_sub(size, span);
         *count = tci_dim_add(tci_dim_div(room, stride), 1);
-        valid = tci_dim_le(0, room);
+        valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
@@ -20321,6 +20322,9 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
     }
     return fits;
 }
