@@ -957,6 +957,12 @@ static tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
     return kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
 }
 
+TCI_FN int tci_dim_ordinal(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->ordinal : -1;
+}
+
 static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
 {
     const tci_dim_atom *a = tci_dim_atom_at(index);
