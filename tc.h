@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "61b64f4656222e5c"
+#define TCI_BUILD "32b9a4ae5cf49441"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3972,6 +3972,16 @@ TCI_FN int64_t tci_dim_hint_any(tci_dim d)
 
 /* ---- sums ---- */
 
+/* Only the terms in use; from NULL: none. */
+static void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
+{
+    to->n = from ? from->n : 0;
+    to->bad = from && from->bad;
+    if (from) {
+        memcpy(to->terms, from->terms, sizeof(*to->terms) * (size_t)from->n);
+    }
+}
+
 static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
 {
     int at = 0, order = 1;
@@ -4201,7 +4211,8 @@ static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
 TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     return tci_dim_finish(&s);
@@ -4209,7 +4220,8 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 
 TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
@@ -4245,7 +4257,8 @@ static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
     int n;
     tci_dim_term known, factor;
     const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
-    tci_dim_sum left = {.n = 0};
+    tci_dim_sum left;
+    tci_dim_sum_copy(&left, NULL);
     tci_dim_sum_take(&left, a, &tci_dim_one);
     q->n = r->n = 0;
     q->bad = r->bad = left.bad || n <= 0;
@@ -4288,7 +4301,8 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
     if (g <= 1) {
         return r;
     }
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     for (int i = 0; i < n; i++) {
         tci_dim_term t = terms[i];
         t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
@@ -4445,13 +4459,17 @@ static bool tci_dim_is_bounded(tci_dim d)
 /* Every atom written as its least value and what it has above that: no coefficient is below 0. */
 static bool tci_dim_is_above_least(const tci_dim_sum *s)
 {
-    tci_dim_sum all = {.n = 0};
+    tci_dim_sum all;
+    tci_dim_sum_copy(&all, NULL);
     for (int t = 0; t < s->n; t++) {
-        tci_dim_sum product = {.n = 1};
+        tci_dim_sum product;
+        tci_dim_sum_copy(&product, NULL);
+        product.n = 1;
         product.terms[0] = tci_dim_one;
         product.terms[0].coef = s->terms[t].coef;
         for (int i = 0; i < s->terms[t].n; i++) {
-            tci_dim_sum longer = {.n = 0};
+            tci_dim_sum longer;
+            tci_dim_sum_copy(&longer, NULL);
             tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
             least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
             longer.bad = product.bad || least.coef <= -tci_dim_limit;
@@ -4461,7 +4479,7 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
                 tci_dim_sum_add(&longer, &x);
                 tci_dim_sum_add(&longer, &y);
             }
-            product = longer;
+            tci_dim_sum_copy(&product, &longer);
         }
         all.bad = all.bad || product.bad;
         for (int k = 0; k < product.n && !all.bad; k++) {
@@ -4482,7 +4500,8 @@ static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
                                bool rounded_down, int depth)
 {
-    tci_dim_sum with = {.n = 0};
+    tci_dim_sum with;
+    tci_dim_sum_copy(&with, NULL);
     tci_dim_term cut = s->terms[t];
     cut.n--;
     memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
@@ -4522,7 +4541,8 @@ static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
  * maximum in it replaced by what bounds it. */
 static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 {
-    tci_dim_sum s = *given;
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, given);
     if (s.bad) {
         return false;
     }
@@ -4544,7 +4564,8 @@ static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
         return a == b && a != TCI_DIM_NONE;
@@ -37316,7 +37337,9 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
 /* The error of t, kept where a kept value would be. */
 static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
 {
-    tci_frame_fail(f, why, "%s", tc_tensor_error(t));
+    tci_error e; /* the text lies where the new one will be written */
+    snprintf(e.text, sizeof(e.text), "%s", tc_tensor_error(t));
+    tci_frame_fail(f, why, "%s", e.text);
     return tci_handle_move_poison(f->bad);
 }
 
