@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "32b9a4ae5cf49441"
+#define TCI_BUILD "3de92294c45bf10d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3588,8 +3588,16 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 #define tci_dim_least_any(d) (d)
 #define tci_dim_most_any(d) (d)
 #define tci_dim_hint_any(d) (d)
-#define tci_dim_is_known(d) true
-#define tci_dim_is_valid(d) true
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    (void)d;
+    return true;
+}
+static inline bool tci_dim_is_valid(tci_dim d)
+{
+    (void)d;
+    return true;
+}
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
     tci_str_printf(out, "%lld", (long long)d);

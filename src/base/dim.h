@@ -74,8 +74,16 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 #define tci_dim_least_any(d) (d)
 #define tci_dim_most_any(d) (d)
 #define tci_dim_hint_any(d) (d)
-#define tci_dim_is_known(d) true
-#define tci_dim_is_valid(d) true
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    (void)d;
+    return true;
+}
+static inline bool tci_dim_is_valid(tci_dim d)
+{
+    (void)d;
+    return true;
+}
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
     tci_str_printf(out, "%lld", (long long)d);
