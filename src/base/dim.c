@@ -457,7 +457,7 @@ static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
+/* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
 static int tci_dim_atom_intern(tci_dim_atom atom)
 {
     atom.hash = tci_dim_hash_atom(&atom);
@@ -815,8 +815,8 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
 
 static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
 
-/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
- * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+/* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
+ * above 0: all terms are multiplied by it. */
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
                                bool rounded_down, int depth)
 {

@@ -1,5 +1,5 @@
-/* A program whose implementation lies elsewhere: with TC_DYNAMIC_SHAPES in both or in neither. C and
- * C++. */
+/* A program whose implementation lies elsewhere: with TC_DYNAMIC_SHAPES in both or in neither. C
+ * and C++. */
 #include "tc.h"
 
 int main(void)
