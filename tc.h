@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e8c532ca1248e6c4"
+#define TCI_BUILD "7f230c0622cd10cb"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -596,8 +596,8 @@ static inline tc_arg tci_arg_float(double v)
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
- * does not link. */
+ * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
+ * nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
@@ -3564,9 +3564,9 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
  * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
  * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
  *
- * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
- * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
- * size. */
+ * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
+ * no context or program is left. Any thread. Where memory runs out or numbers overflow the result
+ * is TCI_DIM_NONE, which no rule accepts as a size. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -4106,7 +4106,7 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     for (int i = 0; i < s->n; i++) {
         h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
         for (int a = 0; a < s->terms[i].n; a++) {
-            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
         }
     }
     return (uint32_t)(h ^ h >> 32);
@@ -4179,6 +4179,7 @@ static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
 {
     uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
     h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
     for (const char *c = a->name; *c; c++) {
         h = tci_hash_mix(h, (uint8_t)*c);
     }
@@ -8997,7 +8998,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit; a symbolic axis
+ * may also be so short that there is none. */
 static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
                              tci_dim *count)
 {
@@ -9008,7 +9010,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
         tci_dim room = tci_dim_sub(size, span);
         *count = tci_dim_add(tci_dim_div(room, stride), 1);
-        valid = tci_dim_le(0, room);
+        valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
@@ -20390,6 +20392,9 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
     }
     return fits;
 }
@@ -33036,6 +33041,7 @@ TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_b
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */
+TCI_FN bool tci_pool_has_users(void);             /* a context or program exists */
 TCI_FN void tci_pool_shutdown(void);
 
 /* Floating-point environment: default (no FTZ/DAZ, round to nearest, exceptions masked). */
@@ -33439,6 +33445,11 @@ TCI_FN void tci_pool_release(void)
     if (__atomic_sub_fetch(&tci_pool.users, 1, __ATOMIC_ACQ_REL) == 0) {
         tci_pool_shutdown();
     }
+}
+
+TCI_FN bool tci_pool_has_users(void)
+{
+    return __atomic_load_n(&tci_pool.users, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* Runs meanwhile find the pool busy and work alone; a later run makes new workers. */
@@ -37101,6 +37112,11 @@ TC_API void tc_shutdown(void)
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_pool_has_users()) {
+        tci_dim_free_all();
+    }
+#endif
     pthread_mutex_lock(&tci_context_process.lock);
     while (tci_context_process.n_retired) {
         tc_ctx *c = tci_context_process.oldest;

@@ -378,7 +378,7 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     for (int i = 0; i < s->n; i++) {
         h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
         for (int a = 0; a < s->terms[i].n; a++) {
-            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
         }
     }
     return (uint32_t)(h ^ h >> 32);
@@ -451,6 +451,7 @@ static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
 {
     uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
     h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
     for (const char *c = a->name; *c; c++) {
         h = tci_hash_mix(h, (uint8_t)*c);
     }

@@ -698,4 +698,44 @@ TEST(queries)
     tc_ctx_free(ctx);
 }
 
+TEST(shutdown_ends_symbols)
+{
+    begin();
+    int64_t first = TC_DIM("first", 0, 7), other = TC_DIM("other", 0, 9);
+    tc_shutdown(); /* a context is left */
+    CHECK_STR(tc_error(tc_input(ctx, "x", TC_F32, first, other)), "");
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    begin();
+    refused(tc_input(ctx, "x", TC_F32, first), TC_ERR_SHAPE, "no valid TC_DIM");
+    CHECK_STR(tc_error(tc_input(ctx, "x", TC_F32, TC_DIM("new", 0, 7))), "");
+    refused(tc_input(ctx, "x", TC_F32, first), TC_ERR_SHAPE, "no valid TC_DIM");
+    CHECK(TC_DIM("other", 0, 9) != other || !tci_dim_is_valid(first));
+    tc_ctx_free(ctx);
+}
+
+static void *make_dims(void *arg)
+{
+    int64_t *sums = arg;
+    for (int i = 0; i < 400; i++) {
+        tci_dim a = tci_dim_symbol("shared", -1, 0, i % 50 + 1);
+        tci_dim b = tci_dim_mul(tci_dim_add(a, i), tci_dim_div(a, 3));
+        sums[i] = b;
+    }
+    return NULL;
+}
+
+TEST(threads_share_symbols)
+{
+    static int64_t sums[4][400];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, make_dims, sums[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(memcmp(sums[i], sums[0], sizeof(sums[0])) == 0);
+    }
+}
+
 TEST_MAIN
