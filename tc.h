@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7f230c0622cd10cb"
+#define TCI_BUILD "1fb07ed536fb59aa"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -3791,6 +3791,12 @@ typedef struct tci_dim_table {
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
 
+static void tci_dim_take_lock(void)
+{
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+}
+
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
 static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
@@ -4158,8 +4164,7 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
     }
-    tci_os_keep_over_fork(&tci_dim_lock, NULL);
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     tci_dim d = tci_dim_intern(s);
     pthread_mutex_unlock(&tci_dim_lock);
     return d;
@@ -4217,7 +4222,7 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     memset(&s.terms[0], 0, sizeof(s.terms[0]));
     s.terms[0].coef = 1;
     s.terms[0].n = 1;
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
     s.bad = index < 0;
@@ -4888,7 +4893,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 
 TCI_FN void tci_dim_free_all(void)
 {
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     for (int i = 1; i < tci_dim_exprs.n; i++) {
         tci_heap_free(tci_dim_expr_at(i)->terms);
     }
@@ -7676,6 +7681,9 @@ TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_nod
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
+/* For a result that is only read where x has elements: it may be of an axis without. */
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
 /* A size as a 0-d tensor. */
@@ -8256,10 +8264,6 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
-    if (needs_one && !tci_build_has_identity(g, op, x, picked)) {
-        return NULL;
-    }
     if (tci_build_is_arg(op)) {
         return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
@@ -8302,7 +8306,8 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
 
-TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims, bool needs_one)
 {
     if (!x) {
         return NULL;
@@ -8316,11 +8321,24 @@ TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axe
         return NULL;
     }
     int n_picked = tci_build_pick_axes(g, x, axes, picked);
-    tci_node *r = n_picked < 0 ? NULL : tci_build_reduce_picked(g, op, x, picked, n_picked);
+    bool valid = n_picked >= 0 && (!needs_one || tci_build_has_identity(g, op, x, picked));
+    tci_node *r = valid ? tci_build_reduce_picked(g, op, x, picked, n_picked) : NULL;
     if (r && keepdims) {
         r = tci_build_keepdims(g, r, x, picked);
     }
     return tci_words_put(g, &w, r);
+}
+
+TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+{
+    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, needs_one);
+}
+
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims)
+{
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims)
@@ -10286,7 +10304,7 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
         list[i] = (int)axes[i];
     }
     tc_axes a = {list, n, false};
-    return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
+    return tci_words_put(g, &w, tci_build_reduce_some(g, op, x, a, keepdims));
 }
 
 static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)

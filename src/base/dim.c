@@ -63,6 +63,12 @@ typedef struct tci_dim_table {
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
 
+static void tci_dim_take_lock(void)
+{
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+}
+
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
 static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
@@ -430,8 +436,7 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
     }
-    tci_os_keep_over_fork(&tci_dim_lock, NULL);
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     tci_dim d = tci_dim_intern(s);
     pthread_mutex_unlock(&tci_dim_lock);
     return d;
@@ -489,7 +494,7 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     memset(&s.terms[0], 0, sizeof(s.terms[0]));
     s.terms[0].coef = 1;
     s.terms[0].n = 1;
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
     s.bad = index < 0;
@@ -1160,7 +1165,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 
 TCI_FN void tci_dim_free_all(void)
 {
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     for (int i = 1; i < tci_dim_exprs.n; i++) {
         tci_heap_free(tci_dim_expr_at(i)->terms);
     }

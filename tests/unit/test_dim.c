@@ -264,7 +264,7 @@ TEST(symbols_are_what_they_are_called)
     CHECK_STR(TCI_DIM_TEXT(tci_dim_div(tci_dim_add(a, 1), 2)), "floor((batch + 1) / 2)");
     CHECK_STR(TCI_DIM_TEXT(symbol(1)), "s1{0..5}");
     CHECK(!tci_dim_is_valid(a + 1));
-    CHECK(!tci_dim_is_valid(a * 2) || tci_dim_is_known(a * 2));
+    CHECK(tci_dim_is_known((tci_dim)((uint64_t)a * 2))); /* and negative */
     CHECK(!tci_dim_is_valid(TCI_DIM_NONE));
     CHECK(tci_dim_add(TCI_DIM_NONE, 1) == TCI_DIM_NONE);
     CHECK(tci_dim_mul(a, (int64_t)1 << 61) == TCI_DIM_NONE);
@@ -520,7 +520,7 @@ static void check_recipe(int recipe)
 {
     static const int64_t batches[] = {0, 1, 2, 3, 5}, heights[] = {3, 4, 5, 8};
     const tci_dim symbols[2] = {TC_DIM("batch", 0, 64), TC_DIM("height", 3, 40)};
-    const tci_dim canonical[2] = {tci_dim_symbol(NULL, 0, 1, 64), tci_dim_symbol(NULL, 1, 3, 40)};
+    const tci_dim canonical[2] = {tci_dim_symbol(NULL, 0, 0, 64), tci_dim_symbol(NULL, 1, 3, 40)};
     tci_scratch s;
     tci_scratch_init(&s);
     if (setjmp(s.escape)) {
@@ -544,11 +544,9 @@ static void check_recipe(int recipe)
             continue;
         }
         compare(recipes[recipe].name, "as built", &got, &want, at);
-        if (at[0] > 0) {
-            got = replaced(&s, &g, &program, canonical, at);
-            want = rewritten(&s, &g, replaced(&s, &g, &want, symbols, at));
-            compare(recipes[recipe].name, "rewritten", &got, &want, at);
-        }
+        got = replaced(&s, &g, &program, canonical, at);
+        want = rewritten(&s, &g, replaced(&s, &g, &want, symbols, at));
+        compare(recipes[recipe].name, "rewritten", &got, &want, at);
     }
     CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
     tci_scratch_free(&s);
