@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "808de5bd8fac81e3"
+#define TCI_BUILD "1fb07ed536fb59aa"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -48,8 +48,8 @@
  *   2 contexts                   8 lazy form: values           14 caches
  *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
  *   4 operations                10 state and training          16 environment
- *   5 numbers and dtypes        11 what is promised            17 limits
- *   6 axes and shapes           12 errors
+ *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
+ *   6 axes and shapes           12 errors                      18 limits
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -60,6 +60,7 @@
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
+ *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
@@ -307,12 +308,51 @@
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *
- * 17 LIMITS
+ * 17 SYMBOLIC SIZES
+ *
+ * One program for many sizes: TC_DIM("batch", 0, 4096) is a size that is any number from 0 to 4096,
+ * anew at each run, and stands where a size is given.
+ *
+ *     #define TC_DYNAMIC_SHAPES
+ *     #include "tc.h"
+ *
+ *     int main(void)
+ *     {
+ *         static float in[64 * 512], out[64 * 512];
+ *         tc_ctx *ctx;
+ *         tc_program *f;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         int64_t batch = TC_DIM("batch", 0, 4096);
+ *         tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 512);
+ *         if (tc_compile(tc_softmax(x, 1), &f) == TC_OK) {
+ *             for (int n = 0; n <= 64; n++) {
+ *                 tc_run(f, TC_BUFS(TC_BUF(in, n * 512)), TC_BUFS(TC_BUF(out, n * 512)));
+ *             }
+ *             tc_program_free(f);
+ *         }
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
+ * The shape rules are the ordinary ones, and hold for every value that the symbols may have: a
+ * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
+ * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
+ * rule could fail for some value, the call fails and names the dimension: a window of 3 over a
+ * height of 0 to 640 asks for TC_DIM("height", 3, 640). The same name with other ranges is another
+ * size. tc_size gives a symbolic size back, to be handed on as a size (reshape, expand, slice, pad,
+ * full, arange) or as an operand, where it stands for its value: tc_div(sum, tc_size(x, 0)). Plain
+ * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
+ * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
+ * have sizes that are numbers.
+ *
+ * 18 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
  * bytes. Native code needs a POSIX system and a C compiler at run time (or a filled cache): gcc and
- * clang give vectors, others scalar code. Sizes are fixed at compile time: another shape is another
+ * clang give vectors, others scalar code. Without symbolic sizes another shape is another
  * program. */
 /* ---- src/api/types.h ---- */
 /* api/types.h - handles, status codes, dtypes, options. */
@@ -556,8 +596,8 @@ static inline tc_arg tci_arg_float(double v)
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
- * does not link. */
+ * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
+ * nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
@@ -3524,9 +3564,9 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
  * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
  * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
  *
- * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
- * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
- * size. */
+ * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
+ * no context or program is left. Any thread. Where memory runs out or numbers overflow the result
+ * is TCI_DIM_NONE, which no rule accepts as a size. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -3588,8 +3628,16 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 #define tci_dim_least_any(d) (d)
 #define tci_dim_most_any(d) (d)
 #define tci_dim_hint_any(d) (d)
-#define tci_dim_is_known(d) true
-#define tci_dim_is_valid(d) true
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    (void)d;
+    return true;
+}
+static inline bool tci_dim_is_valid(tci_dim d)
+{
+    (void)d;
+    return true;
+}
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
     tci_str_printf(out, "%lld", (long long)d);
@@ -3742,6 +3790,12 @@ typedef struct tci_dim_table {
 
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
+
+static void tci_dim_take_lock(void)
+{
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+}
 
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
@@ -3972,6 +4026,16 @@ TCI_FN int64_t tci_dim_hint_any(tci_dim d)
 
 /* ---- sums ---- */
 
+/* Only the terms in use; from NULL: none. */
+static void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
+{
+    to->n = from ? from->n : 0;
+    to->bad = from && from->bad;
+    if (from) {
+        memcpy(to->terms, from->terms, sizeof(*to->terms) * (size_t)from->n);
+    }
+}
+
 static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
 {
     int at = 0, order = 1;
@@ -4048,7 +4112,7 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     for (int i = 0; i < s->n; i++) {
         h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
         for (int a = 0; a < s->terms[i].n; a++) {
-            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
         }
     }
     return (uint32_t)(h ^ h >> 32);
@@ -4100,8 +4164,7 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
     }
-    tci_os_keep_over_fork(&tci_dim_lock, NULL);
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     tci_dim d = tci_dim_intern(s);
     pthread_mutex_unlock(&tci_dim_lock);
     return d;
@@ -4121,13 +4184,14 @@ static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
 {
     uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
     h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
     for (const char *c = a->name; *c; c++) {
         h = tci_hash_mix(h, (uint8_t)*c);
     }
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
+/* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
 static int tci_dim_atom_intern(tci_dim_atom atom)
 {
     atom.hash = tci_dim_hash_atom(&atom);
@@ -4158,7 +4222,7 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     memset(&s.terms[0], 0, sizeof(s.terms[0]));
     s.terms[0].coef = 1;
     s.terms[0].n = 1;
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
     s.bad = index < 0;
@@ -4201,7 +4265,8 @@ static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
 TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     return tci_dim_finish(&s);
@@ -4209,7 +4274,8 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 
 TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
@@ -4245,7 +4311,8 @@ static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
     int n;
     tci_dim_term known, factor;
     const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
-    tci_dim_sum left = {.n = 0};
+    tci_dim_sum left;
+    tci_dim_sum_copy(&left, NULL);
     tci_dim_sum_take(&left, a, &tci_dim_one);
     q->n = r->n = 0;
     q->bad = r->bad = left.bad || n <= 0;
@@ -4288,7 +4355,8 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
     if (g <= 1) {
         return r;
     }
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     for (int i = 0; i < n; i++) {
         tci_dim_term t = terms[i];
         t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
@@ -4445,13 +4513,17 @@ static bool tci_dim_is_bounded(tci_dim d)
 /* Every atom written as its least value and what it has above that: no coefficient is below 0. */
 static bool tci_dim_is_above_least(const tci_dim_sum *s)
 {
-    tci_dim_sum all = {.n = 0};
+    tci_dim_sum all;
+    tci_dim_sum_copy(&all, NULL);
     for (int t = 0; t < s->n; t++) {
-        tci_dim_sum product = {.n = 1};
+        tci_dim_sum product;
+        tci_dim_sum_copy(&product, NULL);
+        product.n = 1;
         product.terms[0] = tci_dim_one;
         product.terms[0].coef = s->terms[t].coef;
         for (int i = 0; i < s->terms[t].n; i++) {
-            tci_dim_sum longer = {.n = 0};
+            tci_dim_sum longer;
+            tci_dim_sum_copy(&longer, NULL);
             tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
             least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
             longer.bad = product.bad || least.coef <= -tci_dim_limit;
@@ -4461,7 +4533,7 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
                 tci_dim_sum_add(&longer, &x);
                 tci_dim_sum_add(&longer, &y);
             }
-            product = longer;
+            tci_dim_sum_copy(&product, &longer);
         }
         all.bad = all.bad || product.bad;
         for (int k = 0; k < product.n && !all.bad; k++) {
@@ -4477,12 +4549,13 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
 
 static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
 
-/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
- * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+/* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
+ * above 0: all terms are multiplied by it. */
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
                                bool rounded_down, int depth)
 {
-    tci_dim_sum with = {.n = 0};
+    tci_dim_sum with;
+    tci_dim_sum_copy(&with, NULL);
     tci_dim_term cut = s->terms[t];
     cut.n--;
     memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
@@ -4522,7 +4595,8 @@ static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
  * maximum in it replaced by what bounds it. */
 static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 {
-    tci_dim_sum s = *given;
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, given);
     if (s.bad) {
         return false;
     }
@@ -4544,7 +4618,8 @@ static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
         return a == b && a != TCI_DIM_NONE;
@@ -4818,7 +4893,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 
 TCI_FN void tci_dim_free_all(void)
 {
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     for (int i = 1; i < tci_dim_exprs.n; i++) {
         tci_heap_free(tci_dim_expr_at(i)->terms);
     }
@@ -7606,6 +7681,9 @@ TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_nod
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
+/* For a result that is only read where x has elements: it may be of an axis without. */
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
 /* A size as a 0-d tensor. */
@@ -8186,10 +8264,6 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
-    if (needs_one && !tci_build_has_identity(g, op, x, picked)) {
-        return NULL;
-    }
     if (tci_build_is_arg(op)) {
         return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
@@ -8232,7 +8306,8 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
 
-TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims, bool needs_one)
 {
     if (!x) {
         return NULL;
@@ -8246,11 +8321,24 @@ TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axe
         return NULL;
     }
     int n_picked = tci_build_pick_axes(g, x, axes, picked);
-    tci_node *r = n_picked < 0 ? NULL : tci_build_reduce_picked(g, op, x, picked, n_picked);
+    bool valid = n_picked >= 0 && (!needs_one || tci_build_has_identity(g, op, x, picked));
+    tci_node *r = valid ? tci_build_reduce_picked(g, op, x, picked, n_picked) : NULL;
     if (r && keepdims) {
         r = tci_build_keepdims(g, r, x, picked);
     }
     return tci_words_put(g, &w, r);
+}
+
+TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+{
+    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, needs_one);
+}
+
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims)
+{
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims)
@@ -10216,7 +10304,7 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
         list[i] = (int)axes[i];
     }
     tc_axes a = {list, n, false};
-    return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
+    return tci_words_put(g, &w, tci_build_reduce_some(g, op, x, a, keepdims));
 }
 
 static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)
@@ -32971,6 +33059,7 @@ TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_b
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */
+TCI_FN bool tci_pool_has_users(void);             /* a context or program exists */
 TCI_FN void tci_pool_shutdown(void);
 
 /* Floating-point environment: default (no FTZ/DAZ, round to nearest, exceptions masked). */
@@ -33374,6 +33463,11 @@ TCI_FN void tci_pool_release(void)
     if (__atomic_sub_fetch(&tci_pool.users, 1, __ATOMIC_ACQ_REL) == 0) {
         tci_pool_shutdown();
     }
+}
+
+TCI_FN bool tci_pool_has_users(void)
+{
+    return __atomic_load_n(&tci_pool.users, __ATOMIC_ACQUIRE) != 0;
 }
 
 /* Runs meanwhile find the pool busy and work alone; a later run makes new workers. */
@@ -37036,6 +37130,11 @@ TC_API void tc_shutdown(void)
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_pool_has_users()) {
+        tci_dim_free_all();
+    }
+#endif
     pthread_mutex_lock(&tci_context_process.lock);
     while (tci_context_process.n_retired) {
         tc_ctx *c = tci_context_process.oldest;
@@ -37320,7 +37419,9 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
 /* The error of t, kept where a kept value would be. */
 static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
 {
-    tci_frame_fail(f, why, "%s", tc_tensor_error(t));
+    tci_error e; /* the text lies where the new one will be written */
+    snprintf(e.text, sizeof(e.text), "%s", tc_tensor_error(t));
+    tci_frame_fail(f, why, "%s", e.text);
     return tci_handle_move_poison(f->bad);
 }
 
