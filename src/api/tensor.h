@@ -59,8 +59,8 @@ static inline tc_arg tci_arg_float(double v)
 
 /* ---- symbolic sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
-/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
- * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
+ * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
  * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
@@ -108,7 +108,8 @@ TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
  * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
- * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can
+ * address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
