@@ -5,7 +5,7 @@
 
 #include "tc_test.h"
 
-enum { DYN_INPUTS = 3 };
+enum { DYN_INPUTS = 3, DYN_CASES = 5 };
 
 static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
 
@@ -142,7 +142,7 @@ static int64_t dyn_rows_out(int64_t batch, int64_t height)
     return batch * height;
 }
 
-static const dyn_case dyn_cases[5] = {
+static const dyn_case dyn_cases[DYN_CASES] = {
     {"pointwise", false, true, dyn_pointwise, dyn_pointwise_count, dyn_pointwise_out, NULL},
     {"softmax(x @ w + b)", false, false, dyn_layer, dyn_layer_count, dyn_layer_out, NULL},
     {"x @ w + b", false, true, dyn_matmul, dyn_matmul_count, dyn_matmul_out, NULL},

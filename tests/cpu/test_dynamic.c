@@ -36,7 +36,7 @@ static int64_t dyn_height(const dyn_case *c, int i)
 
 TEST(any_size_is_right)
 {
-    for (int k = 0; k < (int)(sizeof(dyn_cases) / sizeof(*dyn_cases)); k++) {
+    for (int k = 0; k < DYN_CASES; k++) {
         const dyn_case *c = &dyn_cases[k];
         tc_ctx *ctx = dyn_ctx("cpu", 2, NULL), *fixed = dyn_ctx("interp", 1, NULL);
         REQUIRE(ctx && fixed);
@@ -59,7 +59,7 @@ TEST(any_size_is_right)
 /* Bits do not depend on who runs the kernels, nor on how many threads. */
 TEST(the_bits_of_the_interpreter)
 {
-    for (int k = 0; k < (int)(sizeof(dyn_cases) / sizeof(*dyn_cases)); k++) {
+    for (int k = 0; k < DYN_CASES; k++) {
         const dyn_case *c = &dyn_cases[k];
         tc_ctx *ctx[3] = {dyn_ctx("interp", 1, NULL), dyn_ctx("cpu", 1, NULL),
                           dyn_ctx("cpu", 3, NULL)};
@@ -91,7 +91,7 @@ TEST(the_bits_of_the_interpreter)
 
 static void dyn_run_all(tc_program *const *f, int first_size)
 {
-    for (int k = 0; k < 5; k++) {
+    for (int k = 0; k < DYN_CASES; k++) {
         const dyn_case *c = &dyn_cases[k];
         for (int i = first_size; i < 6 && f[k]; i++) {
             dyn_memory m = dyn_fill(c, dyn_batch(c, i), dyn_height(c, i));
@@ -116,18 +116,18 @@ TEST(warm_starts)
             CHECK_EQ_INT(system(command), 0);
         }
         tc_stats before = dyn_stats(ctx);
-        tc_program *f[5];
-        for (int k = 0; k < 5; k++) {
+        tc_program *f[DYN_CASES];
+        for (int k = 0; k < DYN_CASES; k++) {
             f[k] = dyn_compile(ctx, &dyn_cases[k], TC_DIM("batch", 0, 4090),
                                TC_DIM("height", 1, 600));
         }
         dyn_run_all(f, 0);
         tc_stats after = dyn_stats(ctx);
-        CHECK_EQ_INT(after.compiler_runs - before.compiler_runs, pass ? 0 : 5);
-        CHECK_EQ_INT(after.disk_hits - before.disk_hits, pass == 1 ? 5 : 0);
+        CHECK_EQ_INT(after.compiler_runs - before.compiler_runs, pass ? 0 : DYN_CASES);
+        CHECK_EQ_INT(after.disk_hits - before.disk_hits, pass == 1 ? DYN_CASES : 0);
         CHECK_EQ_INT(after.cache_rejects, before.cache_rejects);
-        CHECK(pass != 2 || after.kernel_hits - before.kernel_hits >= 5);
-        for (int k = 0; k < 5; k++) {
+        CHECK(pass != 2 || after.kernel_hits - before.kernel_hits >= DYN_CASES);
+        for (int k = 0; k < DYN_CASES; k++) {
             tc_program_free(f[k]);
         }
         tc_ctx_free(ctx);

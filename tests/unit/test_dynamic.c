@@ -311,7 +311,7 @@ static int64_t dyn_compiles(tc_ctx *ctx)
 
 TEST(any_size_is_right_on_the_interpreter)
 {
-    for (int c = 0; c < (int)(sizeof(dyn_cases) / sizeof(*dyn_cases)); c++) {
+    for (int c = 0; c < DYN_CASES; c++) {
         const dyn_case *at = &dyn_cases[c];
         tc_ctx *ctx = dyn_ctx("interp", 1, NULL), *fixed = dyn_ctx("interp", 1, NULL);
         REQUIRE(ctx && fixed);
