@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "808de5bd8fac81e3"
+#define TCI_BUILD "0b38c2da3b4b4caf"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -829,7 +829,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #else
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
+                     sizeof(tc_buf)) -                                                             \
+                   1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -1252,9 +1254,9 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
  * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that the
- * numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says
- * what the numbers leave open. */
+ * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that
+ * the numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND
+ * says what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -33474,8 +33476,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
- * symbols has no steps. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+ * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -34876,12 +34878,12 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
  * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
  * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
  *
- * The one idea: every number that is given is an equation, expression = number, and every symbol has
- * a range. An equation with one open symbol narrows its range: numbers of elements grow (or shrink)
- * with a size, so the values that fit lie together and are found by halving. That is done until
- * nothing narrows any more, which mostly closes all symbols at once. What then is open, batch and
- * height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range, each
- * narrowing the rest; two that fit end the search.
+ * The one idea: every number that is given is an equation, expression = number, and every symbol
+ * has a range. An equation with one open symbol narrows its range: numbers of elements grow (or
+ * shrink) with a size, so the values that fit lie together and are found by halving. That is done
+ * until nothing narrows any more, which mostly closes all symbols at once. What then is open, batch
+ * and height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range,
+ * each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
 /* ---- src/run/solve.h ---- */
@@ -35045,7 +35047,8 @@ TCI_FN void tci_solver_free(tci_solver *v)
     tci_heap_free(v);
 }
 
-/* Every level but the first and the last closes a symbol or settles what an untyped buffer counts. */
+/* Every level but the first and the last closes a symbol or settles what an untyped buffer
+ * counts. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
     size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
@@ -35084,8 +35087,8 @@ static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x
     return tci_dim_value(d, s->point);
 }
 
-/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1: there
- * is none. */
+/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1:
+ * there is none. */
 static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
                                int64_t target, bool falling, bool beyond)
 {
@@ -35557,10 +35560,10 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
  * that a run does (run/call.c, run/device.c) knows nothing of symbols.
  *
- * An instance is made the first time its sizes are met: every expression of the family is evaluated,
- * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
- * words behind its literals, the values of the expressions it uses; an interpreted kernel is made
- * for the sizes and prepared. Nothing is compiled.
+ * An instance is made the first time its sizes are met: every expression of the family is
+ * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
+ * threads and, as words behind its literals, the values of the expressions it uses; an interpreted
+ * kernel is made for the sizes and prepared. Nothing is compiled.
  *
  * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
  * everything. A call remembers what it bound last and goes straight on when buffers look the same;
@@ -35971,8 +35974,8 @@ static void tci_dynamic_to_front(tci_dynamic *d, tci_instance **at)
     d->first = x;
 }
 
-/* The instance of these values (values NULL: that these buffers look like), counted and moved to the
- * front; NULL: there is none. The caller holds the lock. */
+/* The instance of these values (values NULL: that these buffers look like), counted and moved to
+ * the front; NULL: there is none. The caller holds the lock. */
 static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values,
                                       const tc_bufs *inputs, const tc_bufs *outputs)
 {

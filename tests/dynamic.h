@@ -1,5 +1,5 @@
-/* tests/dynamic.h - programs whose sizes may be symbols or numbers, and what they are fed with: built
- * by the same lines, so that a run of the one can be held against the other. */
+/* tests/dynamic.h - programs whose sizes may be symbols or numbers, and what they are fed with:
+ * built by the same lines, so that a run of the one can be held against the other. */
 #ifndef DYNAMIC_H
 #define DYNAMIC_H
 

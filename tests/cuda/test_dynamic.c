@@ -1,5 +1,6 @@
-/* tests/cuda/test_dynamic.c - sizes as symbols in the CUDA dialect, run by the emulation: one compile
- * is right for every size, with the bits of the interpreter on the same plan, through device memory.
+/* tests/cuda/test_dynamic.c - sizes as symbols in the CUDA dialect, run by the emulation: one
+ * compile is right for every size, with the bits of the interpreter on the same plan, through
+ * device memory.
  */
 #define TC_DYNAMIC_SHAPES
 #define TC_CUDA
