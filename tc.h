@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0b38c2da3b4b4caf"
+#define TCI_BUILD "d9c241ebf57321a7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -33666,6 +33666,8 @@ enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */
 TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
 TCI_FN void tci_dynamic_free(tc_program *f);
+/* The name of a size that no buffer tells anything of, so that no run can know it, or NULL. */
+TCI_FN const char *tci_dynamic_untold(const tc_program *f);
 /* Calls of a family: they remember the instance that ran last. */
 TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
 TCI_FN void tci_dynamic_call_free(tc_call *c);
@@ -34903,6 +34905,8 @@ typedef struct tci_solver tci_solver;
 TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
                                    const tci_dim *user);
 TCI_FN void tci_solver_free(tci_solver *v);
+/* A symbol that no buffer tells anything of; -1: there is none. */
+TCI_FN int tci_solver_untold(const tci_solver *v);
 /* Words of room that one search needs, zeroed. */
 TCI_FN size_t tci_solver_room(const tci_solver *v);
 /* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
@@ -35045,6 +35049,22 @@ TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_out
 TCI_FN void tci_solver_free(tci_solver *v)
 {
     tci_heap_free(v);
+}
+
+TCI_FN int tci_solver_untold(const tci_solver *v)
+{
+    for (int symbol = 0; symbol < v->n; symbol++) {
+        bool told = false;
+        for (int i = 0; i < v->n_equations; i++) {
+            for (int j = 0; j < v->equations[i].n; j++) {
+                told = told || v->equations[i].symbols[j] == symbol;
+            }
+        }
+        if (!told) {
+            return symbol;
+        }
+    }
+    return -1;
 }
 
 /* Every level but the first and the last closes a symbol or settles what an untyped buffer
@@ -35626,6 +35646,12 @@ TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
     d->solver = tci_solver_make(f->code, f->n_inputs, f->n_outputs, d->user);
     f->dynamic = d;
     return d->solver != NULL;
+}
+
+TCI_FN const char *tci_dynamic_untold(const tc_program *f)
+{
+    int symbol = f->dynamic ? tci_solver_untold(f->dynamic->solver) : -1;
+    return symbol >= 0 ? tci_dim_name(f->dynamic->user[symbol]) : NULL;
 }
 
 static void tci_instance_release(tci_instance *x)
@@ -38686,6 +38712,17 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
+#ifdef TC_DYNAMIC_SHAPES
+    const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
+    if (untold) {
+        tci_program_release(*job->program);
+        *job->program = NULL;
+        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+                             "'%.60s' is the size of no axis of an input or output: no run could"
+                             " tell it",
+                             untold);
+    }
+#endif
     return status;
 }
 

@@ -77,6 +77,12 @@ TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
     return d->solver != NULL;
 }
 
+TCI_FN const char *tci_dynamic_untold(const tc_program *f)
+{
+    int symbol = f->dynamic ? tci_solver_untold(f->dynamic->solver) : -1;
+    return symbol >= 0 ? tci_dim_name(f->dynamic->user[symbol]) : NULL;
+}
+
 static void tci_instance_release(tci_instance *x)
 {
     if (x && __atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL) == 0) {

@@ -145,6 +145,22 @@ TCI_FN void tci_solver_free(tci_solver *v)
     tci_heap_free(v);
 }
 
+TCI_FN int tci_solver_untold(const tci_solver *v)
+{
+    for (int symbol = 0; symbol < v->n; symbol++) {
+        bool told = false;
+        for (int i = 0; i < v->n_equations; i++) {
+            for (int j = 0; j < v->equations[i].n; j++) {
+                told = told || v->equations[i].symbols[j] == symbol;
+            }
+        }
+        if (!told) {
+            return symbol;
+        }
+    }
+    return -1;
+}
+
 /* Every level but the first and the last closes a symbol or settles what an untyped buffer
  * counts. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)

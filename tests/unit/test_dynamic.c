@@ -521,6 +521,24 @@ TEST(sizes_of_outputs_before_a_run)
     tc_ctx_free(ctx);
 }
 
+TEST(sizes_that_no_buffer_tells)
+{
+    tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
+    REQUIRE(ctx);
+    tc_tensor ones = tc_full(ctx, 1.5, TC_F32, TC_DIM("n", 0, 9), 3);
+    tc_tensor sum = tc_sum(ones, TC_ALL, false);
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile(sum, &f), TC_ERR_SHAPE);
+    CHECK(!f);
+    CHECK_HAS(tc_error(sum), "'n' is the size of no axis of an input or output");
+    float out[6] = {0}, total = 0;
+    CHECK_OK(tc_compile_fn(TC_TENSORS(), TC_TENSORS(sum, ones), NULL, &f)); /* an output does */
+    CHECK_OK(tc_run(f, TC_BUFS(), TC_BUFS(TC_BUF(&total, 1), TC_BUF(out, 6))));
+    CHECK(out[5] == 1.5f && total == 9);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST(parameters_are_changed_at_any_size)
 {
     tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
