@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1fb07ed536fb59aa"
+#define TCI_BUILD "dc319fc195d58409"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -869,7 +869,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #else
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
+                     sizeof(tc_buf)) -                                                             \
+                   1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -1292,9 +1294,9 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
  * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that the
- * numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says
- * what the numbers leave open. */
+ * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that
+ * the numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND
+ * says what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -17214,13 +17216,17 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
             written[p->steps[t].operands[o]] |= k->operands[o].is_output;
         }
     }
-    for (int a = 0; a < p->n_buffers; a++) { /* live at once means apart */
+    bool placed = true; /* where one size is symbolic, none is */
+    for (int b = 0; b < p->n_buffers; b++) {
+        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
+        placed = placed && (!is_temp || tci_dim_is_known(p->buffers[b].bytes));
+    }
+    for (int a = 0; a < p->n_buffers && placed; a++) { /* live at once means apart */
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
-            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
-                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
+            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
         }
     }
 }
@@ -33568,8 +33574,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
- * symbols has no steps. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+ * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -33758,6 +33764,8 @@ enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */
 TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
 TCI_FN void tci_dynamic_free(tc_program *f);
+/* The name of a size that no buffer tells anything of, so that no run can know it, or NULL. */
+TCI_FN const char *tci_dynamic_untold(const tc_program *f);
 /* Calls of a family: they remember the instance that ran last. */
 TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
 TCI_FN void tci_dynamic_call_free(tc_call *c);
@@ -34970,12 +34978,12 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
  * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
  * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
  *
- * The one idea: every number that is given is an equation, expression = number, and every symbol has
- * a range. An equation with one open symbol narrows its range: numbers of elements grow (or shrink)
- * with a size, so the values that fit lie together and are found by halving. That is done until
- * nothing narrows any more, which mostly closes all symbols at once. What then is open, batch and
- * height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range, each
- * narrowing the rest; two that fit end the search.
+ * The one idea: every number that is given is an equation, expression = number, and every symbol
+ * has a range. An equation with one open symbol narrows its range: numbers of elements grow (or
+ * shrink) with a size, so the values that fit lie together and are found by halving. That is done
+ * until nothing narrows any more, which mostly closes all symbols at once. What then is open, batch
+ * and height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range,
+ * each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
 /* ---- src/run/solve.h ---- */
@@ -34995,6 +35003,8 @@ typedef struct tci_solver tci_solver;
 TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
                                    const tci_dim *user);
 TCI_FN void tci_solver_free(tci_solver *v);
+/* A symbol that no buffer tells anything of; -1: there is none. */
+TCI_FN int tci_solver_untold(const tci_solver *v);
 /* Words of room that one search needs, zeroed. */
 TCI_FN size_t tci_solver_room(const tci_solver *v);
 /* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
@@ -35139,7 +35149,24 @@ TCI_FN void tci_solver_free(tci_solver *v)
     tci_heap_free(v);
 }
 
-/* Every level but the first and the last closes a symbol or settles what an untyped buffer counts. */
+TCI_FN int tci_solver_untold(const tci_solver *v)
+{
+    for (int symbol = 0; symbol < v->n; symbol++) {
+        bool told = false;
+        for (int i = 0; i < v->n_equations; i++) {
+            for (int j = 0; j < v->equations[i].n; j++) {
+                told = told || v->equations[i].symbols[j] == symbol;
+            }
+        }
+        if (!told) {
+            return symbol;
+        }
+    }
+    return -1;
+}
+
+/* Every level but the first and the last closes a symbol or settles what an untyped buffer
+ * counts. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
     size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
@@ -35178,8 +35205,8 @@ static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x
     return tci_dim_value(d, s->point);
 }
 
-/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1: there
- * is none. */
+/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1:
+ * there is none. */
 static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
                                int64_t target, bool falling, bool beyond)
 {
@@ -35651,10 +35678,10 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
  * that a run does (run/call.c, run/device.c) knows nothing of symbols.
  *
- * An instance is made the first time its sizes are met: every expression of the family is evaluated,
- * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
- * words behind its literals, the values of the expressions it uses; an interpreted kernel is made
- * for the sizes and prepared. Nothing is compiled.
+ * An instance is made the first time its sizes are met: every expression of the family is
+ * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
+ * threads and, as words behind its literals, the values of the expressions it uses; an interpreted
+ * kernel is made for the sizes and prepared. Nothing is compiled.
  *
  * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
  * everything. A call remembers what it bound last and goes straight on when buffers look the same;
@@ -35717,6 +35744,12 @@ TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
     d->solver = tci_solver_make(f->code, f->n_inputs, f->n_outputs, d->user);
     f->dynamic = d;
     return d->solver != NULL;
+}
+
+TCI_FN const char *tci_dynamic_untold(const tc_program *f)
+{
+    int symbol = f->dynamic ? tci_solver_untold(f->dynamic->solver) : -1;
+    return symbol >= 0 ? tci_dim_name(f->dynamic->user[symbol]) : NULL;
 }
 
 static void tci_instance_release(tci_instance *x)
@@ -36065,8 +36098,8 @@ static void tci_dynamic_to_front(tci_dynamic *d, tci_instance **at)
     d->first = x;
 }
 
-/* The instance of these values (values NULL: that these buffers look like), counted and moved to the
- * front; NULL: there is none. The caller holds the lock. */
+/* The instance of these values (values NULL: that these buffers look like), counted and moved to
+ * the front; NULL: there is none. The caller holds the lock. */
 static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values,
                                       const tc_bufs *inputs, const tc_bufs *outputs)
 {
@@ -38784,6 +38817,17 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
+#ifdef TC_DYNAMIC_SHAPES
+    const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
+    if (untold) {
+        tci_program_release(*job->program);
+        *job->program = NULL;
+        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+                             "'%.60s' is the size of no axis of an input or output: no run could"
+                             " tell it",
+                             untold);
+    }
+#endif
     return status;
 }
 
