@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "dc319fc195d58409"
+#define TCI_BUILD "ca8705f48e46c2e0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -17642,8 +17642,13 @@ static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
     }
 }
 
+/* A symbolic divisor that may be 0 divides what is not used then, behind a guard or in a loop that
+ * runs no times; but a divisor it may not be. */
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
+    if (!tci_dim_is_known(c) && (op == TCI_LX_DIV || op == TCI_LX_MOD)) {
+        c = tci_dim_max(c, 1);
+    }
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
@@ -19961,7 +19966,9 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && count > 0) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
-    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
