@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "621929bc125f445d"
+#define TCI_BUILD "65653c118a224145"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -10709,8 +10709,8 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
  *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
  *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
- *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
- *       exist changes nothing.
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
+ *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
@@ -18757,9 +18757,9 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * before the first result is needed, and written once.
  *
  * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
- * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp reads
- * as a whole, so each of them gets the same values and nobody has to be told the result; then the
- * lanes of a warp. */
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
+ * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
+ * the lanes of a warp. */
 /* ---- src/loop/row.h ---- */
 /* loop/row.h - a block of threads that holds a whole row in its registers. */
 #ifndef TCI_LOOP_ROW_H
@@ -18960,7 +18960,8 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     }
 }
 /* ---- src/loop/square.c ---- */
-/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
+ * threads.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -19005,7 +19006,8 @@ enum {
 static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
     int64_t along = 0, across = 0;
-    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
         !tci_build_coef(k, in->x, vec_axis, &across)) {
         return false;
     }
@@ -20885,7 +20887,9 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+        tci_str_printf(c->out,
+                       "%s m%d_[%d] __attribute__((aligned(16))), "
+                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }

@@ -20,8 +20,8 @@
  *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
  *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
  *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
- *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
- *       exist changes nothing.
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
+ *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.

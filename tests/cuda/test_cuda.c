@@ -16,6 +16,7 @@ static tc_status planned_target(void *user, int vector_bits, tc_backend_target *
 {
     tc_status status = emu_target(user, vector_bits, target);
     snprintf(target->features, sizeof(target->features), "planned");
+    target->usable = true;
     return status;
 }
 
@@ -347,12 +348,12 @@ static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes
     free(want);
 }
 
-TEST(every_schedule_has_the_bits_of_its_plan)
+static void compare_cases(const char *backend)
 {
     static tc_program *programs[N_SCHEDULES], *planned[N_SCHEDULES];
     int64_t bytes[N_SCHEDULES];
     register_emulation();
-    tc_ctx *ctx = compile_cases("emulated", programs, bytes);
+    tc_ctx *ctx = compile_cases(backend, programs, bytes);
     if (!ctx) {
         SKIP("there is no C++ compiler");
     }
@@ -366,6 +367,19 @@ TEST(every_schedule_has_the_bits_of_its_plan)
     }
     tc_ctx_free(ctx);
     tc_ctx_free(plan);
+}
+
+TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated"); }
+
+TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)
+{
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    tci_cuda_target(NULL, 0, &target);
+    if (!target.usable) {
+        SKIP("%s", target.why);
+    }
+    compare_cases("cuda");
 }
 
 /* ---- reference cases ---- */
