@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "65653c118a224145"
+#define TCI_BUILD "92f59985343d53b0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1393,6 +1393,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+
+    /* Optional. Within the device, in order with the launches. NULL: through host memory. */
+    tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
 
     /* Optional. Whether kernels can use the user's memory where it is. */
     bool (*is_device)(void *user, const void *memory);
@@ -5498,12 +5501,14 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
-    uint64_t version;  /* raised by tc_touch */
+    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
 } tci_storage;
 
 typedef struct tci_node {
@@ -30781,17 +30786,19 @@ TCI_FN void tci_pool_shutdown(void)
 #undef TCI_POOL_SPIN_NS
 #undef TCI_POOL_MXCSR_DEFAULT
 #undef TCI_POOL_MXCSR_FLAGS
-/* ---- src/run/buffer.c ---- */
-/* run/buffer.c - counted tensor memory.
+/* ---- src/run/resident.c ---- */
+/* run/resident.c - tensor memory that stays on a device between runs.
  *
- * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
- * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
- * that captured a leaf may be freed on another thread than its context's. Everything else in a
- * storage is changed by the context's thread alone (version by tc_touch).
+ * In: a storage that a program captured, and the device that the program runs on. Out: memory of
+ * the device that holds the storage's bytes.
  *
- * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
- * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
- * at. */
+ * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
+ * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
+ * was changed, until somebody wants its bytes in host memory.
+ *
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead, the
+ * entry that is newer than host memory, or NULL; how many storages have one, so that programs of the
+ * host ask only then. All of it changes under one lock; what a run finds newest it reads without. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -30930,6 +30937,15 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
+/* ---- run/resident.c ---- */
+/* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
+/* A run changed the bytes: on that device; NULL: in host memory. */
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
+/* The newest bytes are in host memory from now on. */
+TCI_FN tc_status tci_resident_home(tci_storage *s);
+TCI_FN void tci_resident_free(tci_storage *s);
+
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
@@ -30956,7 +30972,166 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
 
 #endif
 
-/* ---- src/run/buffer.c, continued ---- */
+/* ---- src/run/resident.c, continued ---- */
+struct tci_resident {
+    tci_resident *next;
+    const tc_backend *device;
+    void *memory;
+    uint64_t held; /* 1 + the version that it holds; 0: none */
+};
+
+static struct {
+    tci_mutex lock;
+    bool started;
+    int64_t n_ahead; /* atomic */
+} tci_residents = {.lock = TCI_MUTEX_INIT};
+
+static void tci_resident_lock(void)
+{
+    pthread_mutex_lock(&tci_residents.lock);
+    if (!tci_residents.started) {
+        tci_residents.started = true;
+        tci_os_keep_over_fork(&tci_residents.lock, NULL);
+    }
+}
+
+static void tci_resident_unlock(void)
+{
+    pthread_mutex_unlock(&tci_residents.lock);
+}
+
+static tci_resident *tci_resident_find(const tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = __atomic_load_n(&s->residents, __ATOMIC_ACQUIRE);
+    while (r && r->device != device) {
+        r = r->next;
+    }
+    return r;
+}
+
+static void tci_resident_set_ahead(tci_storage *s, tci_resident *r)
+{
+    __atomic_add_fetch(&tci_residents.n_ahead, (r != NULL) - (s->ahead != NULL), __ATOMIC_RELAXED);
+    s->ahead = r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_fetch(tci_storage *s)
+{
+    tci_resident *r = s->ahead;
+    if (!r) {
+        return TC_OK;
+    }
+    tc_status status = r->device->download(r->device->user, s->data, r->memory, s->bytes);
+    if (!status) {
+        tci_resident_set_ahead(s, NULL);
+    }
+    return status;
+}
+
+static tci_resident *tci_resident_make(tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = tci_heap_get(sizeof(*r));
+    void *memory = r ? device->alloc(device->user, s->bytes) : NULL;
+    if (!memory) {
+        tci_heap_free(r);
+        return NULL;
+    }
+    r->next = s->residents;
+    r->device = device;
+    r->memory = memory;
+    __atomic_store_n(&s->residents, r, __ATOMIC_RELEASE);
+    return r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, void **memory)
+{
+    tci_resident *r = tci_resident_find(s, device);
+    r = r ? r : tci_resident_make(s, device);
+    if (!r) {
+        return TC_ERR_MEMORY;
+    }
+    *memory = r->memory;
+    tc_status status = TC_OK;
+    if (r->held != s->version + 1) {
+        status = tci_resident_fetch(s); /* another device has the newest */
+        status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
+    }
+    if (!status) {
+        __atomic_store_n(&r->held, s->version + 1, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
+{
+    const tci_resident *r = tci_resident_find(s, device);
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == s->version + 1)) {
+        *memory = r->memory;
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_update(s, device, memory);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        s->version++;
+        return;
+    }
+    tci_resident_lock();
+    tci_resident *r = device ? tci_resident_find(s, device) : NULL;
+    s->version++;
+    if (r) {
+        r->held = s->version + 1;
+    }
+    tci_resident_set_ahead(s, r);
+    tci_resident_unlock();
+}
+
+TCI_FN tc_status tci_resident_home(tci_storage *s)
+{
+    if (TCI_LIKELY(__atomic_load_n(&tci_residents.n_ahead, __ATOMIC_RELAXED) == 0)) {
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_fetch(s);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_free(tci_storage *s)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        return;
+    }
+    tci_resident_lock();
+    tci_resident_set_ahead(s, NULL);
+    tci_resident_unlock();
+    while (s->residents) {
+        tci_resident *r = s->residents;
+        s->residents = r->next;
+        r->device->free(r->device->user, r->memory);
+        tci_heap_free(r);
+    }
+}
+/* ---- src/run/buffer.c ---- */
+/* run/buffer.c - counted tensor memory.
+ *
+ * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
+ * that captured a leaf may be freed on another thread than its context's. Everything else in a
+ * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
+ * devices (run/resident.c).
+ *
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
+ * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
+ * at. */
+
 #define TCI_BUFFER_HEADER ((size_t)64)
 _Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");
 
@@ -30992,6 +31167,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    tci_resident_free(s);
     if (s->borrowed) {
         tci_heap_free(s);
     } else {
@@ -31333,8 +31509,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
  *
  * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
  * the call's operand pointers as they are. For the others every port (input, captured leaf or
- * output) is bound to device memory: the user's own where the backend can use it, else a copy that
- * the call owns, made when first needed. Inputs with a copy go up before, outputs come down after.
+ * output) is bound to device memory: the user's own where the backend can use it; for what was
+ * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
+ * changed, and where parameters are changed in place; else a copy that the call owns, made when
+ * first needed. Inputs with such a copy go up before, outputs come down after.
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
@@ -31412,6 +31590,23 @@ TCI_FN bool tci_device_make(tc_call *c)
 
 /* ---- binding ---- */
 
+/* The captured leaf behind a port, or -1. */
+static int tci_device_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_device_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && f->effects[effect].stage >= 0;
+}
+
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -31434,27 +31629,59 @@ static bool tci_device_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Binds one port. TC_ERR_MEMORY: the device has none left. */
-static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
 {
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
-    void **copy = &c->device->memory[1 + port], *bound = user_memory;
-    int64_t bytes = tci_device_bytes(code, port);
-    if (bytes == 0) {
-        bound = NULL;
-    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    void **copy = &c->device->memory[1 + port];
+    *bound = user_memory;
+    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
-            *copy = device->alloc(device->user, bytes);
+            *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
-        bound = *copy;
-        if (!bound) {
-            return TC_ERR_MEMORY;
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_device_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_device_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_device_is_staged(c->program, port)) {
+            status = tci_device_bind_captured(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_device_bind_memory(c, port, user_memory, &bound);
         }
     }
     c->device->is_current = c->device->is_current && bound == c->device->bound[port];
     c->device->bound[port] = bound;
-    return TC_OK;
+    return status;
 }
 
 static void tci_device_fill_slots(tc_call *c)
@@ -31490,19 +31717,65 @@ static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_buf
     return status;
 }
 
-/* Copies every port that has a copy in use: inputs up, or outputs down. */
+/* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
 static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, bool up)
 {
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    int begin = up ? 0 : code->n_inputs, end = up ? code->n_inputs : c->device->n_ports;
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    int begin = up ? 0 : f->code->n_inputs;
+    int end = up ? f->code->n_inputs : f->code->n_inputs + f->n_outputs;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
-        int64_t bytes = tci_device_bytes(code, i);
-        if (bytes && mine != theirs) {
+        int64_t bytes = tci_device_bytes(f->code, i);
+        if (bytes && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_device_commit_staged(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    char *data = f->captured_data[e->captured];
+    void *to = NULL;
+    if (!device->copy) {
+        tc_status status = device->sync(device->user);
+        status = status ? status : device->download(device->user, data, from, e->bytes);
+        tci_resident_changed(s, NULL);
+        return status;
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    if (!status) {
+        to = (char *)to + (data - (char *)s->data);
+        status = device->copy(device->user, to, from, e->bytes);
+    }
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+/* Parameters that the run changed are newest on the device now. */
+static tc_status tci_device_commit(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < f->n_effects && !status; i++) {
+        if (f->effects[i].bytes == 0) {
+            continue;
+        }
+        if (f->effects[i].stage >= 0) {
+            status = tci_device_commit_staged(c, i);
+        } else {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
     return status;
@@ -31565,6 +31838,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
     if (!status) {
         bool records = c->device && device->record && c->program->code->n_steps > 0;
         status = records ? tci_device_replay(c) : tci_device_launch_all(c);
+    }
+    if (!status && c->device) {
+        status = tci_device_commit(c);
     }
     if (!status) {
         status = device->sync(device->user);
@@ -32056,7 +32332,21 @@ static void tci_call_commit(tc_call *c)
         if (e->stage >= 0 && e->bytes) {
             memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
         }
+        tci_resident_changed(f->captured[e->captured], NULL);
     }
+}
+
+/* A host run reads host memory: what a device changed comes home first. */
+static tc_status tci_call_fetch_captured(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_captured; i++) {
+        tc_status status = tci_resident_home(f->captured[i]);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
+        }
+    }
+    return TC_OK;
 }
 
 /* The buffers are checked. */
@@ -32069,6 +32359,10 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
+        status = tci_call_fetch_captured(c);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return status;
+        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
@@ -33623,7 +33917,11 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    x->storage->version++;
+    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    if (status) {
+        return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
+    }
+    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&t.ctx->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
@@ -35034,6 +35332,10 @@ TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
     if (!status) {
         status = tci_eval_check_read(t, n, &to);
     }
+    if (!status && tci_resident_home(n->storage)) {
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
+    }
     if (status || tci_node_count(n) == 0) {
         return status;
     }
@@ -35637,6 +35939,10 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     if (!n->storage) {
         return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
                         "given an assign, which has no value: expected the parameter itself");
+    }
+    if (tci_resident_home(n->storage)) {
+        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
+                        "the device that has the value failed");
     }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,

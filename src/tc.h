@@ -97,6 +97,7 @@
 #include "compile/compile.c"
 
 #include "run/pool.c"
+#include "run/resident.c"
 #include "run/buffer.c"
 #include "run/program.c"
 #include "run/device.c"

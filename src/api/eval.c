@@ -720,6 +720,10 @@ TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
     if (!status) {
         status = tci_eval_check_read(t, n, &to);
     }
+    if (!status && tci_resident_home(n->storage)) {
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
+    }
     if (status || tci_node_count(n) == 0) {
         return status;
     }

@@ -485,7 +485,21 @@ static void tci_call_commit(tc_call *c)
         if (e->stage >= 0 && e->bytes) {
             memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
         }
+        tci_resident_changed(f->captured[e->captured], NULL);
     }
+}
+
+/* A host run reads host memory: what a device changed comes home first. */
+static tc_status tci_call_fetch_captured(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_captured; i++) {
+        tc_status status = tci_resident_home(f->captured[i]);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
+        }
+    }
+    return TC_OK;
 }
 
 /* The buffers are checked. */
@@ -498,6 +512,10 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
+        status = tci_call_fetch_captured(c);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return status;
+        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
