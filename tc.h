@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "92f59985343d53b0"
+#define TCI_BUILD "6eaf5fe6fb491c2b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -30796,9 +30796,10 @@ TCI_FN void tci_pool_shutdown(void)
  * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
  * was changed, until somebody wants its bytes in host memory.
  *
- * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead, the
- * entry that is newer than host memory, or NULL; how many storages have one, so that programs of the
- * host ask only then. All of it changes under one lock; what a run finds newest it reads without. */
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H

@@ -7,9 +7,10 @@
  * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
  * was changed, until somebody wants its bytes in host memory.
  *
- * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead, the
- * entry that is newer than host memory, or NULL; how many storages have one, so that programs of the
- * host ask only then. All of it changes under one lock; what a run finds newest it reads without. */
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. */
 #include "../base/alloc.h"
 #include "context.h"
 
