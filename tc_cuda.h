@@ -357,7 +357,7 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                          int n_literals)
+                          int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
     tci_str_printf(out,
@@ -366,7 +366,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
-                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_literals, 1), word,
+                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
                    l->threads, symbol, symbol, word, word, word);
 }
 

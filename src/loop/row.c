@@ -29,7 +29,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
         }
         axis = reads ? st->axes[0] : axis;
     }
-    if (axis < 0 || k->axes[axis].size == 0) {
+    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
         return 0;
     }
     for (int i = 0; i < k->n_insts; i++) {
