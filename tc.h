@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2bbedc49ada5c207"
+#define TCI_BUILD "f4ecb284c0351aca"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -608,8 +608,8 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use, also by programs that
- * captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
+/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
+ * one after tc_touch); it must outlive the use, also by programs that captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
  * at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
@@ -2767,7 +2767,7 @@ TCI_FN const char *tci_os_getenv(const char *name)
 
 /* ---- fork ---- */
 
-enum { TCI_OS_FORK_LOCKS = 16 };
+enum { TCI_OS_FORK_LOCKS = 32 };
 
 static struct {
     tci_mutex lock; /* of those that announce; a fork does not take it */
@@ -33510,7 +33510,7 @@ struct tc_program {
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex lock;            /* guards the two lists */
+    tci_mutex *lock;           /* guards the two lists; shared with other programs */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -34064,6 +34064,27 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
+/* A child made by fork finds every lock free (base/os.c), which is told of a few that stay rather
+ * than of one for each program. What they guard takes no other lock. */
+enum { TCI_PROGRAM_LOCKS = 8 };
+static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT};
+static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
+
+static void tci_program_keep_locks(void)
+{
+    for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
+        tci_os_keep_over_fork(&tci_program_locks[i], NULL);
+    }
+}
+
+static tci_mutex *tci_program_pick_lock(const tc_program *f)
+{
+    pthread_once(&tci_program_locks_once, tci_program_keep_locks);
+    return &tci_program_locks[(uintptr_t)f / 64 % TCI_PROGRAM_LOCKS];
+}
+
 /* A program that has captured nothing yet. */
 static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
                                  tc_program **f, int64_t **literal_words)
@@ -34090,7 +34111,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_captured = sizes->n_captured;
     p->busy = &p->is_busy;
     p->refs = 1;
-    pthread_mutex_init(&p->lock, NULL);
+    p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
@@ -34192,7 +34213,6 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_storage_release(f->captured[i]);
     }
     tci_code_release(f->code);
-    pthread_mutex_destroy(&f->lock);
     tci_heap_free(f);
     tci_pool_release();
 }
@@ -34202,12 +34222,12 @@ TCI_FN void tci_program_release(tc_program *f)
 static tci_thread_error *tci_program_find_error(tc_program *f)
 {
     pthread_t me = pthread_self();
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_thread_error *e = f->errors;
     while (e && !pthread_equal(e->thread, me)) {
         e = e->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return e;
 }
 
@@ -34220,10 +34240,10 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
             return; /* the status still tells */
         }
         e->thread = pthread_self();
-        pthread_mutex_lock(&f->lock);
+        pthread_mutex_lock(f->lock);
         e->next = f->errors;
         f->errors = e;
-        pthread_mutex_unlock(&f->lock);
+        pthread_mutex_unlock(f->lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
@@ -34696,12 +34716,12 @@ TCI_FN tc_call *tci_call_take(tc_program *f)
     if (TCI_LIKELY(c != NULL)) {
         return c;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c = f->idle;
     if (c) {
         f->idle = c->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return c ? c : tci_call_make(f);
 }
 
@@ -34712,10 +34732,10 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
                                                __ATOMIC_RELAXED))) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c->next = f->idle;
     f->idle = c;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
 }
 
 /* ---- texts of refusals: never on the fast path ---- */
@@ -36291,9 +36311,9 @@ static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values
 static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
                                       const tc_bufs *outputs)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return x;
 }
 
@@ -36302,7 +36322,7 @@ static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, cons
 static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 {
     tci_instance *dropped = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
     if (other) {
         dropped = x;
@@ -36320,7 +36340,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
             }
         }
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     tci_instance_release(dropped);
     return x;
 }
@@ -36411,13 +36431,13 @@ TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int6
 
 TCI_FN tci_code *tci_dynamic_last(tc_program *f)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = f->dynamic->first;
     tci_code *code = x ? x->program->code : NULL;
     if (code) {
         tci_code_retain(code);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return code;
 }
 
@@ -39134,6 +39154,14 @@ static tc_status tci_eval_record(tc_program *f, tc_status why, const char *op, t
     return why;
 }
 
+/* Why there is no call: a device may know more. */
+static const char *tci_eval_no_workspace(const tc_program *f)
+{
+    const tc_backend *device = f->code->device;
+    const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
+    return why && why[0] ? why : "out of memory: no workspace for one more call";
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -39141,8 +39169,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here,
-                               "out of memory: no workspace for one more call");
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
     tc_status status = tci_call_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
