@@ -59,6 +59,16 @@ static tc_tensor make_product(tc_ctx *ctx)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 2048, 2048);
     return tc_matmul(x, x);
 }
+static tc_tensor make_large_product(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4096, 4096);
+    return tc_matmul(x, x);
+}
+static tc_tensor make_layer(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2048, 2048);
+    return tc_gelu(tc_add(tc_matmul(x, x), 0.5));
+}
 static tc_tensor make_chain(tc_ctx *ctx)
 {
     tc_tensor y = tc_input(ctx, "x", TC_F32, 256, 256);
@@ -81,6 +91,10 @@ static bench_case cases[] = {
     {"sum of all, 64 M", make_all, M64, 1, 0, NULL, NULL, NULL},
     {"transpose + 1, 8192x8192", make_turned, M64, M64, 0, NULL, NULL, NULL},
     {"matmul f32 2048", make_product, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL, NULL, NULL},
+    {"matmul f32 4096", make_large_product, M64 / 4, M64 / 4, 4096.0 * (M64 / 2), NULL, NULL,
+     NULL},
+    {"gelu(x @ x + 0.5), 2048", make_layer, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL, NULL,
+     NULL},
     {"chain of ten kernels, 64 K", make_chain, 65536, 65536, 0, NULL, NULL, NULL},
 };
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]), RUNS = 21, MOST_RUNS = 1001 };

@@ -40,6 +40,9 @@ PEERS = {
     "sum of all, 64 M": ((M64,), lambda x: x.sum()),
     "transpose + 1, 8192x8192": ((8192, 8192), lambda x: (x.t() + 1).contiguous()),
     "matmul f32 2048": ((2048, 2048), lambda x: x @ x),
+    "matmul f32 4096": ((4096, 4096), lambda x: x @ x),
+    "gelu(x @ x + 0.5), 2048": (
+        (2048, 2048), lambda x: torch.nn.functional.gelu(x @ x + 0.5)),
     "chain of ten kernels, 64 K": ((256, 256), chain),
 }
 

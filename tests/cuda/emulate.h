@@ -20,7 +20,7 @@ static const char emu_prelude[] =
     "#include <math.h>\n"
     "#undef __FMA__\n"
     "#define __global__\n#define __noinline__\n#define __device__\n#define __forceinline__ inline\n"
-    "#define __shared__ static\n#define __launch_bounds__(n)\n"
+    "#define __shared__ static\n#define __launch_bounds__(...)\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
     "static struct { int x; } threadIdx, blockIdx;\n"
     "static int emu_threads, emu_waiting, emu_ended, emu_failed;\n"
@@ -122,7 +122,9 @@ static void emu_write_entries(FILE *file, const char *source)
     for (const char *at = strstr(source, mark); at; at = strstr(at + 1, mark)) {
         int threads = 0;
         char name[200] = "";
-        if (sscanf(at, "__launch_bounds__(%d) %199[a-zA-Z0-9_](", &threads, name) == 2) {
+        const char *after = strchr(at, ')');
+        sscanf(at, "__launch_bounds__(%d", &threads);
+        if (threads > 0 && after && sscanf(after, ") %199[a-zA-Z0-9_](", name) == 1) {
             fprintf(file,
                     "extern \"C\" int %s_threads = %d;\n"
                     "extern \"C\" void %s_entry(const void *args) {\n"
