@@ -3,17 +3,17 @@
  * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
  * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
  *
- * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8 points
- * each, and every factor is read once for the whole tile: slab by slab of the contracted axis, the
- * block evaluates the factors' own expressions into two shared panels, from which each thread takes
- * what its points need. While a slab is worked on, the values of the next one are on their way into
- * registers. Each point stays one chain of multiply-adds in the order of the axis.
+ * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
+ * points each, and every factor is read once for the whole tile: slab by slab of the contracted
+ * axis, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. While a slab is worked on, the values of the next one are on
+ * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
  *
  * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
  * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
  * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time. Places outside the result are computed from the last element inside, and not
- * stored. */
+ * neighbours at a time. Places outside the result are computed from the last element inside, and
+ * not stored. */
 #include "product.h"
 
 enum {
@@ -174,7 +174,7 @@ static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
 
 /* ---- slabs ---- */
 
-/* Evaluates this thread's elements of the slab that begins at `from`; first: the values are made. */
+/* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
 static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
                              bool first)
 {

@@ -1,4 +1,4 @@
-/* loop/product.h - contractions on a block of threads: panels in shared memory, tiles in registers. */
+/* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
 #ifndef TCI_LOOP_PRODUCT_H
 #define TCI_LOOP_PRODUCT_H
 
