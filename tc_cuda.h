@@ -363,7 +363,8 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n{\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
+                   "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",

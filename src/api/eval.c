@@ -284,6 +284,17 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
+#ifdef TC_DYNAMIC_SHAPES
+    const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
+    if (untold) {
+        tci_program_release(*job->program);
+        *job->program = NULL;
+        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+                             "'%.60s' is the size of no axis of an input or output: no run could"
+                             " tell it",
+                             untold);
+    }
+#endif
     return status;
 }
 

@@ -63,8 +63,8 @@ static inline tc_arg tci_arg_float(double v)
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
- * does not link. */
+ * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
+ * nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
@@ -336,7 +336,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #else
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
+                     sizeof(tc_buf)) -                                                             \
+                   1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \

@@ -62,8 +62,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
- * symbols has no steps. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+ * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
