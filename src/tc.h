@@ -73,6 +73,7 @@
 #include "loop/access.c"
 #include "loop/stage.c"
 #include "loop/blocked.c"
+#include "loop/matrix.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"

@@ -98,6 +98,13 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
                             : f->captured_data[f->effects[i - f->n_outputs].captured];
 }
 
+/* Generated code may ask for memory that begins at a multiple of 16 bytes. */
+static bool tci_device_can_use(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % 16 == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
 /* Binds one port. TC_ERR_MEMORY: the device has none left. */
 static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
 {
@@ -108,7 +115,7 @@ static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
     if (bytes == 0) {
         bound = NULL;
     } else if (user_memory != c->device->bound[port] &&
-               !(device->is_device && device->is_device(device->user, user_memory))) {
+               !tci_device_can_use(device, user_memory)) {
         if (!*copy) {
             *copy = device->alloc(device->user, bytes);
         }
