@@ -250,7 +250,8 @@ static void tci_cuda_matrix_words(tci_str *out, const char *symbol, const tci_ma
     tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
     int64_t words[sizeof(k) / sizeof(int64_t)];
     memcpy(words, &k, sizeof(k));
-    tci_str_printf(out, "extern \"C\" __constant__ const long long %s_skeleton[] = {", symbol);
+    tci_str_printf(out, "extern \"C\" __constant__ long long "
+                   "%s_skeleton[] = {", symbol);
     for (int i = 0; i < TCI_COUNT(words); i++) {
         tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)words[i]);
     }
@@ -310,10 +311,10 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
     int bytes = tci_dtype_get((tc_dtype)x->staged)->bytes;
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + x->rows * x->staged_pitch * bytes;
     tci_str_printf(out,
-                   "struct %s_shape {\n    static const int k = %lld, tiles = %lld, stages = %d, "
+                   "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, a_bytes = %d, "
                    "stage_bytes = %d, a_step = %d, b_step = %d,\n"
-                   "        staged_pitch = %d, staged_bytes = %d, barriers = %lld;\n",
+                   "        staged_pitch = %d, staged_bytes = %d, barriers = %lld\n    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
