@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b62215377e89a789"
+#define TCI_BUILD "621929bc125f445d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1316,7 +1316,7 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -1380,7 +1380,8 @@ typedef struct tc_backend {
     tc_status (*sync)(void *user);
 
     /* Device memory. All four or none; none: kernels work on host memory. */
-    void *(*alloc)(void *user, int64_t bytes); /* 64-byte aligned; NULL: out of memory */
+    /* 64-byte aligned; NULL: out of memory */
+    void *(*alloc)(void *user, int64_t bytes);
     void (*free)(void *user, void *memory);
     /* Both block until the bytes are there. */
     tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);
@@ -10705,10 +10706,10 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64, written here) virtual lanes on the LAST inner axis of each
- *       REDUCE stage: element j of that axis goes to lane j % 64, lanes go on over the other inner
- *       axes (in order); at the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1:
- *       acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
+ *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
+ *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
+ *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
  *       exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
@@ -10728,7 +10729,7 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
 
 enum {
     TCI_VLANES = 64,
-    TCI_VLANES_MAX = 512
+    TCI_VLANES_MAX = 2048
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
 /* ---- index expressions ---- */
@@ -15181,6 +15182,11 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
 #ifndef TCI_LOOP_MEM_H
 #define TCI_LOOP_MEM_H
 
+enum {
+    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
+    TCI_ALIGNED_BYTES = 16 /* what one thread takes at once; all memory starts at a multiple */
+};
+
 typedef enum tci_mem {
     /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
     TCI_MEM_LOAD,
@@ -15212,8 +15218,16 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
-    /* void f(void): between threads that write and read local arrays; only where threads > 1 */
+    /* The rest only where threads > 1. void f(void): between threads that write and read local
+     * arrays */
     TCI_MEM_BARRIER,
+    /* as LOAD and STORE: what each thread takes is aligned to its own size */
+    TCI_MEM_LOAD_ALIGNED,
+    TCI_MEM_STORE_ALIGNED,
+    /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
+    TCI_MEM_LOAD_REPEAT,
+    /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
+    TCI_MEM_LANE_REPEAT,
     TCI_MEM_COUNT
 } tci_mem;
 
@@ -15242,7 +15256,7 @@ typedef struct tci_lx {
 } tci_lx;
 
 typedef enum tci_lop {
-    TCI_L_FOR,       /* for index dst = x; < n; += imm: body */
+    TCI_L_FOR,       /* for index dst = x; < n; += imm: body; `unroll` times written out */
     TCI_L_IF,        /* if value args[0]: body */
     TCI_L_INDEX,     /* index dst = x */
     TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
@@ -15272,6 +15286,7 @@ typedef struct tci_lstmt {
     int64_t imm;      /* stride, lane, step, size */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
+    int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */
 } tci_lstmt;
 
@@ -15286,6 +15301,7 @@ typedef struct tci_lvalue {
 typedef struct tci_lindex {
     int32_t block;
     bool is_loop;
+    int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
@@ -15345,6 +15361,9 @@ TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
 TCI_FN int tci_lx_var(tci_loop *l, int index);
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
 TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+/* x is always a multiple of the result; 0: it is 0. */
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x);
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
 
@@ -15390,7 +15409,7 @@ TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 {
-    tci_lindex x = {block, is_loop};
+    tci_lindex x = {block, is_loop, 1};
     TCI_PUSH(l->s, l->indices, l->n_indices, l->cap_indices, x);
     return l->n_indices - 1;
 }
@@ -15544,6 +15563,34 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     return tci_lx_intern(l, e);
 }
 
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
+{
+    const tci_lx *e = &l->lx[x];
+    switch (e->op) {
+    case TCI_LX_CONST: return e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_VAR: return l->indices[e->a].multiple;
+    case TCI_LX_ADD:
+    case TCI_LX_MIN:
+    case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
+    case TCI_LX_MOD: return tci_lx_gcd(tci_lx_multiple(l, e->a), e->c);
+    case TCI_LX_MUL: {
+        int64_t m = tci_lx_multiple(l, e->a), all = 0;
+        return __builtin_mul_overflow(m, e->c, &all) || all == INT64_MIN ? 1 : all < 0 ? -all : all;
+    }
+    default: return 1;
+    }
+}
+
 TCI_FN int tci_lx_block(const tci_loop *l, int x)
 {
     const tci_lx *e = &l->lx[x];
@@ -15567,6 +15614,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 {
     switch (m) {
     case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_ALIGNED:
+    case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
     case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
     case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
@@ -15574,6 +15623,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_STRIDED_N:
         return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE:
+    case TCI_MEM_STORE_ALIGNED:
     case TCI_MEM_STORE_STREAM:
     case TCI_MEM_STORE_ONE:
     case TCI_MEM_STORE_LANE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
@@ -15588,6 +15638,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
     case TCI_MEM_LANE:
+    case TCI_MEM_LANE_REPEAT:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
@@ -15766,6 +15817,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
     open->st.imm = step;
     b->cur = open->st.body = tci_loop_block(b->l, b->cur);
     open->st.dst = tci_loop_index(b->l, b->cur, true);
+    b->l->indices[open->st.dst].multiple = tci_lx_gcd(tci_lx_multiple(b->l, begin), step);
     return open->st.dst;
 }
 
@@ -15882,6 +15934,7 @@ TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
     int block = tci_lx_block(l, lx);
     st.dst = tci_loop_index(l, block, false);
     st.x = lx;
+    l->indices[st.dst].multiple = tci_lx_multiple(l, lx);
     tci_loop_append(l, block, st);
     l->lx_index[lx] = st.dst;
     return tci_lin_var(b, st.dst);
@@ -16088,6 +16141,18 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
+/* A whole vector of which every thread's part lies at a multiple of its size. */
+static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+{
+    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
+        return false;
+    }
+    int held = b->l->lanes / b->l->threads;
+    int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
+    return held * tci_dtype_get((tc_dtype)dtype)->bytes <= TCI_ALIGNED_BYTES &&
+           tci_lx_multiple(b->l, st->x) % held == 0;
+}
+
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)
 {
     int at = 0;
@@ -16106,6 +16171,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
+    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+        st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
+    }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);
     }
@@ -16988,7 +17056,10 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
-/* ---- pieces that loop/blocked.c shares ---- */
+/* ---- pieces that other schedules share ---- */
+
+/* The stage's stores at the current point. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 
 /* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
 typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
@@ -17011,7 +17082,12 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
 #endif
 
 /* ---- src/loop/stage.c, continued ---- */
-enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16,
+    TCI_STAGE_LINE_BYTES = 64,
+    TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */
+};
 
 /* ---- combining ---- */
 
@@ -17218,7 +17294,7 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -17425,6 +17501,9 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
@@ -18667,6 +18746,413 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         tci_build_close(b, &open);
     }
 }
+/* ---- src/loop/row.c ---- */
+/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
+ *
+ * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
+ * axes are bound. Out: the stages, written out vector by vector.
+ *
+ * The one idea: every stage uses the same bindings of the axis, so whatever two stages both need is
+ * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
+ * before the first result is needed, and written once.
+ *
+ * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp reads
+ * as a whole, so each of them gets the same values and nobody has to be told the result; then the
+ * lanes of a warp. */
+/* ---- src/loop/row.h ---- */
+/* loop/row.h - a block of threads that holds a whole row in its registers. */
+#ifndef TCI_LOOP_ROW_H
+#define TCI_LOOP_ROW_H
+
+
+/* How many vectors the row takes; 0: the kernel has no single row, or it is too long. */
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
+/* All stages for one outer point. */
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
+
+#endif
+
+/* ---- src/loop/row.c, continued ---- */
+enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
+
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
+{
+    int axis = -1, n_loads = 0;
+    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != k->vlanes) {
+        return 0;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool reads = st->n_axes == 1 && (axis < 0 || st->axes[0] == axis);
+        if (!reads && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
+            return 0;
+        }
+        axis = reads ? st->axes[0] : axis;
+    }
+    if (axis < 0 || k->axes[axis].size == 0) {
+        return 0;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+    }
+    int64_t n = (k->axes[axis].size + l->lanes - 1) / l->lanes;
+    return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
+}
+
+/* Lanes without an element keep what they have. */
+static int tci_row_keep(tci_build *b, int n, int value, int before)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_FIRST_N;
+    st.n = n;
+    int args[3] = {tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1),
+                   tci_build_widen(b, value, b->l->lanes), before};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[before].dtype, 3, args, 0);
+}
+
+static tci_stage_pair tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+                                   const tci_bind **vecs)
+{
+    tci_stage_pair acc = tci_stage_accumulator(b, red, b->l->lanes);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vecs[i]->n >= 0) {
+            v.value = tci_row_keep(b, vecs[i]->n, v.value, acc.value);
+            v.index = v.index < 0 ? -1 : tci_row_keep(b, vecs[i]->n, v.index, acc.index);
+        }
+        tci_stage_assign(b, acc, v);
+    }
+    tci_stage_pair copy = {tci_build_copy(b, acc.value),
+                           acc.index < 0 ? -1 : tci_build_copy(b, acc.index)};
+    return copy;
+}
+
+/* ---- joining the lanes ---- */
+
+static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = value;
+    st.imm = imm;
+    int lanes = mem == TCI_MEM_LANE_REPEAT ? 1 : b->l->lanes;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, lanes, b->cur);
+}
+
+/* Writes the vector where all warps see it. */
+static int tci_row_share(tci_build *b, int value)
+{
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = value;
+    tci_build_mem(b, st, t, 1, b->cur);
+    return local;
+}
+
+/* The lanes of warp `warp`, in every warp. */
+static int tci_row_of_warp(tci_build *b, int local, int warp)
+{
+    int held = b->l->lanes / b->l->threads;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD_REPEAT;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, (int64_t)warp * TCI_WARP * held);
+    return tci_build_mem(b, st, (tc_dtype)b->l->locals[local].dtype, b->l->lanes, b->cur);
+}
+
+/* `shared`: the arrays that hold the accumulator, where there are several warps. */
+static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_pair shared)
+{
+    int n = b->l->threads / TCI_WARP;
+    tci_stage_pair *warps = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        warps[i].value = tci_row_of_warp(b, shared.value, i);
+        warps[i].index = shared.index < 0 ? -1 : tci_row_of_warp(b, shared.index, i);
+    }
+    for (int h = n / 2; h >= 1; h /= 2) {
+        for (int i = 0; i < h; i++) {
+            warps[i] = tci_stage_combine(b, red, warps[i], warps[i + h]);
+        }
+    }
+    return warps[0];
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_pair v)
+{
+    for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
+        tci_stage_pair high = {tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.value, h), -1};
+        high.index = v.index < 0 ? -1 : tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.index, h);
+        v = tci_stage_combine(b, red, v, high);
+    }
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.index >= 0 ? v.index : v.value, 0);
+}
+
+/* ---- stages ---- */
+
+static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    bool warps = b->l->threads > TCI_WARP;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
+            acc[r].value = warps ? tci_row_share(b, acc[r].value) : acc[r].value;
+            acc[r].index =
+                warps && acc[r].index >= 0 ? tci_row_share(b, acc[r].index) : acc[r].index;
+        }
+    }
+    if (warps) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_BARRIER;
+        tci_loop_append(b->l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_stage_pair v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
+        }
+    }
+}
+
+static void tci_row_map(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, NULL);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, st->axes[0], vecs[i]);
+        tci_stage_stores(b, stage, NULL);
+    }
+    tci_build_set(b, st->axes[0], NULL);
+}
+
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
+    int64_t lanes = b->l->lanes, size = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        size = k->stages[t].n_axes > 0 ? k->axes[k->stages[t].axes[0]].size : size;
+    }
+    for (int i = 0; i < n_vecs; i++) {
+        int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
+        vecs[i] = tci_build_bind(b, tci_lin_const(at), at, at + left - 1, true,
+                                 left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        b->stage = t;
+        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+            tci_row_reduce(b, t, n_vecs, vecs);
+        } else {
+            tci_row_map(b, t, n_vecs, vecs);
+        }
+    }
+}
+/* ---- src/loop/square.c ---- */
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+ *
+ * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
+ * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
+ *
+ * The one idea: neighbouring threads must touch neighbouring memory, so a square is walked twice.
+ * First along row_axis: the loads that run along it are read and kept in a shared array, one column
+ * of padding keeping its banks apart. Then, behind a barrier, along vec_axis: everything else.
+ *
+ * Here the threads are told apart by TCI_LX_THREAD and every value is a scalar of its thread (the
+ * loop has one lane). Invariant: no element is computed twice, as an output may lie on an input;
+ * squares at the edge test every element. */
+/* ---- src/loop/square.h ---- */
+/* loop/square.h - transposing kernels on a block of threads: squares turned in shared memory. */
+#ifndef TCI_LOOP_SQUARE_H
+#define TCI_LOOP_SQUARE_H
+
+
+enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+
+/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+typedef struct tci_square {
+    int row_axis, vec_axis;
+    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
+} tci_square;
+
+/* False: nothing to turn, or too little to fill squares. */
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+/* The square with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+
+#endif
+
+/* ---- src/loop/square.c, continued ---- */
+enum {
+    TCI_SQUARE_PITCH = TCI_SQUARE + 1,
+    TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
+    TCI_SQUARE_STEP = TCI_SQUARE_THREADS / TCI_SQUARE,            /* lines walked at once */
+    TCI_SQUARE_FAR_BYTES = 64,                                    /* a stride that wants turning */
+    TCI_SQUARE_FILL = -2                                          /* the stage of the first walk */
+};
+
+static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+{
+    int64_t along = 0, across = 0;
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+        !tci_build_coef(k, in->x, vec_axis, &across)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
+    return (along == 1 || along == -1) &&
+           (across < 0 ? -across : across) * bytes >= TCI_SQUARE_FAR_BYTES;
+}
+
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
+{
+    int64_t room = TCI_SQUARE_BYTES;
+    q->row_axis = row_axis;
+    q->vec_axis = vec_axis;
+    q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
+    q->n_loads = 0;
+    if (row_axis < 0 || k->axes[row_axis].size < TCI_SQUARE / 4 ||
+        k->axes[vec_axis].size < TCI_SQUARE / 4) {
+        return false;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SQUARE_PITCH *
+                        tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes;
+        if (tci_square_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
+            q->loads[q->n_loads++] = i;
+            room -= bytes;
+        }
+    }
+    return q->n_loads > 0;
+}
+
+/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+ * TCI_SQUARE of them. */
+typedef struct tci_square_walk {
+    const tci_square *q;
+    int fast_axis, slow_axis;
+    tci_lin fast, slow;       /* of the first element */
+    int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
+    bool edge;                /* elements may lie outside */
+} tci_square_walk;
+
+static tci_lin tci_square_at(const tci_square_walk *w, int step)
+{
+    return tci_lin_plus(w->slow, (int64_t)step * TCI_SQUARE_STEP);
+}
+
+static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
+{
+    int64_t skip = (int64_t)step * TCI_SQUARE_STEP, n_slow = b->k->axes[w->slow_axis].size,
+            n_fast = b->k->axes[w->fast_axis].size;
+    tci_build_set(b, w->fast_axis,
+                  tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
+                                 -1));
+    tci_build_set(b, w->slow_axis,
+                  tci_build_bind(b, tci_square_at(w, step), TCI_MIN(skip, n_slow - 1),
+                                 TCI_MIN(w->slow_hi + skip + TCI_SQUARE_STEP, n_slow) - 1, false,
+                                 -1));
+}
+
+static int tci_square_inside(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
+{
+    for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
+        tci_lopen open;
+        if (w->edge) {
+            int args[2] = {tci_square_inside(b, w->fast, b->k->axes[w->fast_axis].size),
+                           tci_square_inside(b, tci_square_at(w, step),
+                                             b->k->axes[w->slow_axis].size)};
+            tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
+        }
+        tci_square_bind(b, w, step);
+        for (int i = 0; fill && i < w->q->n_loads; i++) {
+            tci_build_value(b, w->q->loads[i]);
+        }
+        if (!fill) {
+            tci_stage_stores(b, 0, NULL);
+        }
+        if (w->edge) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, w->fast_axis, NULL);
+    tci_build_set(b, w->slow_axis, NULL);
+}
+
+/* Both walks. */
+static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec, bool edge)
+{
+    tci_loop *l = b->l;
+    int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
+    tci_lin low = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, thread, -1, TCI_SQUARE));
+    tci_lin high = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, thread, -1, TCI_SQUARE));
+    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
+    int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
+    tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
+                             tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
+    tci_square_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
+                              tci_lin_add(b, row, high), vec_hi, row_hi, edge};
+    b->stage = TCI_SQUARE_FILL;
+    tci_square_elements(b, &along, true);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(l, b->cur, st);
+    b->stage = 0;
+    tci_square_elements(b, &across, false);
+}
+
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
+{
+    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    tci_lin row_square = row, vec_square = vec;
+    row = tci_lin_mul(b, row, TCI_SQUARE);
+    vec = tci_lin_mul(b, vec, TCI_SQUARE);
+    for (int i = 0; i < q->n_loads; i++) {
+        int inst = q->loads[i];
+        int local = tci_build_local(b, (tc_dtype)b->k->insts[inst].dtype,
+                                    TCI_SQUARE * TCI_SQUARE_PITCH, b->cur);
+        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SQUARE_FILL);
+        keep->coef[q->row_axis] = 1;
+        keep->coef[q->vec_axis] = TCI_SQUARE_PITCH;
+        keep->origin[q->row_axis] = row;
+        keep->origin[q->vec_axis] = vec;
+    }
+    if (n_row % TCI_SQUARE == 0 && n_vec % TCI_SQUARE == 0) {
+        tci_square_walks(b, q, row, vec, false);
+        return;
+    }
+    int args[2] = {tci_square_inside(b, row_square, n_row / TCI_SQUARE),
+                   tci_square_inside(b, vec_square, n_vec / TCI_SQUARE)};
+    int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
+    tci_lopen open;
+    tci_build_if(b, whole, &open);
+    tci_square_walks(b, q, row, vec, false);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &whole, 0), &open);
+    tci_square_walks(b, q, row, vec, true);
+    tci_build_close(b, &open);
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -18694,6 +19180,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
@@ -18724,6 +19211,8 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_square square;        /* turned in shared memory, where n_loads > 0 */
+    int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
     int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
@@ -18884,6 +19373,27 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
+ * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
+ * what one holds alone is a scalar. */
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+{
+    int64_t points = 1, n = k->axes[k->n_outer - 1].size;
+    for (int a = 0; a < k->n_outer - 1; a++) {
+        points *= TCI_MAX(k->axes[a].size, 1);
+    }
+    l->threads = tci_sched_threads(n, held, most);
+    while (l->threads > TCI_SCHED_WARP &&
+           points * tci_sched_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+        l->threads /= 2;
+    }
+    while (held > 2 && k->n_reds > 0 &&
+           points * tci_sched_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+        held /= 2;
+    }
+    l->lanes = l->threads * held;
+}
+
 /* Sets lanes and threads. */
 static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
 {
@@ -18897,10 +19407,12 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
     }
-    l->threads = outer ? tci_sched_threads(k->axes[k->n_outer - 1].size, held,
-                                           TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
-                       : k->vlanes / held;
-    l->lanes = l->threads * held;
+    if (outer) {
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+    } else {
+        l->threads = k->vlanes / held;
+        l->lanes = l->threads * held;
+    }
 }
 
 /* ---- tiles ---- */
@@ -18958,7 +19470,9 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
-    if (s->row_axis < 0) {
+    if (s->row_axis < 0 && s->machine.block_threads) {
+        s->unroll = 1; /* more blocks rather than more of each */
+    } else if (s->row_axis < 0) {
         s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
@@ -19039,6 +19553,21 @@ static void tci_sched_turn_tile(tci_sched *s)
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
 }
 
+/* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
+static void tci_sched_block_map(tci_sched *s)
+{
+    s->turn = false;
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+        tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
+        s->l->lanes = 1;
+        s->l->threads = TCI_SQUARE_THREADS;
+        s->unroll = TCI_SQUARE;
+        s->n_tiles = tci_sched_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
+    } else {
+        s->row_axis = -1;
+    }
+}
+
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -19057,9 +19586,8 @@ static void tci_sched_map_tile(tci_sched *s)
         s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
                                            (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
-    if (s->machine.block_threads) { /* one vector of a block is wide enough */
-        s->row_axis = -1;
-        s->turn = false;
+    if (s->machine.block_threads) {
+        tci_sched_block_map(s);
         return;
     }
     s->transposing = s->row_axis >= 0;
@@ -19375,6 +19903,18 @@ static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chun
     tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
 }
 
+/* if x is in [lo, hi] */
+static void tci_sched_if_in(tci_sched *s, tci_lin x, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(s->b, x);
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
+    tci_loop_append(s->l, s->b->cur, st);
+    tci_build_if(s->b, st.dst, open);
+}
+
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
  * the axis. */
 static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
@@ -19384,25 +19924,27 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
-    tci_lin first = tci_lin_mul(b, chunk, s->chunk);
-    int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-    if (s->n_chunks * s->chunk > whole) {
-        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+    tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
+    bool one = s->machine.block_threads > 0, branches = !one || whole < s->n_vec;
+    if (one && branches) {
+        tci_sched_if_in(s, chunk, 0, whole / step - 1, &open);
+    } else if (!one) {
+        int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
+        if (s->n_chunks * s->chunk > whole) {
+            to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        }
+        at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     for (int u = 0; u < s->unroll; u++) {
         int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
-    tci_build_close(b, &open);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
     if (whole < s->n_vec) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = tci_build_lx(b, chunk);
-        last.value.i = last.imm = s->n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+        tci_sched_if_in(s, chunk, s->n_chunks - 1, s->n_chunks - 1, &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -19412,6 +19954,14 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
     int64_t begin = 0;
+    if (s->held > 0) {
+        tci_row_emit(s->b, s->held);
+        return;
+    }
+    if (s->square.n_loads > 0) {
+        tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->vec_axis < 0) {
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
@@ -19473,8 +20023,10 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
-    bool loops = s->units > 1;
-    if (loops) {
+    bool loops = s->units > 1 && !s->machine.block_threads;
+    if (s->units > 1 && !loops) { /* a block is one unit */
+        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    } else if (loops) {
         int begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
         int end =
@@ -19515,10 +20067,14 @@ static void tci_sched_nest(tci_sched *s)
 static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 {
     char tile[40] = "";
-    const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
+    const char *form = s->held > 0 ? ", rows in registers"
+                       : s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->square.n_loads > 0) {
+        snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
+                 s->l->threads);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -19542,7 +20098,10 @@ static void tci_sched_decide(tci_sched *s)
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
-        tci_sched_keep_rows(s);
+        s->held = tci_row_vectors(k, s->l);
+        if (s->held == 0) {
+            tci_sched_keep_rows(s);
+        }
         s->stream = tci_sched_stream(s);
         s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {
@@ -19662,7 +20221,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier"};
+        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -19715,6 +20275,9 @@ static void tci_lprint_for(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     tci_str_add(out, " to ");
     tci_lprint_lx(out, l, st->n, false);
     tci_str_printf(out, " step %lld", (long long)st->imm);
+    if (st->unroll > 0) {
+        tci_str_printf(out, " unroll %d", st->unroll);
+    }
 }
 
 /* Statements that define a value from values. */
@@ -19881,8 +20444,12 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
+    }
+    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED) {
+        TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
     if (uses & TCI_LMEM_FIRST) {
         tci_lverify_lx(v, st->x);
@@ -19901,7 +20468,8 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
     }
     if (uses & TCI_LMEM_DST) {
-        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
+        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE ||
+                   st->mem == TCI_MEM_LANE_REPEAT;
         tci_lverify_define(v, st->dst);
         TCI_ASSERT(v->s, v->l->values[st->dst].lanes == (one ? 1 : lanes));
     }
@@ -20200,7 +20768,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     const tci_lvalue *values = c->l->values;
     tc_dtype compute = TC_F32;
     int lanes = 1;
-    if (st->mem == TCI_MEM_LANE || (uses & TCI_LMEM_WRITES)) {
+    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT;
+    if (lane || (uses & TCI_LMEM_WRITES)) {
         compute = (tc_dtype)values[st->args[0]].dtype;
         lanes = values[st->args[0]].lanes;
     } else if (uses & TCI_LMEM_DST) {
@@ -20290,6 +20859,10 @@ static void tci_c_block(tci_c_like *c, int block, int depth);
 
 static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
 {
+    if (st->unroll > 0) {
+        tci_str_printf(c->out, "TC_UNROLL(%d)\n", st->unroll);
+        tci_c_indent(c, depth);
+    }
     tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
@@ -20312,8 +20885,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
-                       held, st->dst, st->dst, held);
+        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
     if (m->work >= 0) {
@@ -20439,13 +21012,19 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 #define TCI_EMIT_C_SPELL_H
 
 
-typedef struct tci_cd {
+typedef struct tci_cd tci_cd;
+struct tci_cd {
     tci_dialect d;          /* what the caller holds; d.state is this struct */
     const char **names;     /* open-addressed set of defined names; NULL = free */
     int n_names, cap_names; /* cap a power of two, never more than half full */
     tci_str out;            /* complete definitions */
-    const void *more;       /* of a dialect that extends this one */
-} tci_cd;
+    /* A dialect that extends this one has vectors of its own: names of "any lane is true", and of
+     * the helper on the lanes that a mask marks, 0 elsewhere. */
+    const char *(*any)(tci_cd *cd, int lanes);
+    const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
+    const char *helper_word; /* before a helper's definition */
+    const void *more;        /* its state */
+};
 
 /* What the letters stand for. */
 typedef struct tci_cd_env {
@@ -20467,6 +21046,7 @@ TCI_FN tc_dtype tci_cd_uint(int bytes);
 TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
 TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
 TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
 
 /* ---- emit/c_prims.c ---- */
 TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
@@ -21008,7 +21588,7 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     }
     bool wide = tci_dtype_get(t)->bytes * lanes == 64 && cd->d.vector_bytes == 64;
     e.piece[0] = t == TC_F32 ? "ps" : "pd";
-    e.piece[1] = tci_cd_any(cd, lanes);
+    e.piece[1] = cd->any(cd, lanes);
     if (wide && tci_dtype_is_float(t)) {
         tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
                           "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
@@ -22056,19 +22636,19 @@ static const char *tci_cd_letter(const tci_cd_env *e, char letter)
     int bytes = tci_dtype_get(e->t)->bytes;
     switch (letter) {
     case 'T':
-        return tci_cd_type(&cd->d, e->t, e->lanes);
+        return cd->d.type(&cd->d, e->t, e->lanes);
     case 'E':
-        return tci_cd_type(&cd->d, e->t, 1);
+        return cd->d.type(&cd->d, e->t, 1);
     case 'R':
-        return tci_cd_type(&cd->d, e->to, e->lanes);
+        return cd->d.type(&cd->d, e->to, e->lanes);
     case 'I':
-        return tci_cd_type(&cd->d, tci_cd_sint(bytes), e->lanes);
+        return cd->d.type(&cd->d, tci_cd_sint(bytes), e->lanes);
     case 'U':
-        return tci_cd_type(&cd->d, tci_cd_uint(bytes), e->lanes);
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), e->lanes);
     case 'V':
-        return tci_cd_type(&cd->d, tci_cd_uint(bytes), 1);
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), 1);
     case 'B':
-        return tci_cd_type(&cd->d, TC_BOOL, e->lanes);
+        return cd->d.type(&cd->d, TC_BOOL, e->lanes);
     case 'A':
         return tci_cd_unaligned(cd, e->t, e->lanes);
     case 'L':
@@ -22225,7 +22805,7 @@ TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes)
 
 /* ---- helpers and recipes ---- */
 
-static void tci_cd_define_helper(tci_cd *cd, int id)
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id)
 {
     const tci_helper *h = tci_helper_get(id);
     bool is_new;
@@ -22241,8 +22821,7 @@ static void tci_cd_define_helper(tci_cd *cd, int id)
     tci_cd_soft(cd, "TC_FMA_F32");
     tci_cd_soft(cd, "TC_FMA_F64");
     (void)name;
-    tci_str_add(&cd->out, h->text);
-    tci_str_add(&cd->out, "\n");
+    tci_str_printf(&cd->out, "%s%s\n", cd->helper_word, h->text);
 }
 
 /* The helper on the lanes that m marks, 0 elsewhere. Kept out of line, so that its registers do not
@@ -22282,8 +22861,8 @@ static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
         tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
         return;
     }
-    e->piece[1] = tci_cd_lanes_of(cd, id, e->t, e->lanes);
-    e->piece[3] = tci_cd_any(cd, e->lanes);
+    e->piece[1] = cd->lanes_of(cd, id, e->t, e->lanes);
+    e->piece[3] = cd->any(cd, e->lanes);
     tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
                      "        return $2($3, m);\n    }\n    return ($T){0};\n}");
 }
@@ -22322,7 +22901,7 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
     const char *args = slow->n_args == 3
                            ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
                            : tci_scratch_printf(d->s, "v%d", slow->args[0]);
-    const char *test = tci_scratch_printf(d->s, "%s(v%d)", tci_cd_any(cd, lanes), step->args[0]);
+    const char *test = tci_scratch_printf(d->s, "%s(v%d)", cd->any(cd, lanes), step->args[0]);
     if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
         const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
         test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
@@ -22332,7 +22911,7 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
         d->s,
         "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
         "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
-        step->args[2], test, i, select, step->args[0], tci_cd_lanes_of(cd, slow->imm, t, lanes),
+        step->args[2], test, i, select, step->args[0], cd->lanes_of(cd, slow->imm, t, lanes),
         args, step->args[0], step->args[2]);
 }
 
@@ -22523,6 +23102,9 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->d.type = tci_cd_type;
     cd->d.constant = tci_cd_constant;
     cd->d.prelude = tci_cd_prelude;
+    cd->any = tci_cd_any;
+    cd->lanes_of = tci_cd_lanes_of;
+    cd->helper_word = "";
     cd->out.s = s;
     return &cd->d;
 }
@@ -22707,7 +23289,8 @@ typedef struct tci_interp_value {
  * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
     uint8_t op, dtype, bytes;
-    bool inner;             /* TCI_VLANES lanes, joined at the end of the stage */
+    bool inner;             /* virtual lanes, joined at the end of the stage */
+    int32_t axis;           /* inner: along which they lie */
     bool arg, max;
     uint64_t identity;
     int32_t acc, at;        /* values: accumulator; ARG: its index */
@@ -22727,6 +23310,7 @@ typedef struct tci_interp_stage {
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
     bool inner;             /* TCI_VEC_INNER */
+    int vlanes;             /* virtual lanes of its reductions */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */
@@ -24356,9 +24940,11 @@ static void tci_prep_make_red(tci_prep *b, int red)
         b->values[r->at].own = true;
     }
     if (r->inner) {
-        b->values[r->acc].lanes = TCI_VLANES;
+        const tci_kstage *stage = &b->k->stages[from->stage];
+        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        b->values[r->acc].lanes = b->k->vlanes;
         if (r->arg) {
-            b->values[r->at].lanes = TCI_VLANES;
+            b->values[r->at].lanes = b->k->vlanes;
         }
     }
     b->outer_value[node] = r->result;
@@ -24557,6 +25143,7 @@ static void tci_prep_shape(tci_prep *b)
     const tci_kernel *k = b->k;
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
+    p->vlanes = k->vlanes;
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;
@@ -24650,8 +25237,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so element j of a block folds into lane j % TCI_VLANES; lanes are joined at the end
- * of the stage. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
+ * end of the stage. */
 #include <string.h>
 
 
@@ -25235,14 +25822,16 @@ static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, co
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
     const char *v = e->ptr[st->in[0]];
+    int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
     for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES);
+        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
         const char *from = v + (st->vary[0] ? j * r->bytes : 0);
+        char *acc = e->ptr[r->acc] + lane * r->bytes;
         if (r->arg) {
             const char *index = e->ptr[st->in[1]] + (st->vary[1] ? 8 * j : 0);
-            tci_exec_arg(r, acc, e->ptr[r->at], from, index, st->vary[0], st->vary[1], m);
+            tci_exec_arg(r, acc, e->ptr[r->at] + lane * 8, from, index, st->vary[0], st->vary[1],
+                         m);
         } else {
             tci_exec_combine(e, r, acc, from, st->vary[0], m);
         }
@@ -25281,7 +25870,7 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     bool varies = e->p->values[r->acc].varies;
-    int64_t lanes = r->inner ? TCI_VLANES : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
+    int64_t lanes = r->inner ? e->p->vlanes : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
     tci_exec_fill(e->ptr[r->acc], r->bytes, r->identity, lanes);
     if (r->arg) {
         int64_t index_lanes = r->inner || varies ? lanes : TCI_INTERP_GROUP / 8;
@@ -25289,18 +25878,28 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
+static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
+{
+    char *acc = e->ptr[r->acc];
+    for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
+        if (r->arg) {
+            char *at = e->ptr[r->at];
+            tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
+            continue;
+        }
+        for (int i = 0; i < h; i += TCI_VLANES) {
+            int m = TCI_MIN(h - i, TCI_VLANES);
+            tci_exec_combine(e, r, acc + i * r->bytes, acc + (i + h) * r->bytes, true, m);
+        }
+    }
+}
+
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
     char *acc = e->ptr[r->acc];
     if (r->inner) {
-        for (int h = TCI_VLANES / 2; h > 0; h /= 2) {
-            if (r->arg) {
-                char *at = e->ptr[r->at];
-                tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
-            } else {
-                tci_exec_combine(e, r, acc, acc + h * r->bytes, true, h);
-            }
-        }
+        tci_exec_join_lanes(e, r);
         tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
                        tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
     }
@@ -30824,6 +31423,13 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
                             : f->captured_data[f->effects[i - f->n_outputs].captured];
 }
 
+/* Generated code takes what it may at once, so memory starts at a multiple of that. */
+static bool tci_device_takes(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
 /* Binds one port. TC_ERR_MEMORY: the device has none left. */
 static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
 {
@@ -30833,8 +31439,7 @@ static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
     int64_t bytes = tci_device_bytes(code, port);
     if (bytes == 0) {
         bound = NULL;
-    } else if (user_memory != c->device->bound[port] &&
-               !(device->is_device && device->is_device(device->user, user_memory))) {
+    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
             *copy = device->alloc(device->user, bytes);
         }

@@ -74,6 +74,8 @@
 #include "loop/stage.c"
 #include "loop/blocked.c"
 #include "loop/matrix.c"
+#include "loop/row.c"
+#include "loop/square.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"

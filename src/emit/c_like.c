@@ -143,7 +143,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     const tci_lvalue *values = c->l->values;
     tc_dtype compute = TC_F32;
     int lanes = 1;
-    if (st->mem == TCI_MEM_LANE || (uses & TCI_LMEM_WRITES)) {
+    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT;
+    if (lane || (uses & TCI_LMEM_WRITES)) {
         compute = (tc_dtype)values[st->args[0]].dtype;
         lanes = values[st->args[0]].lanes;
     } else if (uses & TCI_LMEM_DST) {
@@ -233,6 +234,10 @@ static void tci_c_block(tci_c_like *c, int block, int depth);
 
 static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
 {
+    if (st->unroll > 0) {
+        tci_str_printf(c->out, "TC_UNROLL(%d)\n", st->unroll);
+        tci_c_indent(c, depth);
+    }
     tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
@@ -255,8 +260,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
-                       held, st->dst, st->dst, held);
+        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
     if (m->is_given) {

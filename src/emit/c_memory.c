@@ -227,7 +227,7 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     }
     bool wide = tci_dtype_get(t)->bytes * lanes == 64 && cd->d.vector_bytes == 64;
     e.piece[0] = t == TC_F32 ? "ps" : "pd";
-    e.piece[1] = tci_cd_any(cd, lanes);
+    e.piece[1] = cd->any(cd, lanes);
     if (wide && tci_dtype_is_float(t)) {
         tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
                           "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"

@@ -11,13 +11,19 @@
 
 #include "dialect.h"
 
-typedef struct tci_cd {
+typedef struct tci_cd tci_cd;
+struct tci_cd {
     tci_dialect d;          /* what the caller holds; d.state is this struct */
     const char **names;     /* open-addressed set of defined names; NULL = free */
     int n_names, cap_names; /* cap a power of two, never more than half full */
     tci_str out;            /* complete definitions */
-    const void *more;       /* of a dialect that extends this one */
-} tci_cd;
+    /* A dialect that extends this one has vectors of its own: names of "any lane is true", and of
+     * the helper on the lanes that a mask marks, 0 elsewhere. */
+    const char *(*any)(tci_cd *cd, int lanes);
+    const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
+    const char *helper_word; /* before a helper's definition */
+    const void *more;        /* its state */
+};
 
 /* What the letters stand for. */
 typedef struct tci_cd_env {
@@ -39,6 +45,7 @@ TCI_FN tc_dtype tci_cd_uint(int bytes);
 TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
 TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
 TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
 
 /* ---- emit/c_prims.c ---- */
 TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);

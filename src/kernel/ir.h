@@ -17,10 +17,10 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64, written here) virtual lanes on the LAST inner axis of each
- *       REDUCE stage: element j of that axis goes to lane j % 64, lanes go on over the other inner
- *       axes (in order); at the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1:
- *       acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
+ *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
+ *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
+ *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
  *       exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
@@ -47,7 +47,7 @@
 
 enum {
     TCI_VLANES = 64,
-    TCI_VLANES_MAX = 512
+    TCI_VLANES_MAX = 2048
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
 /* ---- index expressions ---- */

@@ -36,6 +36,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
     open->st.imm = step;
     b->cur = open->st.body = tci_loop_block(b->l, b->cur);
     open->st.dst = tci_loop_index(b->l, b->cur, true);
+    b->l->indices[open->st.dst].multiple = tci_lx_gcd(tci_lx_multiple(b->l, begin), step);
     return open->st.dst;
 }
 
@@ -152,6 +153,7 @@ TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
     int block = tci_lx_block(l, lx);
     st.dst = tci_loop_index(l, block, false);
     st.x = lx;
+    l->indices[st.dst].multiple = tci_lx_multiple(l, lx);
     tci_loop_append(l, block, st);
     l->lx_index[lx] = st.dst;
     return tci_lin_var(b, st.dst);
@@ -358,6 +360,18 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
+/* A whole vector of which every thread's part lies at a multiple of its size. */
+static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+{
+    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
+        return false;
+    }
+    int held = b->l->lanes / b->l->threads;
+    int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
+    return held * tci_dtype_get((tc_dtype)dtype)->bytes <= TCI_ALIGNED_BYTES &&
+           tci_lx_multiple(b->l, st->x) % held == 0;
+}
+
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)
 {
     int at = 0;
@@ -376,6 +390,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
+    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+        st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
+    }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);
     }

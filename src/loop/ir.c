@@ -47,7 +47,7 @@ TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 {
-    tci_lindex x = {block, is_loop};
+    tci_lindex x = {block, is_loop, 1};
     TCI_PUSH(l->s, l->indices, l->n_indices, l->cap_indices, x);
     return l->n_indices - 1;
 }
@@ -201,6 +201,34 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     return tci_lx_intern(l, e);
 }
 
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
+{
+    const tci_lx *e = &l->lx[x];
+    switch (e->op) {
+    case TCI_LX_CONST: return e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_VAR: return l->indices[e->a].multiple;
+    case TCI_LX_ADD:
+    case TCI_LX_MIN:
+    case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
+    case TCI_LX_MOD: return tci_lx_gcd(tci_lx_multiple(l, e->a), e->c);
+    case TCI_LX_MUL: {
+        int64_t m = tci_lx_multiple(l, e->a), all = 0;
+        return __builtin_mul_overflow(m, e->c, &all) || all == INT64_MIN ? 1 : all < 0 ? -all : all;
+    }
+    default: return 1;
+    }
+}
+
 TCI_FN int tci_lx_block(const tci_loop *l, int x)
 {
     const tci_lx *e = &l->lx[x];
@@ -224,6 +252,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 {
     switch (m) {
     case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_ALIGNED:
+    case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
     case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
     case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
@@ -231,6 +261,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_STRIDED_N:
         return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE:
+    case TCI_MEM_STORE_ALIGNED:
     case TCI_MEM_STORE_STREAM:
     case TCI_MEM_STORE_ONE:
     case TCI_MEM_STORE_LANE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
@@ -245,6 +276,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
     case TCI_MEM_LANE:
+    case TCI_MEM_LANE_REPEAT:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:

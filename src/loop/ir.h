@@ -42,7 +42,7 @@ typedef struct tci_lx {
 } tci_lx;
 
 typedef enum tci_lop {
-    TCI_L_FOR,       /* for index dst = x; < n; += imm: body */
+    TCI_L_FOR,       /* for index dst = x; < n; += imm: body; `unroll` times written out */
     TCI_L_IF,        /* if value args[0]: body */
     TCI_L_INDEX,     /* index dst = x */
     TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
@@ -72,6 +72,7 @@ typedef struct tci_lstmt {
     int64_t imm;      /* stride, lane, step, size */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
+    int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */
 } tci_lstmt;
 
@@ -86,6 +87,7 @@ typedef struct tci_lvalue {
 typedef struct tci_lindex {
     int32_t block;
     bool is_loop;
+    int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
@@ -148,6 +150,9 @@ TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
 TCI_FN int tci_lx_var(tci_loop *l, int index);
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
 TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+/* x is always a multiple of the result; 0: it is 0. */
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x);
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
 

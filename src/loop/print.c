@@ -70,7 +70,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier"};
+        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -123,6 +124,9 @@ static void tci_lprint_for(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     tci_str_add(out, " to ");
     tci_lprint_lx(out, l, st->n, false);
     tci_str_printf(out, " step %lld", (long long)st->imm);
+    if (st->unroll > 0) {
+        tci_str_printf(out, " unroll %d", st->unroll);
+    }
 }
 
 /* Statements that define a value from values. */

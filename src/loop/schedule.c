@@ -13,6 +13,8 @@
 
 #include "blocked.h"
 #include "matrix.h"
+#include "row.h"
+#include "square.h"
 
 enum {
     TCI_SCHED_MAX_CUTS = 12,
@@ -26,6 +28,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
@@ -56,6 +59,8 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_square square;        /* turned in shared memory, where n_loads > 0 */
+    int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
     int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
@@ -216,6 +221,27 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
+ * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
+ * what one holds alone is a scalar. */
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+{
+    int64_t points = 1, n = k->axes[k->n_outer - 1].size;
+    for (int a = 0; a < k->n_outer - 1; a++) {
+        points *= TCI_MAX(k->axes[a].size, 1);
+    }
+    l->threads = tci_sched_threads(n, held, most);
+    while (l->threads > TCI_SCHED_WARP &&
+           points * tci_sched_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+        l->threads /= 2;
+    }
+    while (held > 2 && k->n_reds > 0 &&
+           points * tci_sched_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+        held /= 2;
+    }
+    l->lanes = l->threads * held;
+}
+
 /* Sets lanes and threads. */
 static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
 {
@@ -229,10 +255,12 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
     }
-    l->threads = outer ? tci_sched_threads(k->axes[k->n_outer - 1].size, held,
-                                           TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
-                       : k->vlanes / held;
-    l->lanes = l->threads * held;
+    if (outer) {
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+    } else {
+        l->threads = k->vlanes / held;
+        l->lanes = l->threads * held;
+    }
 }
 
 /* ---- tiles ---- */
@@ -290,7 +318,9 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
-    if (s->row_axis < 0) {
+    if (s->row_axis < 0 && s->machine.block_threads) {
+        s->unroll = 1; /* more blocks rather than more of each */
+    } else if (s->row_axis < 0) {
         s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
@@ -371,6 +401,21 @@ static void tci_sched_turn_tile(tci_sched *s)
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
 }
 
+/* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
+static void tci_sched_block_map(tci_sched *s)
+{
+    s->turn = false;
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+        tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
+        s->l->lanes = 1;
+        s->l->threads = TCI_SQUARE_THREADS;
+        s->unroll = TCI_SQUARE;
+        s->n_tiles = tci_sched_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
+    } else {
+        s->row_axis = -1;
+    }
+}
+
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -389,9 +434,8 @@ static void tci_sched_map_tile(tci_sched *s)
         s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
                                            (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
-    if (s->machine.block_threads) { /* one vector of a block is wide enough */
-        s->row_axis = -1;
-        s->turn = false;
+    if (s->machine.block_threads) {
+        tci_sched_block_map(s);
         return;
     }
     s->transposing = s->row_axis >= 0;
@@ -707,6 +751,18 @@ static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chun
     tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
 }
 
+/* if x is in [lo, hi] */
+static void tci_sched_if_in(tci_sched *s, tci_lin x, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(s->b, x);
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
+    tci_loop_append(s->l, s->b->cur, st);
+    tci_build_if(s->b, st.dst, open);
+}
+
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
  * the axis. */
 static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
@@ -716,25 +772,27 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
-    tci_lin first = tci_lin_mul(b, chunk, s->chunk);
-    int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-    if (s->n_chunks * s->chunk > whole) {
-        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+    tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
+    bool one = s->machine.block_threads > 0, branches = !one || whole < s->n_vec;
+    if (one && branches) {
+        tci_sched_if_in(s, chunk, 0, whole / step - 1, &open);
+    } else if (!one) {
+        int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
+        if (s->n_chunks * s->chunk > whole) {
+            to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        }
+        at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     for (int u = 0; u < s->unroll; u++) {
         int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
-    tci_build_close(b, &open);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
     if (whole < s->n_vec) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = tci_build_lx(b, chunk);
-        last.value.i = last.imm = s->n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+        tci_sched_if_in(s, chunk, s->n_chunks - 1, s->n_chunks - 1, &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -744,6 +802,14 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
     int64_t begin = 0;
+    if (s->held > 0) {
+        tci_row_emit(s->b, s->held);
+        return;
+    }
+    if (s->square.n_loads > 0) {
+        tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->vec_axis < 0) {
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
@@ -805,8 +871,10 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
-    bool loops = s->units > 1;
-    if (loops) {
+    bool loops = s->units > 1 && !s->machine.block_threads;
+    if (s->units > 1 && !loops) { /* a block is one unit */
+        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    } else if (loops) {
         int begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
         int end =
@@ -847,10 +915,14 @@ static void tci_sched_nest(tci_sched *s)
 static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 {
     char tile[40] = "";
-    const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
+    const char *form = s->held > 0 ? ", rows in registers"
+                       : s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->square.n_loads > 0) {
+        snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
+                 s->l->threads);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -874,7 +946,10 @@ static void tci_sched_decide(tci_sched *s)
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
-        tci_sched_keep_rows(s);
+        s->held = tci_row_vectors(k, s->l);
+        if (s->held == 0) {
+            tci_sched_keep_rows(s);
+        }
         s->stream = tci_sched_stream(s);
         s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {

@@ -10,7 +10,12 @@
 
 #include "stage.h"
 
-enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16,
+    TCI_STAGE_LINE_BYTES = 64,
+    TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */
+};
 
 /* ---- combining ---- */
 
@@ -217,7 +222,7 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -424,6 +429,9 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {

@@ -55,7 +55,10 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
-/* ---- pieces that loop/blocked.c shares ---- */
+/* ---- pieces that other schedules share ---- */
+
+/* The stage's stores at the current point. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 
 /* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
 typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
