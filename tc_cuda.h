@@ -1483,21 +1483,20 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
 }
 
 /* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
- * of each (see tci_cuda_head and tci_cuda_matrix_head). Returns its bytes; 0: it cannot be made. */
-static size_t tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
+ * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+static bool tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
     const tci_cuda_function *f = launch->function;
     int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
     int n_words = map_words + n_buffers + n_literals + 1;
-    n_words = f->is_skeleton ? (n_words + 7) / 8 * 8 : n_words; /* the struct is aligned so */
     if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
-        return 0;
+        return false;
     }
-    memset(to, 0, (size_t)n_words * sizeof(*to));
+    memset(to, 0, TCI_CUDA_MAX_ARGUMENTS * sizeof(*to));
     for (int i = 0; i < n_maps; i++) {
         if (!tci_cuda_encode(launch, &f->skeleton.maps[i], to + TCI_CUDA_MAP_WORDS * i)) {
-            return 0;
+            return false;
         }
     }
     to += map_words;
@@ -1508,11 +1507,11 @@ static size_t tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
         to[n_buffers + i] = launch->literals[i];
     }
     to[n_buffers + n_literals] = (int64_t)(uintptr_t)word;
-    return (size_t)n_words * sizeof(*to);
+    return true;
 }
 
 /* What both ways of launching tell the driver. False: the launch is larger than it can be. */
-static bool tci_cuda_describe(const tc_launch *launch, size_t bytes, tci_cu_kernel_params *k)
+static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
 {
     const tci_cuda_function *f = launch->function;
     int64_t blocks = launch->task_end - launch->task_begin;
@@ -1526,7 +1525,7 @@ static bool tci_cuda_describe(const tc_launch *launch, size_t bytes, tci_cu_kern
         k->block_y = (unsigned)f->skeleton.warps;
         k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
     }
-    if (bytes == 0 || launch->task_begin != 0 || blocks > INT32_MAX) {
+    if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
         tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
                      "that a tensor map cannot describe", "");
         return false;
@@ -1571,13 +1570,13 @@ static tc_status tci_cuda_launch_locked(const tc_launch *launch)
         tci_cuda.pending[tci_cuda.n_pending].word = word;
         tci_cuda.pending[tci_cuda.n_pending++].fault = launch->fault;
     }
-    size_t bytes = tci_cuda_pack(launch, word, arguments);
-    if (!tci_cuda_describe(launch, bytes, &k)) {
+    bool is_packed = tci_cuda_pack(launch, word, arguments);
+    if (!tci_cuda_describe(launch, is_packed, &k)) {
         return TC_ERR_LIMIT;
     }
-    void *extra[] = {(void *)1, arguments, (void *)2, &bytes, NULL};
+    void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
     return tci_cuda_check(tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
-                                              k.shared_bytes, tci_cuda.stream, NULL, extra),
+                                              k.shared_bytes, tci_cuda.stream, params, NULL),
                           "cuLaunchKernel");
 }
 
@@ -1639,12 +1638,12 @@ static tc_status tci_cuda_add_nodes(tci_cuda_sequence *s, const tc_launch *launc
         if (launch->task_end == launch->task_begin) {
             continue;
         }
-        size_t bytes = tci_cuda_pack(launch, launch->fault ? s->word : NULL, arguments);
-        if (!tci_cuda_describe(launch, bytes, &k)) {
+        bool is_packed = tci_cuda_pack(launch, launch->fault ? s->word : NULL, arguments);
+        if (!tci_cuda_describe(launch, is_packed, &k)) {
             return TC_ERR_LIMIT;
         }
-        void *extra[] = {(void *)1, arguments, (void *)2, &bytes, NULL};
-        k.extra = extra;
+        void *params[] = {arguments};
+        k.params = params;
         tc_status status = tci_cuda_check(
             tci_cuda.cu->graph_add_kernel(&node, s->graph, &last, last != NULL, &k),
             "cuGraphAddKernelNode");

@@ -1,7 +1,7 @@
 /* tests/cuda/model.h - C++: what the matrix kernels' PTX means, for running their text on a CPU.
  *
  * The generated text (cuda/matrix.c) is compiled with TC_NO_PTX behind this. A block runs as fibers,
- * one for each thread, in random order; whatever the hardware does on its own happens as late as it
+ * one for each thread, in random order, some of them slow; whatever the hardware does on its own happens as late as it
  * may, or at a random earlier moment: a box arrives when the scheduler likes, a product reads shared
  * memory and writes its registers when it is waited for at the latest. So a missing wait, a wrong
  * parity, descriptor or count gives wrong numbers, an error or a deadlock here too.
@@ -48,6 +48,7 @@ struct model_fiber {
     long group;           /* PRODUCTS: groups up to this one must be done */
     long open, next;      /* group and number of the next product */
     bool fenced;
+    unsigned slow;        /* of 64 turns, those that it misses */
 };
 
 struct model_warp { int here; unsigned to[32], squares[32][4]; bool stores; };
@@ -67,8 +68,10 @@ static ucontext_t model_scheduler;
 
 static unsigned model_random()
 {
-    model_random_state = model_random_state * 1664525u + 1013904223u;
-    return model_random_state >> 8;
+    unsigned x = model_random_state += 0x9e3779b9u;
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x ^ x >> 16;
 }
 
 static void model_fail(const char *what)
@@ -498,7 +501,7 @@ static void model_schedule(unsigned threads)
         for (unsigned n = 0; n < threads && !model_error; n++) {
             unsigned i = (turn + n * step) % threads;
             if (model_fibers[i].wait == MODEL_ENDED || !model_can_go(model_fibers[i], i) ||
-                model_random() % 16 == 0) {
+                model_random() % 64 < model_fibers[i].slow) {
                 moved = moved || model_fibers[i].wait == MODEL_READY;
                 continue;
             }
@@ -553,7 +556,11 @@ extern "C" const char *model_run(void (*kernel)(const void *), const void *args,
         model_warpgroups.assign(((size_t)warps + 3) / 4, model_warpgroup());
         model_fibers.assign(threads, model_fiber());
         model_block_here = 0;
+        unsigned slow_warps = seed % 3; /* consumers, the last ones, none */
         for (unsigned i = 0; i < threads; i++) {
+            bool last = i / 32 >= (unsigned)warps - 3;
+            bool lags = slow_warps < 2 && last == (slow_warps == 1);
+            model_fibers[i].slow = lags ? 60 : model_random() % 16 == 0 ? 56 : 4;
             ucontext_t *c = &model_fibers[i].context;
             getcontext(c);
             c->uc_stack.ss_sp = &stacks[stack * i];

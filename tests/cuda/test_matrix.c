@@ -264,4 +264,93 @@ TEST(products_of_every_form)
     tc_ctx_free(ctx);
 }
 
+/* ---- planted bugs ---- */
+
+/* Each change of the text is a bug that a run must show. */
+static const emu_mutation mutations[] = {
+    {"", ""}, /* none: the text as it is */
+    {"unsigned parity = 1;", "unsigned parity = 0;"},
+    {"unsigned parity = 0, taken = 1;", "unsigned parity = 1, taken = 1;"},
+    {"unsigned parity = 0, taken = 1;", "unsigned parity = 0, taken = 0;"},
+    {"unsigned ready = 0;", "unsigned ready = 1;"},
+    {"tc_barrier_wait(tc_full<S>(at, stage), parity);", ""},
+    {"tc_barrier_wait(tc_empty<S>(at, stage), parity);", ""},
+    {"tc_barrier_wait(tc_taken<S>(at, group), taken);", ""},
+    {"tc_barrier_wait(tc_ready<", "if (0) tc_barrier_wait(tc_ready<"},
+    {"tc_products_wait<1>();", ""},
+    {"tc_products_wait<0>();", "tc_products_wait<1>();"},
+    {"tc_products_begin();", ""},
+    {"tc_products_commit();", ""},
+    {"tc_barrier_expect(full, S::stage_bytes);", "tc_barrier_expect(full, S::stage_bytes - 128);"},
+    {"tc_barrier_expect(full, S::stage_bytes);", "tc_barrier_expect(full, S::stage_bytes + 128);"},
+    {"(1024ull >> 4) << 32", "(512ull >> 4) << 32"},
+    {"(8192ull >> 4) << 16", "(4096ull >> 4) << 16"},
+    {"| 1ull << 62", "| 2ull << 62"},
+    {"a + 512 * r + S::a_step * i", "a + 512 * r"},
+    {"boxes + group * S::sub_rows * 8192", "boxes"},
+    {"k + i > 0", "1"},
+    {"tc_empty<S>(at, i), 4 * S::consumers", "tc_empty<S>(at, i), 4"},
+    {"stage = 0;\n                parity ^= 1;", "stage = 0;"},
+    {"    __syncwarp();\n", ""},
+    {"p.n + 64 * i", "p.n"},
+    {"lane / 16 * 8", "lane / 16 * 16"},
+    {"__syncthreads();\n}\ntemplate", "}\ntemplate"},
+    {"+ 1023) & ~1023u", "+ 15) & ~15u"},
+    {NULL, NULL}};
+
+TEST(planted_bugs_show)
+{
+    enum { SEEDS = 4 };
+    static const product_case c = {.batch = 1, .m = 264, .n = 136, .k = 520, .residual = true};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    product p;
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    make_product(&p, ctx, c);
+    emu_mutations = mutations;
+    tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, NULL,
+                                     &p.program);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    for (emu_variant = 0; mutations[emu_variant].from && !status; emu_variant++) {
+        bool shows = false;
+        for (emu_model_seed = 1; emu_model_seed <= SEEDS && !shows; emu_model_seed++) {
+            shows = run_product(&p) != 0;
+        }
+        CHECK_MSG(shows == (emu_variant > 0), "\"%s\" as \"%s\" %s", mutations[emu_variant].from,
+                  mutations[emu_variant].to, shows ? "fails" : "is not noticed");
+    }
+    emu_mutations = NULL;
+    emu_variant = 0;
+    free_product(&p);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the choice ---- */
+
+TEST(a_user_can_refuse_the_class)
+{
+    static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int matrix = 0; matrix >= -1; matrix--) {
+        product p;
+        tc_ctx *ctx = open_context("emulated", matrix);
+        REQUIRE(ctx);
+        make_product(&p, ctx, c);
+        tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, NULL,
+                                         &p.program);
+        CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+        if (!status) {
+            bool used = strstr(explained(p.program), "matrix unit, sums in its order") != NULL;
+            CHECK(used == (matrix == 0));
+            CHECK_EQ_INT(run_product(&p), 0);
+        }
+        free_product(&p);
+        tc_ctx_free(ctx);
+    }
+}
+
 TEST_MAIN
