@@ -48,7 +48,7 @@ struct model_fiber {
     long group;           /* PRODUCTS: groups up to this one must be done */
     long open, next;      /* group and number of the next product */
     bool fenced;
-    unsigned slow;        /* of 64 turns, those that it misses */
+    unsigned slow;        /* of 1024 turns, those that it misses */
 };
 
 struct model_warp { int here; unsigned to[32], squares[32][4]; bool stores; };
@@ -501,7 +501,7 @@ static void model_schedule(unsigned threads)
         for (unsigned n = 0; n < threads && !model_error; n++) {
             unsigned i = (turn + n * step) % threads;
             if (model_fibers[i].wait == MODEL_ENDED || !model_can_go(model_fibers[i], i) ||
-                model_random() % 64 < model_fibers[i].slow) {
+                model_random() % 1024 < model_fibers[i].slow) {
                 moved = moved || model_fibers[i].wait == MODEL_READY;
                 continue;
             }
@@ -560,7 +560,7 @@ extern "C" const char *model_run(void (*kernel)(const void *), const void *args,
         for (unsigned i = 0; i < threads; i++) {
             bool last = i / 32 >= (unsigned)warps - 3;
             bool lags = slow_warps < 2 && last == (slow_warps == 1);
-            model_fibers[i].slow = lags ? 60 : model_random() % 16 == 0 ? 56 : 4;
+            model_fibers[i].slow = lags ? 1016 : model_random() % 64 == 0 ? 900 : 64;
             ucontext_t *c = &model_fibers[i].context;
             getcontext(c);
             c->uc_stack.ss_sp = &stacks[stack * i];

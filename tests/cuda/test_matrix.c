@@ -229,26 +229,34 @@ static const product_case cases[] = {
     {.batch = 1, .m = 16, .n = 1024, .k = 256},
 };
 
-TEST(products_of_every_form)
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+/* All cases by one run of the compiler. */
+static tc_status compile_cases(tc_ctx *ctx, product *products)
 {
-    enum { COUNT = sizeof(cases) / sizeof(cases[0]) };
-    static product products[COUNT];
-    tc_job jobs[COUNT];
-    if (!can_emulate()) {
-        SKIP("there is no C++ compiler");
-    }
-    tc_ctx *ctx = open_context("emulated", 0);
-    REQUIRE(ctx);
+    tc_job jobs[CASES];
     memset(jobs, 0, sizeof(jobs));
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < CASES; i++) {
         make_product(&products[i], ctx, cases[i]);
         jobs[i].inputs = (tc_tensors){products[i].in, products[i].n_in};
         jobs[i].outputs = (tc_tensors){&products[i].y, 1};
         jobs[i].program = &products[i].program;
     }
-    tc_status status = tc_compile_many(jobs, COUNT, NULL);
+    tc_status status = tc_compile_many(jobs, CASES, NULL);
     CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
-    for (int i = 0; i < COUNT && !status; i++) {
+    return status;
+}
+
+TEST(products_of_every_form)
+{
+    static product products[CASES];
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    tc_status status = compile_cases(ctx, products);
+    for (int i = 0; i < CASES && !status; i++) {
         const char *text = explained(products[i].program);
         CHECK_MSG(strstr(text, "matrix unit"), "case %d is no product of a matrix unit:\n%s", i,
                   text);
@@ -258,9 +266,61 @@ TEST(products_of_every_form)
                       (int)wrong, (int)products[i].n_out, wrong < 0 ? ": " : "",
                       wrong < 0 ? emu_why : "");
         }
-        free_product(&products[i]);
     }
     printf("cuda: %d kernels with a main loop of their own\n", (int)emu_skeletons);
+    for (int i = 0; i < CASES; i++) {
+        free_product(&products[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* ---- NVRTC ---- */
+
+static void keep_log(void *arg, const char *text)
+{
+    tci_str_add((tci_str *)arg, text);
+}
+
+/* A line "(C75..." of ptxas says that products wait for each other where they need not. */
+TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
+{
+    static product products[CASES];
+    char folder[] = "/tmp/tc-test-matrix-XXXXXX", path[80], kept[90];
+    const char *why = "", *outputs[1] = {path}, *sources[1];
+    if (!tci_nvrtc_get(&why)) {
+        SKIP("NVRTC cannot be opened: %s", why);
+    }
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx && mkdtemp(folder));
+    if (!compile_cases(ctx, products)) {
+        tci_str log = {0};
+        tc_build build;
+        memset(&build, 0, sizeof(build));
+        snprintf(path, sizeof(path), "%s/cubin", folder);
+        snprintf(kept, sizeof(kept), "%s.cu", path);
+        sources[0] = tc_source(products[0].program);
+        build.n = 1;
+        build.sources = sources;
+        build.outputs = outputs;
+        build.keep = true; /* the log is told also when all is well */
+        build.say = keep_log;
+        build.say_arg = &log;
+        tc_status status = tci_nvrtc_build(&build, "--gpu-architecture=sm_90a", &why);
+        CHECK_MSG(status == TC_OK, "%s: %s", why, tci_str_text(&log));
+        const char *about = strstr(tci_str_text(&log), "(C7");
+        CHECK_MSG(!about, "ptxas says %.300s", about);
+        CHECK(log.n > 0);
+        tci_str_free(&log);
+        remove(path);
+        remove(kept);
+    }
+    for (int i = 0; i < CASES; i++) {
+        free_product(&products[i]);
+    }
+    remove(folder);
     tc_ctx_free(ctx);
 }
 
