@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7163bab71b9cc096"
+#define TCI_BUILD "8a078985a0e99e27"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -426,6 +426,8 @@ typedef struct tc_buf {
     /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
     int dtype;
     bool is_const; /* made from a pointer to const: refused as an output */
+    int rank;
+    const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 
@@ -551,6 +553,21 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
+/* ---- symbolic sizes ---- */
+#ifdef TC_DYNAMIC_SHAPES
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
+ * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+ * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
+ * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
+ * does not link. */
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
+#define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
+#define tc_ctx_make tc_ctx_make_dynamic_shapes
+#else
+#define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#endif
+
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
@@ -586,8 +603,9 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative), TC_ERR_LIMIT
- * (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can
+ * address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -626,10 +644,12 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-TC_API int64_t tc_size(tc_tensor t, int axis); /* -1 also for an axis that is not there */
+/* -1 also for an axis that is not there. A symbolic size is one to hand on: to a call that takes
+ * sizes, or as an operand, where it stands for its value in a run. */
+TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements */
-TC_API int64_t tc_nbytes(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
+TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
@@ -728,7 +748,7 @@ TCI_CXX_DTYPE(double, TC_F64);
 #undef TCI_CXX_DTYPE
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
-    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const};
+    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
     return b;
 }
 template <class tci_t> static inline tc_buf tci_buf_of(tci_t *p, int64_t n)
@@ -807,12 +827,12 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                    \
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                              \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                   \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -840,11 +860,27 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
                  default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
-    tc_buf b = {(void *)data, n, dtype, is_const != 0};
+    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
     return b;
 }
 
 #endif /* C */
+
+/* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
+ * program expects there. */
+static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
+{
+    b.n = 1;
+    b.rank = rank;
+    b.sizes = sizes;
+    for (int i = 0; i < rank; i++) {
+        bool fits = sizes[i] >= 0 && (sizes[i] == 0 || b.n <= INT64_MAX / sizes[i]);
+        b.n = fits && b.n >= 0 ? b.n * sizes[i] : -1;
+    }
+    return b;
+}
+#define TC_BUF_ND(pointer, ...)                                                                    \
+    (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
 
 #define tc_input(ctx, name, ...)                                                                   \
     tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -1219,7 +1255,9 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
  * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). */
+ * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that the
+ * numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says
+ * what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -1231,6 +1269,16 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here);
 TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run_call(call, ...) tc_run_call_at((call), __VA_ARGS__, TC_HERE)
 TC_API void tc_call_free(tc_call *call); /* NULL is fine */
+#ifdef TC_DYNAMIC_SHAPES
+/* tc_output_size(f, inputs, output, axis): the size of an axis of an output (-1 the last one) that
+ * runs with such inputs have; tc_output_count(f, inputs, output): of how many elements. Only
+ * numbers, types and sizes of the buffers count, pointers may be NULL. -1: f is NULL, there is no
+ * such output or axis, the inputs do not fit or leave it open; tc_error(f) tells. */
+TC_API int64_t tc_output_size_at(tc_program *f, tc_bufs inputs, int output, int axis, tc_site here);
+TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_site here);
+#define tc_output_size(f, ...) tc_output_size_at((f), __VA_ARGS__, TC_HERE)
+#define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
+#endif
 
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
@@ -1268,8 +1316,9 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
     int n_inputs, n_outputs, n_kernels, n_steps;
-    int64_t bytes_read, bytes_written, flops;  /* of one run, as planned */
-    int64_t arena_bytes;                       /* workspace of one call */
+    /* of one run, as planned; of a program with sizes from TC_DIM, of its last run, 0 before */
+    int64_t bytes_read, bytes_written, flops;
+    int64_t arena_bytes;                       /* workspace of one call; the same */
     const char *backend;                       /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk;               /* found in a cache instead of compiled */
 } tc_program_info;
@@ -1399,6 +1448,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+
+    /* Optional. Within the device, in order with the launches. NULL: through host memory. */
+    tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
 
     /* Optional. Whether kernels can use the user's memory where it is. */
     bool (*is_device)(void *user, const void *memory);
@@ -1988,6 +2040,12 @@ extern long syscall(long number, ...);
  * key. */
 #ifndef TCI_BUILD
 #define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
+#endif
+/* What a cache key says of the build. */
+#ifdef TC_DYNAMIC_SHAPES
+#define TCI_BUILD_FORM TCI_BUILD " dynamic"
+#else
+#define TCI_BUILD_FORM TCI_BUILD
 #endif
 
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -3450,6 +3508,1345 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
 }
 
 #undef TCI_SPAWN_CLOSEFROM
+/* ---- src/base/dim.c ---- */
+/* base/dim.c - see base/dim.h: sizes as canonical expressions over symbols.
+ *
+ * In: sizes, known or symbolic. Out: sizes, interned. Data structures:
+ *   atom   a symbol, or floor(a / b), min(a, b), max(a, b) of two expressions, one of them unknown
+ *   term   coefficient * product of atoms (ascending, repeated for powers)
+ *   expression  a sum of terms, highest first, the constant last; bounds of its value and a hint
+ * Canonical: no two terms with the same atoms, no coefficient 0, and never a plain number or an
+ * expression that is known. The order of atoms compares what they are, never where they lie, so
+ * the text of an expression is the same in every process.
+ *
+ * Tables are lists of chunks that never move: readers take no lock, as an index only reaches them
+ * after the entry was written (through the lock or whatever handed the number over). Entries are
+ * found again by hash tables of indices, which only the lock's holder touches. */
+/* ---- src/base/dim.h ---- */
+/* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
+ *
+ * Every size, stride, offset and bound that a stage computes with is a tci_dim and goes through the
+ * functions below; without TC_DYNAMIC_SHAPES they are the operators of C.
+ *
+ * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
+ * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
+ * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
+ * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
+ *
+ * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
+ * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
+ * size. */
+#ifndef TCI_BASE_DIM_H
+#define TCI_BASE_DIM_H
+
+
+typedef int64_t tci_dim;
+typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#define TCI_DIM_NONE ((tci_dim)((uint64_t)1 << 62)) /* expression 0: no value at all */
+
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    return (uint64_t)d >> 61 != 2;
+}
+
+/* A symbol of the user (name not NULL), or number `ordinal` of a program being compiled. The same
+ * arguments give the same symbol. */
+TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most);
+TCI_FN bool tci_dim_is_valid(tci_dim d);
+/* d with each symbol from[i] replaced by to[i]. */
+TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to);
+/* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
+TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room);
+TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
+TCI_FN int tci_dim_ordinal(tci_dim symbol);      /* -1 for one with a name */
+/* The value where symbol number i has values[i]. Quotients by 0 are 0. */
+TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
+/* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */
+TCI_FN int tci_dim_write(tci_dim d, int64_t *words);
+/* Reads one back, moving *words on; TCI_DIM_NONE where they make none. symbols[0 .. n). */
+TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                            int n);
+TCI_FN void tci_dim_free_all(void);
+
+TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max);
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b);
+TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a);
+TCI_FN int64_t tci_dim_least_any(tci_dim d);
+TCI_FN int64_t tci_dim_most_any(tci_dim d);
+TCI_FN int64_t tci_dim_hint_any(tci_dim d);
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d);
+TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
+/* Known operands stay on the short way. */
+#define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
+
+#else
+
+#define TCI_DIM_ANY(a, b) false
+#define tci_dim_add_any(a, b) 0
+#define tci_dim_mul_any(a, b) 0
+#define tci_dim_div_any(a, b) 0
+#define tci_dim_extreme(a, b, max) 0
+#define tci_dim_le_any(a, b) false
+#define tci_dim_divides_any(c, a) false
+#define tci_dim_least_any(d) (d)
+#define tci_dim_most_any(d) (d)
+#define tci_dim_hint_any(d) (d)
+#define tci_dim_is_known(d) true
+#define tci_dim_is_valid(d) true
+static inline void tci_dim_print(tci_str *out, tci_dim d)
+{
+    tci_str_printf(out, "%lld", (long long)d);
+}
+static inline tci_dim_text tci_dim_text_of(tci_dim d)
+{
+    tci_dim_text t;
+    snprintf(t.text, sizeof(t.text), "%lld", (long long)d);
+    return t;
+}
+
+#endif
+#define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
+
+/* ---- arithmetic: known operands as C has it ---- */
+
+static inline tci_dim tci_dim_add(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_add_any(a, b) : a + b;
+}
+
+static inline tci_dim tci_dim_mul(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_mul_any(a, b) : a * b;
+}
+
+static inline tci_dim tci_dim_neg(tci_dim a)
+{
+    return tci_dim_mul(a, -1);
+}
+
+static inline tci_dim tci_dim_sub(tci_dim a, tci_dim b)
+{
+    return tci_dim_add(a, tci_dim_neg(b));
+}
+
+/* floor(a / b), b > 0 */
+static inline tci_dim tci_dim_div(tci_dim a, tci_dim b)
+{
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_div_any(a, b);
+    }
+    tci_dim q = a / b;
+    return a % b < 0 ? q - 1 : q;
+}
+
+static inline tci_dim tci_dim_ceil_div(tci_dim a, tci_dim b)
+{
+    return tci_dim_div(tci_dim_add(a, tci_dim_add(b, -1)), b);
+}
+
+/* a - b * floor(a / b), b > 0 */
+static inline tci_dim tci_dim_mod(tci_dim a, tci_dim b)
+{
+    return tci_dim_sub(a, tci_dim_mul(b, tci_dim_div(a, b)));
+}
+
+static inline tci_dim tci_dim_min(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, false) : TCI_MIN(a, b);
+}
+
+static inline tci_dim tci_dim_max(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, true) : TCI_MAX(a, b);
+}
+
+/* ---- what is certain: true only where it holds for every value of the symbols ---- */
+
+static inline bool tci_dim_le(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : a <= b;
+}
+
+static inline bool tci_dim_lt(tci_dim a, tci_dim b)
+{
+    return tci_dim_le(tci_dim_add(a, 1), b);
+}
+
+/* a is a multiple of c, c > 0 */
+static inline bool tci_dim_divides(tci_dim c, tci_dim a)
+{
+    return TCI_DIM_ANY(a, c) ? tci_dim_divides_any(c, a) : a % c == 0;
+}
+
+/* Bounds of the value, saturated. */
+static inline int64_t tci_dim_least(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_least_any(d);
+}
+
+static inline int64_t tci_dim_most(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_most_any(d);
+}
+
+/* A typical value, for estimates of cost: never for what must be right. */
+static inline int64_t tci_dim_hint(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_hint_any(d);
+}
+
+#endif
+
+/* ---- src/base/dim.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+
+enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
+
+typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
+
+typedef struct tci_dim_atom {
+    uint8_t kind;
+    int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
+    char *name;           /* SYMBOL: "" without one */
+    tci_dim a, b;         /* the others */
+    uint32_t hash;
+    int64_t least, most, hint;
+} tci_dim_atom;
+
+typedef struct tci_dim_term {
+    int64_t coef;
+    int32_t n, atoms[TCI_DIM_ATOMS];
+} tci_dim_term;
+
+typedef struct tci_dim_expr {
+    int32_t n;
+    tci_dim_term *terms;
+    uint32_t hash;
+    int64_t least, most, hint;
+} tci_dim_expr;
+
+/* An expression being made; `bad` once it does not fit. */
+typedef struct tci_dim_sum {
+    int n;
+    bool bad;
+    tci_dim_term terms[TCI_DIM_TERMS];
+} tci_dim_sum;
+
+/* Entries and their hash table, open addressing; a slot holds an index + 1, or 0. */
+typedef struct tci_dim_table {
+    void *chunks[TCI_DIM_CHUNKS];
+    int32_t *slots;
+    int n, n_slots; /* n_slots: a power of two, above n */
+} tci_dim_table;
+
+static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
+static tci_dim_table tci_dim_atoms, tci_dim_exprs;
+
+/* ---- tables: chunk i holds 256 << i entries ---- */
+
+static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
+{
+    int chunk = 0, first = 0, n = TCI_DIM_FIRST;
+    while (index >= first + n) {
+        first += n;
+        n *= 2;
+        chunk++;
+    }
+    if (chunk >= TCI_DIM_CHUNKS) {
+        return NULL;
+    }
+    if (!chunks[chunk] && make) {
+        chunks[chunk] = tci_heap_get(item_bytes * (size_t)n);
+    }
+    return chunks[chunk] ? (char *)chunks[chunk] + item_bytes * (size_t)(index - first) : NULL;
+}
+
+static const tci_dim_atom *tci_dim_atom_at(int index)
+{
+    return tci_dim_slot(tci_dim_atoms.chunks, sizeof(tci_dim_atom), index, false);
+}
+
+static const tci_dim_expr *tci_dim_expr_at(int index)
+{
+    return tci_dim_slot(tci_dim_exprs.chunks, sizeof(tci_dim_expr), index, false);
+}
+
+static uint32_t tci_dim_hash_at(const tci_dim_table *t, int index)
+{
+    return t == &tci_dim_atoms ? tci_dim_atom_at(index)->hash : tci_dim_expr_at(index)->hash;
+}
+
+/* The slot of the entry of this hash that `same` says yes to, or the free one where it belongs. */
+static int32_t *tci_dim_find(const tci_dim_table *t, uint32_t hash, const void *want,
+                             bool (*same)(int index, const void *want))
+{
+    uint32_t mask = (uint32_t)t->n_slots - 1, at = hash & mask;
+    while (t->slots[at] && !(tci_dim_hash_at(t, t->slots[at] - 1) == hash && want &&
+                             same(t->slots[at] - 1, want))) {
+        at = (at + 1) & mask;
+    }
+    return &t->slots[at];
+}
+
+/* Room for one more entry; false: out of memory. */
+static bool tci_dim_grow(tci_dim_table *t)
+{
+    if (2 * (t->n + 1) < t->n_slots) {
+        return true;
+    }
+    int n_slots = t->n_slots ? 2 * t->n_slots : TCI_DIM_FIRST;
+    int32_t *fresh = tci_heap_get(sizeof(*fresh) * (size_t)n_slots);
+    if (!fresh) {
+        return false;
+    }
+    memset(fresh, 0, sizeof(*fresh) * (size_t)n_slots);
+    int32_t *old = t->slots;
+    int n_old = t->n_slots;
+    t->slots = fresh;
+    t->n_slots = n_slots;
+    for (int i = 0; i < n_old; i++) {
+        if (old[i]) {
+            *tci_dim_find(t, tci_dim_hash_at(t, old[i] - 1), NULL, NULL) = old[i];
+        }
+    }
+    tci_heap_free(old);
+    return true;
+}
+
+/* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
+static tci_dim tci_dim_number(int index, uint32_t hash)
+{
+    return TCI_DIM_NONE | (int64_t)index << 24 | (hash & 0xffffff);
+}
+
+static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
+{
+    int64_t index = (d & (TCI_DIM_NONE - 1)) >> 24;
+    if (index <= 0 || index > INT32_MAX) {
+        return NULL;
+    }
+    const tci_dim_expr *e = tci_dim_expr_at((int)index);
+    return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
+}
+
+TCI_FN bool tci_dim_is_valid(tci_dim d)
+{
+    return tci_dim_is_known(d) || tci_dim_expr_of(d);
+}
+
+/* ---- order ---- */
+
+static int tci_dim_compare(tci_dim a, tci_dim b);
+
+static int tci_dim_sign(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int tci_dim_atom_compare(int32_t x, int32_t y)
+{
+    if (x == y) {
+        return 0;
+    }
+    const tci_dim_atom *a = tci_dim_atom_at(x), *b = tci_dim_atom_at(y);
+    int order = tci_dim_sign(a->kind, b->kind);
+    if (order || a->kind != TCI_DIM_SYMBOL) {
+        order = order ? order : tci_dim_compare(a->a, b->a);
+        return order ? order : tci_dim_compare(a->b, b->b);
+    }
+    order = tci_dim_sign(a->ordinal, b->ordinal);
+    order = order ? order : strcmp(a->name, b->name);
+    order = order ? order : tci_dim_sign(a->least, b->least);
+    return order ? order : tci_dim_sign(a->most, b->most);
+}
+
+/* More atoms first, so that the constant comes last. */
+static int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y)
+{
+    int order = tci_dim_sign(y->n, x->n);
+    for (int i = 0; !order && i < x->n; i++) {
+        order = tci_dim_atom_compare(x->atoms[i], y->atoms[i]);
+    }
+    return order;
+}
+
+static int tci_dim_compare(tci_dim a, tci_dim b)
+{
+    const tci_dim_expr *x = tci_dim_is_known(a) ? NULL : tci_dim_expr_of(a);
+    const tci_dim_expr *y = tci_dim_is_known(b) ? NULL : tci_dim_expr_of(b);
+    if (!x || !y) {
+        return x ? 1 : y ? -1 : tci_dim_sign(a, b);
+    }
+    int order = tci_dim_sign(x->n, y->n);
+    for (int i = 0; !order && i < x->n; i++) {
+        order = tci_dim_term_compare(&x->terms[i], &y->terms[i]);
+        order = order ? order : tci_dim_sign(x->terms[i].coef, y->terms[i].coef);
+    }
+    return order;
+}
+
+/* ---- bounds, saturated at +-2^61: there they say nothing ---- */
+
+static const int64_t tci_dim_limit = (int64_t)1 << 61;
+
+static int64_t tci_dim_clamp(int64_t v)
+{
+    return TCI_MIN(TCI_MAX(v, -tci_dim_limit), tci_dim_limit);
+}
+
+static int64_t tci_dim_plus(int64_t a, int64_t b)
+{
+    return tci_dim_clamp(tci_dim_clamp(a) + tci_dim_clamp(b));
+}
+
+static int64_t tci_dim_times(int64_t a, int64_t b)
+{
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    bool negative = (a < 0) != (b < 0);
+    if (x && y > (uint64_t)tci_dim_limit / x) {
+        return negative ? -tci_dim_limit : tci_dim_limit;
+    }
+    return negative ? -(int64_t)(x * y) : (int64_t)(x * y);
+}
+
+static int64_t tci_dim_quotient(int64_t a, int64_t b)
+{
+    if (b == 0) {
+        return 0;
+    }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+typedef struct tci_dim_range { int64_t least, most, hint; } tci_dim_range;
+
+static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
+{
+    tci_dim_range r = {t->coef, t->coef, t->coef};
+    for (int i = 0; i < t->n; i++) {
+        const tci_dim_atom *a = tci_dim_atom_at(t->atoms[i]);
+        int64_t ends[4] = {tci_dim_times(r.least, a->least), tci_dim_times(r.least, a->most),
+                           tci_dim_times(r.most, a->least), tci_dim_times(r.most, a->most)};
+        r.least = TCI_MIN(TCI_MIN(ends[0], ends[1]), TCI_MIN(ends[2], ends[3]));
+        r.most = TCI_MAX(TCI_MAX(ends[0], ends[1]), TCI_MAX(ends[2], ends[3]));
+        r.hint = tci_dim_times(r.hint, a->hint);
+    }
+    return r;
+}
+
+static tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
+{
+    tci_dim_range all = {0, 0, 0};
+    bool no_least = false, no_most = false;
+    for (int i = 0; i < n; i++) {
+        tci_dim_range r = tci_dim_range_of_term(&terms[i]);
+        all.least = tci_dim_plus(all.least, r.least);
+        all.most = tci_dim_plus(all.most, r.most);
+        all.hint = tci_dim_plus(all.hint, r.hint);
+        no_least = no_least || all.least <= -tci_dim_limit || r.least <= -tci_dim_limit;
+        no_most = no_most || all.most >= tci_dim_limit || r.most >= tci_dim_limit;
+    }
+    all.least = no_least ? -tci_dim_limit : all.least;
+    all.most = no_most ? tci_dim_limit : all.most;
+    return all;
+}
+
+TCI_FN int64_t tci_dim_least_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->least : -tci_dim_limit;
+}
+
+TCI_FN int64_t tci_dim_most_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->most : tci_dim_limit;
+}
+
+TCI_FN int64_t tci_dim_hint_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->hint : 0;
+}
+
+/* ---- sums ---- */
+
+static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
+{
+    int at = 0, order = 1;
+    while (at < s->n && (order = tci_dim_term_compare(&s->terms[at], t)) < 0) {
+        at++;
+    }
+    if (t->coef == 0 || s->bad) {
+        return;
+    }
+    if (at < s->n && order == 0) {
+        s->terms[at].coef = tci_dim_plus(s->terms[at].coef, t->coef);
+        s->bad = s->terms[at].coef >= tci_dim_limit || s->terms[at].coef <= -tci_dim_limit;
+        if (s->terms[at].coef == 0) {
+            memmove(&s->terms[at], &s->terms[at + 1], sizeof(*t) * (size_t)(s->n - at - 1));
+            s->n--;
+        }
+        return;
+    }
+    if (s->n == TCI_DIM_TERMS) {
+        s->bad = true;
+        return;
+    }
+    memmove(&s->terms[at + 1], &s->terms[at], sizeof(*t) * (size_t)(s->n - at));
+    s->terms[at] = *t;
+    s->n++;
+}
+
+/* Terms of a number or an expression; *n of them. */
+static const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
+{
+    *n = 1;
+    if (tci_dim_is_known(d)) {
+        memset(known, 0, sizeof(*known));
+        known->coef = d;
+        *n = d != 0;
+        return known;
+    }
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    *n = e ? e->n : -1;
+    return e ? e->terms : NULL;
+}
+
+static tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad)
+{
+    tci_dim_term r;
+    memset(&r, 0, sizeof(r));
+    r.coef = tci_dim_times(x->coef, y->coef);
+    *bad = *bad || x->n + y->n > TCI_DIM_ATOMS || r.coef >= tci_dim_limit ||
+           r.coef <= -tci_dim_limit;
+    for (int i = 0, j = 0; !*bad && r.n < x->n + y->n;) {
+        bool first = j == y->n ||
+                     (i < x->n && tci_dim_atom_compare(x->atoms[i], y->atoms[j]) <= 0);
+        r.atoms[r.n++] = first ? x->atoms[i++] : y->atoms[j++];
+    }
+    return r;
+}
+
+/* s += scale * d */
+static void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scale)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
+    s->bad = s->bad || n < 0;
+    for (int i = 0; i < n && !s->bad; i++) {
+        tci_dim_term t = tci_dim_term_product(&terms[i], scale, &s->bad);
+        tci_dim_sum_add(s, &t);
+    }
+}
+
+static uint32_t tci_dim_hash(const tci_dim_sum *s)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < s->n; i++) {
+        h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
+        for (int a = 0; a < s->terms[i].n; a++) {
+            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+        }
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool tci_dim_same_terms(int index, const void *want)
+{
+    const tci_dim_expr *e = tci_dim_expr_at(index);
+    const tci_dim_sum *s = want;
+    bool same = e->n == s->n;
+    for (int i = 0; same && i < s->n; i++) {
+        same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
+               e->terms[i].coef == s->terms[i].coef;
+    }
+    return same;
+}
+
+/* With the lock held. */
+static tci_dim tci_dim_intern(const tci_dim_sum *s)
+{
+    uint32_t hash = tci_dim_hash(s);
+    if (!tci_dim_grow(&tci_dim_exprs)) {
+        return TCI_DIM_NONE;
+    }
+    int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
+    if (*slot) {
+        return tci_dim_number(*slot - 1, hash);
+    }
+    int index = TCI_MAX(tci_dim_exprs.n, 1);
+    tci_dim_expr *e = tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true);
+    tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
+    if (!terms) {
+        return TCI_DIM_NONE;
+    }
+    memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
+    tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
+    tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
+    *e = fresh;
+    *slot = index + 1;
+    tci_dim_exprs.n = index + 1;
+    return tci_dim_number(index, hash);
+}
+
+static tci_dim tci_dim_finish(const tci_dim_sum *s)
+{
+    if (s->bad) {
+        return TCI_DIM_NONE;
+    }
+    if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
+        return s->n ? s->terms[0].coef : 0;
+    }
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim d = tci_dim_intern(s);
+    pthread_mutex_unlock(&tci_dim_lock);
+    return d;
+}
+
+/* ---- atoms ---- */
+
+static bool tci_dim_same_atom(int index, const void *want)
+{
+    const tci_dim_atom *x = tci_dim_atom_at(index), *y = want;
+    return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
+           strcmp(x->name, y->name) == 0 &&
+           (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
+}
+
+static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
+{
+    uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    for (const char *c = a->name; *c; c++) {
+        h = tci_hash_mix(h, (uint8_t)*c);
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
+static int tci_dim_atom_intern(tci_dim_atom atom)
+{
+    atom.hash = tci_dim_hash_atom(&atom);
+    if (!tci_dim_grow(&tci_dim_atoms)) {
+        return -1;
+    }
+    int32_t *slot = tci_dim_find(&tci_dim_atoms, atom.hash, &atom, tci_dim_same_atom);
+    if (*slot) {
+        return *slot - 1;
+    }
+    tci_dim_atom *a = tci_dim_slot(tci_dim_atoms.chunks, sizeof(*a), tci_dim_atoms.n, true);
+    size_t n = strlen(atom.name) + 1;
+    char *name = a ? tci_heap_get(n) : NULL;
+    if (!name) {
+        return -1;
+    }
+    memcpy(name, atom.name, n);
+    atom.name = name;
+    *a = atom;
+    *slot = ++tci_dim_atoms.n;
+    return tci_dim_atoms.n - 1;
+}
+
+static tci_dim tci_dim_of_atom(tci_dim_atom atom)
+{
+    tci_dim_sum s;
+    s.n = 1;
+    memset(&s.terms[0], 0, sizeof(s.terms[0]));
+    s.terms[0].coef = 1;
+    s.terms[0].n = 1;
+    pthread_mutex_lock(&tci_dim_lock);
+    int index = tci_dim_atom_intern(atom);
+    pthread_mutex_unlock(&tci_dim_lock);
+    s.bad = index < 0;
+    s.terms[0].atoms[0] = index;
+    return tci_dim_finish(&s);
+}
+
+/* The number whose square is nearest below least * most: halfway, as sizes go. */
+static int64_t tci_dim_middle(int64_t least, int64_t most)
+{
+    int64_t lo = TCI_MAX(least, 1), hi = TCI_MAX(most, 1), from = lo, to = hi;
+    while (from < to) {
+        int64_t half = from + (to - from + 1) / 2;
+        if (tci_dim_times(half, half) <= tci_dim_times(lo, hi)) {
+            from = half;
+        } else {
+            to = half - 1;
+        }
+    }
+    return TCI_MAX(TCI_MIN(from, most), least);
+}
+
+TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
+{
+    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0, 0,
+                      least, most, tci_dim_middle(least, most)};
+    return least == most ? least : tci_dim_of_atom(a);
+}
+
+static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_range r)
+{
+    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b, 0,
+                         r.least, r.most, r.hint};
+    return tci_dim_of_atom(atom);
+}
+
+/* ---- arithmetic ---- */
+
+static const tci_dim_term tci_dim_one = {1, 0, {0}};
+
+TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_sum_take(&s, a, &tci_dim_one);
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    return tci_dim_finish(&s);
+}
+
+TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
+    s.bad = n < 0;
+    for (int i = 0; i < n; i++) {
+        tci_dim_sum_take(&s, b, &terms[i]);
+    }
+    return tci_dim_finish(&s);
+}
+
+/* x = q * y for terms: false where y does not divide it. */
+static bool tci_dim_term_divide(const tci_dim_term *x, const tci_dim_term *y, tci_dim_term *q)
+{
+    memset(q, 0, sizeof(*q));
+    if (x->coef % y->coef != 0) {
+        return false;
+    }
+    q->coef = x->coef / y->coef;
+    int j = 0;
+    for (int i = 0; i < x->n; i++) {
+        if (j < y->n && x->atoms[i] == y->atoms[j]) {
+            j++;
+        } else {
+            q->atoms[q->n++] = x->atoms[i];
+        }
+    }
+    return j == y->n;
+}
+
+/* Long division: a = q * b + r, where no term of r is a multiple of b's highest one. */
+static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
+{
+    int n;
+    tci_dim_term known, factor;
+    const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
+    tci_dim_sum left = {.n = 0};
+    tci_dim_sum_take(&left, a, &tci_dim_one);
+    q->n = r->n = 0;
+    q->bad = r->bad = left.bad || n <= 0;
+    while (left.n > 0 && !left.bad && !q->bad) {
+        tci_dim_term top = left.terms[0];
+        if (tci_dim_term_divide(&top, &terms[0], &factor)) {
+            tci_dim_sum_add(q, &factor);
+            factor.coef = -factor.coef;
+            tci_dim_sum_take(&left, b, &factor);
+        } else {
+            tci_dim_sum_add(r, &top);
+            top.coef = -top.coef;
+            tci_dim_sum_add(&left, &top);
+        }
+        r->bad = r->bad || left.bad;
+    }
+}
+
+static int64_t tci_dim_gcd(int64_t a, int64_t b)
+{
+    a = a < 0 ? -a : a;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* floor((g x + c) / (g d)) = floor((x + floor(c / g)) / d): the factor g goes. */
+static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(r, &known, &n);
+    int64_t g = tci_dim_is_known(*b) ? *b : 1;
+    for (int i = 0; i < n; i++) {
+        g = terms[i].n ? tci_dim_gcd(g, TCI_MAX(terms[i].coef, -terms[i].coef)) : g;
+    }
+    if (g <= 1) {
+        return r;
+    }
+    tci_dim_sum s = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        tci_dim_term t = terms[i];
+        t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
+        tci_dim_sum_add(&s, &t);
+    }
+    *b /= g;
+    return tci_dim_finish(&s);
+}
+
+/* d = floor(x / y) + *rest, y and the rest numbers: the quotient. */
+static const tci_dim_atom *tci_dim_is_quotient(tci_dim d, int64_t *rest)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e || e->n > 2 || e->terms[0].coef != 1 || e->terms[0].n != 1 ||
+        (e->n == 2 && e->terms[1].n)) {
+        return NULL;
+    }
+    const tci_dim_atom *a = tci_dim_atom_at(e->terms[0].atoms[0]);
+    *rest = e->n == 2 ? e->terms[1].coef : 0;
+    return a->kind == TCI_DIM_DIV && tci_dim_is_known(a->b) ? a : NULL;
+}
+
+/* The bounds of floor(r / b) by those of r and b, where b counts as at least 1. */
+static tci_dim_range tci_dim_range_of_quotient(tci_dim r, tci_dim b)
+{
+    int64_t lo = TCI_MAX(tci_dim_least(b), 1), hi = TCI_MAX(tci_dim_most(b), 1);
+    int64_t least = tci_dim_least(r), most = tci_dim_most(r);
+    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
+                           tci_dim_quotient(most, most < 0 ? hi : lo),
+                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
+    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
+        range.least = TCI_MIN(range.least, 0);
+        range.most = TCI_MAX(range.most, 0);
+    }
+    range.least = least <= -tci_dim_limit ? least : range.least;
+    range.most = most >= tci_dim_limit ? most : range.most;
+    return range;
+}
+
+static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
+{
+    if (tci_dim_is_known(r) && tci_dim_is_known(b)) {
+        return tci_dim_quotient(r, b);
+    }
+    if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
+        return 0;
+    }
+    bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
+    if (tci_dim_lt(r, 0) && (small || tci_dim_le(tci_dim_neg(b), r))) {
+        return -1;
+    }
+    r = tci_dim_reduce(r, &b);
+    if (b == 1) {
+        return r;
+    }
+    int64_t rest;
+    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r, &rest) : NULL;
+    if (inner) { /* floor((floor(x / y) + rest) / b) = floor((x + rest y) / (y b)) */
+        tci_dim x = tci_dim_add(inner->a, tci_dim_times(rest, inner->b));
+        return tci_dim_div(x, tci_dim_times(inner->b, b));
+    }
+    tci_dim_range range = tci_dim_range_of_quotient(r, b);
+    return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
+}
+
+TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum q, r;
+    if (b == 1 || b == 0) {
+        return b ? a : 0;
+    }
+    tci_dim_divide(a, b, &q, &r);
+    if (tci_dim_is_known(b) && r.n > 1 && r.terms[r.n - 1].n == 0) {
+        tci_dim_term whole_part = r.terms[r.n - 1]; /* the constant that stays is in [0, b) */
+        whole_part.coef = tci_dim_quotient(whole_part.coef, b);
+        tci_dim_sum_add(&q, &whole_part);
+        whole_part.coef = -tci_dim_times(whole_part.coef, b);
+        tci_dim_sum_add(&r, &whole_part);
+    }
+    tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
+    if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
+        return TCI_DIM_NONE;
+    }
+    return rest == 0 ? whole : tci_dim_add(whole, tci_dim_div_rest(rest, b));
+}
+
+TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a)
+{
+    tci_dim_sum q, r;
+    tci_dim_divide(a, c, &q, &r);
+    return !q.bad && !r.bad && r.n == 0;
+}
+
+TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max)
+{
+    if (tci_dim_le(a, b)) {
+        return max ? b : a;
+    }
+    if (tci_dim_le(b, a)) {
+        return max ? a : b;
+    }
+    if (tci_dim_compare(a, b) > 0) {
+        tci_dim t = a;
+        a = b;
+        b = t;
+    }
+    int64_t lo_a = tci_dim_least(a), lo_b = tci_dim_least(b), hi_a = tci_dim_most(a),
+            hi_b = tci_dim_most(b), hint_a = tci_dim_hint(a), hint_b = tci_dim_hint(b);
+    tci_dim_range r = {max ? TCI_MAX(lo_a, lo_b) : TCI_MIN(lo_a, lo_b),
+                       max ? TCI_MAX(hi_a, hi_b) : TCI_MIN(hi_a, hi_b),
+                       max ? TCI_MAX(hint_a, hint_b) : TCI_MIN(hint_a, hint_b)};
+    return tci_dim_of_pair(max ? TCI_DIM_MAX : TCI_DIM_MIN, a, b, r);
+}
+
+/* ---- what is certain ---- */
+
+/* Takes one atom that is never negative and stands in every term out of all of them. */
+static bool tci_dim_factor(tci_dim_sum *s)
+{
+    for (int i = 0; s->n > 0 && i < s->terms[0].n; i++) {
+        int32_t atom = s->terms[0].atoms[i];
+        bool all = tci_dim_atom_at(atom)->least >= 0;
+        for (int t = 1; all && t < s->n; t++) {
+            int at = 0;
+            while (at < s->terms[t].n && s->terms[t].atoms[at] != atom) {
+                at++;
+            }
+            all = at < s->terms[t].n;
+        }
+        for (int t = 0; all && t < s->n; t++) {
+            tci_dim_term *term = &s->terms[t];
+            int at = 0;
+            while (term->atoms[at] != atom) {
+                at++;
+            }
+            term->n--;
+            memmove(&term->atoms[at], &term->atoms[at + 1],
+                    sizeof(*term->atoms) * (size_t)(term->n - at));
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its bounds are not the saturated ones. */
+static bool tci_dim_is_bounded(tci_dim d)
+{
+    return tci_dim_is_known(d) ||
+           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
+}
+
+/* Every atom written as its least value and what it has above that: no coefficient is below 0. */
+static bool tci_dim_is_above_least(const tci_dim_sum *s)
+{
+    tci_dim_sum all = {.n = 0};
+    for (int t = 0; t < s->n; t++) {
+        tci_dim_sum product = {.n = 1};
+        product.terms[0] = tci_dim_one;
+        product.terms[0].coef = s->terms[t].coef;
+        for (int i = 0; i < s->terms[t].n; i++) {
+            tci_dim_sum longer = {.n = 0};
+            tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
+            least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
+            longer.bad = product.bad || least.coef <= -tci_dim_limit;
+            for (int k = 0; k < product.n && !longer.bad; k++) {
+                tci_dim_term x = tci_dim_term_product(&product.terms[k], &above, &longer.bad);
+                tci_dim_term y = tci_dim_term_product(&product.terms[k], &least, &longer.bad);
+                tci_dim_sum_add(&longer, &x);
+                tci_dim_sum_add(&longer, &y);
+            }
+            product = longer;
+        }
+        all.bad = all.bad || product.bad;
+        for (int k = 0; k < product.n && !all.bad; k++) {
+            tci_dim_sum_add(&all, &product.terms[k]);
+        }
+    }
+    bool holds = !all.bad;
+    for (int t = 0; t < all.n; t++) {
+        holds = holds && all.terms[t].coef >= 0;
+    }
+    return holds;
+}
+
+static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
+
+/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
+ * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
+                               bool rounded_down, int depth)
+{
+    tci_dim_sum with = {.n = 0};
+    tci_dim_term cut = s->terms[t];
+    cut.n--;
+    memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
+    for (int i = 0; i < s->n; i++) {
+        tci_dim_sum_take(&with, i == t ? x : scale, i == t ? &cut : &s->terms[i]);
+    }
+    if (rounded_down) { /* it was x - scale + 1 at the least */
+        tci_dim_sum_add(&with, &cut);
+        cut.coef = -cut.coef;
+        tci_dim_sum_take(&with, scale, &cut);
+    }
+    return tci_dim_is_never_negative(&with, depth);
+}
+
+/* The other atoms of the term are never negative, so a bound of this one bounds the term. */
+static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(s->terms[t].atoms[at]);
+    bool more = s->terms[t].coef > 0;
+    for (int i = 0; i < s->terms[t].n; i++) {
+        if (i != at && tci_dim_atom_at(s->terms[t].atoms[i])->least < 0) {
+            return false;
+        }
+    }
+    if (a->kind == TCI_DIM_DIV) {
+        return tci_dim_least(a->b) >= 1 && tci_dim_holds_with(s, t, at, a->a, a->b, more, depth);
+    }
+    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth);
+    bool either = more == (a->kind == TCI_DIM_MAX);
+    if (first == either) {
+        return first;
+    }
+    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth);
+}
+
+/* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
+ * maximum in it replaced by what bounds it. */
+static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
+{
+    tci_dim_sum s = *given;
+    if (s.bad) {
+        return false;
+    }
+    do {
+        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0 || tci_dim_is_above_least(&s)) {
+            return true;
+        }
+    } while (tci_dim_factor(&s));
+    for (int t = 0; depth > 0 && t < s.n; t++) {
+        for (int at = 0; at < s.terms[t].n; at++) {
+            if (tci_dim_atom_at(s.terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
+                tci_dim_holds_by(&s, t, at, depth - 1)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_term minus = tci_dim_one;
+    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
+        return a == b && a != TCI_DIM_NONE;
+    }
+    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
+        if (tci_dim_most(a) <= tci_dim_least(b)) {
+            return true;
+        }
+        if (tci_dim_least(a) > tci_dim_most(b)) {
+            return false;
+        }
+    }
+    minus.coef = -1;
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    tci_dim_sum_take(&s, a, &minus);
+    return tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
+}
+
+/* ---- symbols, replacement, values ---- */
+
+TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    for (int t = 0; e && t < e->n; t++) {
+        for (int i = 0; i < e->terms[t].n; i++) {
+            const tci_dim_atom *a = tci_dim_atom_at(e->terms[t].atoms[i]);
+            if (a->kind != TCI_DIM_SYMBOL) {
+                if (!tci_dim_symbols(a->a, list, n, room) ||
+                    !tci_dim_symbols(a->b, list, n, room)) {
+                    return false;
+                }
+                continue;
+            }
+            tci_dim symbol = tci_dim_of_atom(*a);
+            int at = 0;
+            while (at < *n && list[at] != symbol) {
+                at++;
+            }
+            if (at == room) {
+                return false;
+            }
+            list[at] = symbol;
+            *n = TCI_MAX(*n, at + 1);
+        }
+    }
+    return true;
+}
+
+static const tci_dim_atom *tci_dim_symbol_of(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
+    const tci_dim_atom *a = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
+    return a && a->kind == TCI_DIM_SYMBOL ? a : NULL;
+}
+
+TCI_FN const char *tci_dim_name(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->name : "";
+}
+
+/* A quotient by 0 is 0. */
+static tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
+{
+    if (kind == TCI_DIM_DIV) {
+        return tci_dim_is_known(b) && b <= 0 ? 0 : tci_dim_div(a, b);
+    }
+    return kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+}
+
+TCI_FN int tci_dim_ordinal(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->ordinal : -1;
+}
+
+static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind != TCI_DIM_SYMBOL) {
+        tci_dim x = tci_dim_replace(a->a, n, from, to), y = tci_dim_replace(a->b, n, from, to);
+        return tci_dim_join(a->kind, x, y);
+    }
+    tci_dim d = tci_dim_of_atom(*a);
+    for (int i = 0; i < n; i++) {
+        if (from[i] == d) {
+            return to[i];
+        }
+    }
+    return d;
+}
+
+TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    tci_dim sum = e ? 0 : d;
+    for (int t = 0; e && t < e->n; t++) {
+        tci_dim product = e->terms[t].coef;
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product = tci_dim_mul(product, tci_dim_replace_atom(e->terms[t].atoms[i], n, from, to));
+        }
+        sum = tci_dim_add(sum, product);
+    }
+    return sum;
+}
+
+static int64_t tci_dim_atom_value(int32_t index, const int64_t *values)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        return a->ordinal >= 0 ? values[a->ordinal] : 0;
+    }
+    int64_t x = tci_dim_value(a->a, values), y = tci_dim_value(a->b, values);
+    return a->kind == TCI_DIM_DIV   ? tci_dim_quotient(x, y)
+           : a->kind == TCI_DIM_MIN ? TCI_MIN(x, y)
+                                    : TCI_MAX(x, y);
+}
+
+TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    int64_t sum = tci_dim_is_known(d) ? d : 0;
+    for (int t = 0; e && t < e->n; t++) {
+        int64_t product = e->terms[t].coef;
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product = tci_dim_times(product, tci_dim_atom_value(e->terms[t].atoms[i], values));
+        }
+        sum = tci_dim_plus(sum, product);
+    }
+    return sum;
+}
+
+/* ---- text ---- */
+
+static void tci_dim_print_atom(tci_str *out, int32_t index)
+{
+    static const char *const words[] = {"", "floor(", "min(", "max("};
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        if (a->ordinal >= 0) { /* its range is part of what it is */
+            tci_str_printf(out, "s%d{%lld..%lld}", a->ordinal, (long long)a->least,
+                           (long long)a->most);
+        } else {
+            tci_str_add(out, a->name);
+        }
+        return;
+    }
+    tci_str_add(out, words[a->kind]);
+    tci_dim_print(out, a->a);
+    tci_str_add(out, a->kind == TCI_DIM_DIV ? " / " : ", ");
+    tci_dim_print(out, a->b);
+    tci_str_add(out, ")");
+}
+
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e) {
+        tci_str_printf(out, tci_dim_is_known(d) ? "%lld" : "?", (long long)d);
+        return;
+    }
+    tci_str_add(out, e->n > 1 ? "(" : "");
+    for (int t = 0; t < e->n; t++) {
+        const tci_dim_term *term = &e->terms[t];
+        tci_str_add(out, t ? " + " : "");
+        if (term->coef != 1 || term->n == 0) {
+            tci_str_printf(out, "%lld%s", (long long)term->coef, term->n ? "*" : "");
+        }
+        for (int i = 0; i < term->n; i++) {
+            tci_str_add(out, i ? "*" : "");
+            tci_dim_print_atom(out, term->atoms[i]);
+        }
+    }
+    tci_str_add(out, e->n > 1 ? ")" : "");
+}
+
+TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
+{
+    tci_dim_text t;
+    tci_str text = {.s = NULL};
+    tci_dim_print(&text, d);
+    snprintf(t.text, sizeof(t.text), "%s", tci_str_text(&text));
+    tci_str_free(&text);
+    return t;
+}
+
+/* ---- words: n terms, each coefficient, number of atoms, atoms; an atom is its kind, then a
+ * symbol's number or its two expressions ---- */
+
+static int tci_dim_put(int64_t *words, int at, int64_t v)
+{
+    if (words) {
+        words[at] = v;
+    }
+    return at + 1;
+}
+
+static int tci_dim_write_at(tci_dim d, int64_t *words, int at)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
+    at = tci_dim_put(words, at, TCI_MAX(n, 0));
+    for (int t = 0; t < n; t++) {
+        at = tci_dim_put(words, at, terms[t].coef);
+        at = tci_dim_put(words, at, terms[t].n);
+        for (int i = 0; i < terms[t].n; i++) {
+            const tci_dim_atom *a = tci_dim_atom_at(terms[t].atoms[i]);
+            at = tci_dim_put(words, at, a->kind);
+            if (a->kind == TCI_DIM_SYMBOL) {
+                at = tci_dim_put(words, at, a->ordinal);
+            } else {
+                at = tci_dim_write_at(a->a, words, at);
+                at = tci_dim_write_at(a->b, words, at);
+            }
+        }
+    }
+    return at;
+}
+
+TCI_FN int tci_dim_write(tci_dim d, int64_t *words)
+{
+    return tci_dim_write_at(d, words, 0);
+}
+
+static int64_t tci_dim_next(const int64_t **words, const int64_t *end, int64_t lo, int64_t hi,
+                            bool *bad)
+{
+    int64_t v = *words < end ? *(*words)++ : lo - 1;
+    *bad = *bad || v < lo || v > hi;
+    return *bad ? lo : v;
+}
+
+static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                                int n, int depth, bool *bad)
+{
+    tci_dim sum = 0;
+    *bad = *bad || depth > 64;
+    int64_t terms = tci_dim_next(words, end, 0, TCI_DIM_TERMS, bad);
+    for (int64_t t = 0; t < terms && !*bad; t++) {
+        tci_dim product = tci_dim_next(words, end, -tci_dim_limit, tci_dim_limit, bad);
+        int64_t atoms = tci_dim_next(words, end, 0, TCI_DIM_ATOMS, bad);
+        for (int64_t i = 0; i < atoms && !*bad; i++) {
+            int64_t kind = tci_dim_next(words, end, TCI_DIM_SYMBOL, TCI_DIM_MAX, bad);
+            tci_dim atom;
+            if (kind == TCI_DIM_SYMBOL) {
+                int64_t ordinal = tci_dim_next(words, end, 0, n - 1, bad);
+                atom = *bad ? 0 : symbols[ordinal];
+            } else {
+                tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
+                tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
+                atom = *bad ? 0 : tci_dim_join((int)kind, a, b);
+            }
+            product = tci_dim_mul(product, atom);
+        }
+        sum = tci_dim_add(sum, product);
+    }
+    return sum;
+}
+
+TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                            int n)
+{
+    bool bad = false;
+    tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
+    return bad ? TCI_DIM_NONE : d;
+}
+
+/* ---- the end ---- */
+
+TCI_FN void tci_dim_free_all(void)
+{
+    pthread_mutex_lock(&tci_dim_lock);
+    for (int i = 1; i < tci_dim_exprs.n; i++) {
+        tci_heap_free(tci_dim_expr_at(i)->terms);
+    }
+    for (int i = 0; i < tci_dim_atoms.n; i++) {
+        tci_heap_free(tci_dim_atom_at(i)->name);
+    }
+    tci_dim_table *tables[2] = {&tci_dim_atoms, &tci_dim_exprs};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
+            tci_heap_free(tables[k]->chunks[i]);
+        }
+        tci_heap_free(tables[k]->slots);
+        memset(tables[k], 0, sizeof(*tables[k]));
+    }
+    pthread_mutex_unlock(&tci_dim_lock);
+}
+
+#endif
 
 /* ---- src/ops/dtype.c ---- */
 /* ops/dtype.c - the element types: facts of each row, promotion, and values of any type.
@@ -5305,14 +6702,16 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 /* graph/node.h - the graph: a hash-consed SSA DAG of ops.
  *
  * Invariants (checked by graph/verify.c):
- *  - inputs precede users; shapes have no negative size; element counts fit int64
+ *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
+ *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
  *    and ASSIGN
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key):
+ * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
+ * WINDOW but its axis may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
@@ -5481,9 +6880,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 
 #endif
 
-/* ---- src/graph/node.h, continued ---- */
-typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
 
+/* ---- src/graph/node.h, continued ---- */
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
     TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
@@ -5505,12 +6903,14 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
-    uint64_t version;  /* raised by tc_touch */
+    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
 } tci_storage;
 
 typedef struct tci_node {
@@ -5520,7 +6920,7 @@ typedef struct tci_node {
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
-    int64_t *attr;
+    int64_t *attr; /* those that are sizes are tci_dims */
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
@@ -5545,11 +6945,11 @@ static inline bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
-static inline int64_t tci_node_count(const tci_node *n)
+static inline tci_dim tci_node_count(const tci_node *n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n->rank; i++) {
-        count *= n->shape[i];
+        count = tci_dim_mul(count, n->shape[i]);
     }
     return count;
 }
@@ -6199,6 +7599,18 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 struct tc_conv;
 struct tc_pool;
 
+/* For the end of a message that says that two sizes are unequal, or that `size` may be less than
+ * needed: what a symbol has to do with it; else "". */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b);
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
+#define TCI_UNEQUAL_NOTE(a, b) (tci_build_unequal_note(a, b).text)
+#define TCI_LEAST_NOTE(size, needed) (tci_build_least_note(size, needed).text)
+#else
+#define TCI_UNEQUAL_NOTE(a, b) ""
+#define TCI_LEAST_NOTE(size, needed) ""
+#endif
+
 
 /* ---- build.c: elementwise (promotes, broadcasts) and reductions ---- */
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
@@ -6207,6 +7619,9 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
+
+/* A size as a 0-d tensor. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
 
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
 TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value);
@@ -6220,20 +7635,22 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
 TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step);
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step);
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
-                                  const int64_t *axis_kernel_stride_dilation);
+                                  const tci_dim *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
 /* before and after: an entry for each axis. */
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill);
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill);
 
 /* ---- contract.c ---- */
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
@@ -6252,6 +7669,7 @@ TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
 /* tci_graph_node after tci_build_check_shape. */
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -6324,7 +7742,8 @@ TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank, const tci_d
     int i = 0;
     text[n++] = '[';
     for (; i < rank && n + 28 < room; i++) {
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId64, i ? ", " : "", shape[i]);
+        n += (size_t)snprintf(text + n, room - n, "%s%s", i ? ", " : "", TCI_DIM_TEXT(shape[i]));
+        n = TCI_MIN(n, room - 8); /* a long expression is cut off */
     }
     snprintf(text + n, room - n, "%s]", i < rank ? ", ..." : "");
 }
@@ -6350,28 +7769,100 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
     return true;
 }
 
+static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+{
+    tci_dim size = shape[axis];
+    bool known = tci_dim_is_known(size);
+    if (!tci_dim_is_valid(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the size of axis %d is no valid TC_DIM: expected a name and 0 <= least <= "
+                       "most <= 2^40, or a size as tc_size returns it",
+                       axis);
+    } else if (!tci_dim_le(0, size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s",
+                       TCI_DIM_TEXT(size), axis, known ? "is" : "may be",
+                       tci_shape_text_of(rank, shape).text);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 /* Zero sizes are left out of the product: then no stride computed from the shape overflows either.
- */
+ * Of a symbolic size counts the most that it may be. */
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype)
 {
     int64_t limit = INT64_MAX / TCI_MAX(tci_dtype_get(dtype)->bytes, 8);
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
-        if (shape[i] < 0) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "size %" PRId64 " of axis %d is negative in shape %s",
-                           shape[i], i, tci_shape_text_of(rank, shape).text);
+        if (!tci_build_check_size(g, i, rank, shape)) {
             return false;
         }
-        int64_t size = TCI_MAX(shape[i], 1);
+        int64_t size = TCI_MAX(tci_dim_most(shape[i]), 1);
         if (count > limit / size) {
-            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s has more elements than memory can address",
-                           tci_shape_text_of(rank, shape).text);
+            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s %s more elements than memory can address",
+                           tci_shape_text_of(rank, shape).text,
+                           tci_build_is_known(rank, shape) ? "has" : "may have");
             return false;
         }
         count *= size;
     }
     return true;
 }
+
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(shape[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+/* Two declarations of one name, the likely mistake, are told apart by their ranges. */
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
+{
+    tci_shape_text t = {""};
+    const char *name = tci_dim_name(a);
+    if (tci_dim_is_known(a) && tci_dim_is_known(b)) {
+        return t;
+    }
+    if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
+        snprintf(t.text, sizeof(t.text),
+                 " (%.40s is declared as %" PRId64 "..%" PRId64 " and as %" PRId64 "..%" PRId64 ")",
+                 name, tci_dim_least(a), tci_dim_most(a), tci_dim_least(b), tci_dim_most(b));
+    } else {
+        snprintf(t.text, sizeof(t.text), " (a symbolic size is equal only to itself)");
+    }
+    return t;
+}
+
+/* What would make `size` at least `needed`: a range for the symbol that it hangs on. */
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
+{
+    tci_shape_text t = {""};
+    tci_dim symbol;
+    int n = 0;
+    if (tci_dim_is_known(size) || !tci_dim_symbols(size, &symbol, &n, 1) || n != 1) {
+        return t;
+    }
+    const char *name = tci_dim_name(symbol);
+    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
+    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
+        if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &value))) {
+            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
+            if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &from_there))) {
+                snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
+                         name, value);
+            }
+            break;
+        }
+    }
+    return t;
+}
+#endif
 
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -6465,10 +7956,9 @@ static bool tci_build_merge(tci_graph *g, int rank, tci_dim *shape, const tci_no
         tci_dim size = x->shape[i];
         if (*have != size && *have != 1 && size != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not broadcast: axis %d is %" PRId64 " against "
-                                                                                    "%" PRId64,
-                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i, *have,
-                           size);
+                           "shapes %s and %s do not broadcast: axis %d is %s against %s%s",
+                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i,
+                           TCI_DIM_TEXT(*have), TCI_DIM_TEXT(size), TCI_UNEQUAL_NOTE(*have, size));
             return false;
         }
         *have = *have == 1 ? size : *have;
@@ -6678,19 +8168,30 @@ static bool tci_build_is_arg(int op)
 /* max, min, argmax and argmin have no value over nothing. */
 static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, const int64_t *picked)
 {
-    int64_t results = 1, empty = -1;
+    tci_dim results = 1;
+    int empty = -1;
     for (int i = 0; i < x->rank; i++) {
         if (!picked[i]) {
-            results *= x->shape[i];
-        } else if (!x->shape[i]) {
+            results = tci_dim_mul(results, x->shape[i]);
+        } else if (!tci_dim_le(1, x->shape[i])) {
             empty = i;
         }
     }
-    if (empty < 0 || !results) {
+    /* Results that are a multiple of the size are none where the size is 0. */
+    if (empty < 0 || results == 0 ||
+        (x->shape[empty] != 0 && tci_dim_divides(x->shape[empty], results))) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%s over axis %d of shape %s, which has size 0, has no value",
-                   tci_op_name(op), (int)empty, TCI_SHAPE_TEXT(x));
+    if (tci_dim_is_known(x->shape[empty])) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s, which has size 0, has no value",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x));
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s has no value where %s is 0%s",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(x->shape[empty]),
+                       TCI_LEAST_NOTE(x->shape[empty], 1));
+    }
     return false;
 }
 
@@ -6738,7 +8239,7 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     for (int i = 0; i < rank; i++) {
         ones[i] = 1;
     }
-    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) ? &flat : (tci_dim[1]){0});
+    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) == 0 ? (tci_dim[1]){0} : &flat);
     tci_node *r = tci_build_reduce(g, op, line, axis, false);
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
@@ -6797,6 +8298,20 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     }
     int64_t attr = at;
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+}
+
+/* ---- a size as a value ---- */
+
+/* A symbolic one is the last element of a ramp that is one longer. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
+{
+    if (tci_dim_is_known(size)) {
+        tci_value f = {.f = (double)size}, i = {.i = size};
+        return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+    }
+    tci_node *ramp = tci_build_iota(g, tci_dim_add(size, 1));
+    tci_node *last = tci_build_slice(g, ramp, 0, size, INT64_MAX, 1);
+    return tci_build_cast(g, tci_build_reshape(g, last, 0, NULL), dtype);
 }
 
 /* ---- effects ---- */
@@ -6869,19 +8384,21 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
     if (!tci_build_check_shape(g, rank, out, (tc_dtype)x->dtype)) {
         return false;
     }
-    int64_t count = 1, have = tci_node_count(x);
+    tci_dim count = 1, have = tci_node_count(x);
     for (int i = 0; i < rank; i++) {
-        count *= out[i];
+        count = tci_dim_mul(count, out[i]);
     }
-    if (unknown >= 0 && count && have % count == 0) {
-        out[unknown] = have / count;
+    if (unknown >= 0 && count != 0 && tci_dim_divides(count, have)) {
+        out[unknown] = tci_dim_div(have, count);
         return true;
     }
     if (unknown < 0 && count == have) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%" PRId64 " elements of shape %s do not fit shape %s", have,
-                   TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text);
+    bool known = tci_dim_is_known(count) && tci_dim_is_known(have);
+    tci_graph_fail(g, TC_ERR_SHAPE, "%s elements of shape %s do not fit shape %s%s",
+                   TCI_DIM_TEXT(have), TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text,
+                   known ? "" : " at every value of its symbolic sizes");
     return false;
 }
 
@@ -6983,9 +8500,9 @@ TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci
         out[i] = shape[i] == -1 && from >= 0 ? have : shape[i];
         if (out[i] != have && have != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shape %s does not expand to %s: axis %d is %" PRId64 ", only size 1 "
-                                                                                 "repeats",
-                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from, have);
+                           "shape %s does not expand to %s: axis %d is %s, only size 1 repeats%s",
+                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from,
+                           TCI_DIM_TEXT(have), TCI_UNEQUAL_NOTE(have, out[i]));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -7035,8 +8552,8 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
 /* ---- slice, flip, pad ---- */
 
 /* One axis walked from start, n elements, by step. */
-static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t n,
-                                     int64_t step)
+static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim n,
+                                     tci_dim step)
 {
     if (start == 0 && step == 1 && n == x->shape[axis]) {
         return x;
@@ -7053,24 +8570,33 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_
         attr[2 * i + 1] = 1;
     }
     shape[axis] = n;
-    if (n > 0) {
+    if (n != 0) {
         attr[2 * axis] = start;
-        attr[2 * axis + 1] = n > 1 ? step : 1;
+        attr[2 * axis + 1] = n != 1 ? step : 1;
     }
     return tci_words_put(g, &w,
                          tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. */
-static int64_t tci_move_bound(int64_t v, int64_t n, int64_t lo, int64_t hi)
+/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. A
+ * symbolic one is a size, so never from the end. */
+static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim lo, tci_dim hi)
 {
-    v = v < 0 ? (v < -n ? lo : v + n) : v;
-    return TCI_MIN(TCI_MAX(v, lo), hi);
+    if (tci_dim_is_known(v) && v < 0) {
+        v = v < -tci_dim_most(n) ? lo : tci_dim_add(v, n);
+    }
+    return tci_dim_min(tci_dim_max(v, lo), hi);
 }
 
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step)
+/* How many of 0, stride, 2 * stride, ... lie before `way`. */
+static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
+{
+    return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
+}
+
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step)
 {
     int at;
     if (!x) {
@@ -7087,19 +8613,28 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t st
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    int64_t n = x->shape[at], count = 0;
-    if (step > 0) {
-        int64_t from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
-        count = to > from ? (to - from - 1) / step + 1 : 0;
+    if (!tci_dim_is_valid(start) || !tci_dim_is_valid(stop) || !tci_dim_is_valid(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "start, stop or step is no valid symbolic size: expected numbers, or sizes "
+                       "as TC_DIM and tc_size give them");
+        return NULL;
+    }
+    tci_dim n = x->shape[at];
+    if (tci_dim_lt(0, step)) {
+        tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
+        tci_dim count = tci_move_steps(tci_dim_sub(to, from), step);
         return tci_move_slice_axis(g, x, at, from, count, step);
     }
-    bool open = stop == INT64_MAX || stop == INT64_MIN;
-    int64_t from = tci_move_bound(start, n, -1, n - 1),
-            to = open ? -1 : tci_move_bound(stop, n, -1, n - 1);
-    if (from > to) {
-        int64_t stride = step == INT64_MIN ? INT64_MAX : -step;
-        count = (from - to - 1) / stride + 1;
+    if (!tci_dim_is_known(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
+                       TCI_DIM_TEXT(step), TCI_LEAST_NOTE(step, 1));
+        return NULL;
     }
+    bool open = stop == INT64_MAX || stop == INT64_MIN;
+    tci_dim last = tci_dim_sub(n, 1), from = tci_move_bound(start, n, -1, last);
+    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
+    tci_dim count =
+        tci_move_steps(tci_dim_sub(from, to), step == INT64_MIN ? INT64_MAX : -step);
     return tci_move_slice_axis(g, x, at, from, count, step);
 }
 
@@ -7109,14 +8644,21 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!x->rank || x->shape[at] < 2) {
+    if (!x->rank || (tci_dim_is_known(x->shape[at]) && x->shape[at] < 2)) {
         return x;
     }
-    return tci_move_slice_axis(g, x, at, x->shape[at] - 1, x->shape[at], -1);
+    return tci_move_slice_axis(g, x, at, tci_dim_sub(x->shape[at], 1), x->shape[at], -1);
 }
 
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill)
+/* A count of a PAD that no sum with a size takes out of int64. */
+static bool tci_move_pad_fits(tci_dim count)
+{
+    const int64_t limit = INT64_MAX / 8;
+    return tci_dim_is_known(count) ? count <= limit && count >= -limit : tci_dim_is_valid(count);
+}
+
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill)
 {
     if (!x || !fill) {
         return NULL;
@@ -7134,16 +8676,15 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     }
     bool nothing = true;
     for (int i = 0; i < x->rank; i++) {
-        const int64_t limit = INT64_MAX / 8;
-        bool huge =
-            before[i] > limit || before[i] < -limit || after[i] > limit || after[i] < -limit;
-        shape[i] = huge ? -1 : x->shape[i] + before[i] + after[i];
-        nothing = nothing && !before[i] && !after[i];
-        if (shape[i] < 0) {
+        bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
+        shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
+        nothing = nothing && before[i] == 0 && after[i] == 0;
+        if (!tci_dim_le(0, shape[i])) {
             tci_graph_fail(g, huge ? TC_ERR_LIMIT : TC_ERR_SHAPE,
-                           "padding axis %d of size %" PRId64 " by %" PRId64 " before and %" PRId64
-                           " after leaves no valid size",
-                           i, x->shape[i], before[i], after[i]);
+                           "padding axis %d of size %s by %s before and %s after leaves no valid "
+                           "size%s",
+                           i, TCI_DIM_TEXT(x->shape[i]), TCI_DIM_TEXT(before[i]),
+                           TCI_DIM_TEXT(after[i]), TCI_LEAST_NOTE(shape[i], 0));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -7156,7 +8697,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     return tci_words_put(g, &w, in[1] ? r : NULL);
 }
 
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill)
 {
     int at;
@@ -7187,7 +8728,7 @@ static bool tci_move_cat_skips(const tci_node *x)
 /* Checks the shapes; the first operand that counts in *first (NULL: none), the joined size in
  * *size. */
 static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axis, int *at,
-                               const tci_node **first, int64_t *size)
+                               const tci_node **first, tci_dim *size)
 {
     *first = NULL;
     *size = 0;
@@ -7220,17 +8761,17 @@ static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axi
                            i + 1, TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(*first), *at);
             return false;
         }
-        if (x->shape[*at] > INT64_MAX - *size) {
+        if (tci_dim_most(x->shape[*at]) > INT64_MAX - tci_dim_most(*size)) {
             tci_graph_fail(g, TC_ERR_LIMIT, "the joined axis is too long");
             return false;
         }
-        *size += x->shape[*at];
+        *size = tci_dim_add(*size, x->shape[*at]);
     }
     return *first || tci_build_axis(g, axis, 1, at);
 }
 
 static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int at,
-                                   const tci_node *first, int64_t size)
+                                   const tci_node *first, tci_dim size)
 {
     tc_dtype dtype = (tc_dtype)xs[0]->dtype;
     for (int i = 1; i < n; i++) {
@@ -7273,7 +8814,7 @@ TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axi
 {
     int at;
     const tci_node *first;
-    int64_t size;
+    tci_dim size;
     if (n < 1) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "nothing to concatenate: expected at least one tensor");
         return NULL;
@@ -7301,6 +8842,25 @@ static bool tci_move_check_index(tci_graph *g, const tci_node *index)
     return true;
 }
 
+/* Nothing can be read from an axis without elements, so it has some wherever there are reads. */
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads)
+{
+    tci_dim size = x->shape[axis];
+    if (reads == 0 || tci_dim_le(1, size) || (size != 0 && tci_dim_divides(size, reads))) {
+        return true;
+    }
+    if (tci_dim_is_known(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of %s has size 0: nothing can be read from it",
+                       axis, what);
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "axis %d of %s is %s, which may be 0: nothing can be read from it then%s",
+                       axis, what, TCI_DIM_TEXT(size), TCI_LEAST_NOTE(size, 1));
+    }
+    return false;
+}
+
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
@@ -7322,7 +8882,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
     }
     bool fits = x->rank == index->rank;
     for (int i = 0; fits && i < x->rank; i++) {
-        fits = i == at || index->shape[i] <= x->shape[i];
+        fits = i == at || tci_dim_le(index->shape[i], x->shape[i]);
     }
     if (!fits) {
         tci_graph_fail(g, TC_ERR_SHAPE,
@@ -7332,8 +8892,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(x), at);
         return NULL;
     }
-    if (!x->shape[at] && tci_node_count(index)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of x has size 0: nothing can be read from it", at);
+    if (!tci_build_can_read(g, "x", x, at, tci_node_count(index))) {
         return NULL;
     }
     tci_node *in[2] = {x, index};
@@ -7355,8 +8914,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
     }
     if (!x->rank) {
         if (tci_node_count(index) != 1) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %" PRId64,
-                           tci_node_count(index));
+            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %s",
+                           TCI_DIM_TEXT(tci_node_count(index)));
             return NULL;
         }
         tci_dim one = 1;
@@ -7381,7 +8940,42 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_t *spec)
+/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit; a symbolic axis
+ * may also be so short that there is none. */
+static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
+                             tci_dim *count)
+{
+    tci_dim kernel = spec[0], stride = spec[1], dilation = spec[2];
+    bool valid = tci_dim_le(1, kernel) && tci_dim_le(1, stride) && tci_dim_le(1, dilation);
+    int64_t most = tci_dim_most(kernel);
+    if (valid && (most <= 1 || tci_dim_most(dilation) <= (INT64_MAX - 1) / (most - 1))) {
+        tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
+        tci_dim room = tci_dim_sub(size, span);
+        *count = tci_dim_add(tci_dim_div(room, stride), 1);
+        valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
+        if (!valid && !tci_dim_is_known(room)) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
+                           "(dilation %s) needs at least %s%s",
+                           (int)axis, TCI_DIM_TEXT(size), tci_dim_least(size),
+                           TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(span),
+                           TCI_LEAST_NOTE(room, 0));
+            return false;
+        }
+    } else {
+        valid = false;
+    }
+    if (!valid) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "a window of %s elements (dilation %s, stride %s) does not fit axis "
+                       "%" PRId64 " of size %s (padding included)",
+                       TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(stride), axis,
+                       TCI_DIM_TEXT(size));
+    }
+    return valid;
+}
+
+TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_dim *spec)
 {
     tci_words w;
     tci_dim *shape = x ? tci_words_get(g, &w, x->rank + n) : NULL;
@@ -7392,20 +8986,11 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_
         shape[i] = x->shape[i];
     }
     for (int i = 0; i < n; i++) {
-        int64_t axis = spec[4 * i], kernel = spec[4 * i + 1], stride = spec[4 * i + 2],
-                dilation = spec[4 * i + 3];
-        int64_t size = x->shape[axis];
-        bool valid = kernel >= 1 && stride >= 1 && dilation >= 1;
-        if (!valid || (kernel > 1 && dilation > (INT64_MAX - 1) / (kernel - 1)) ||
-            dilation * (kernel - 1) + 1 > size) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " elements (dilation %" PRId64 ", stride %" PRId64
-                           ") does not fit axis %" PRId64 " of size %" PRId64 " (padding included)",
-                           kernel, dilation, stride, axis, size);
+        int64_t axis = spec[4 * i];
+        if (!tci_move_windows(g, axis, x->shape[axis], spec + 4 * i + 1, &shape[axis])) {
             return tci_words_put(g, &w, NULL);
         }
-        shape[axis] = (size - dilation * (kernel - 1) - 1) / stride + 1;
-        shape[x->rank + i] = kernel;
+        shape[x->rank + i] = spec[4 * i + 1];
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank + n, shape, 1,
@@ -7460,10 +9045,11 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         int j = tci_contract_find(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not fit: axis %d of the first is %" PRId64
-                           ", axis %d of the second is %" PRId64,
-                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i, a->node->shape[i],
-                           j, b->node->shape[j]);
+                           "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of "
+                           "the second is %s%s",
+                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i,
+                           TCI_DIM_TEXT(a->node->shape[i]), j, TCI_DIM_TEXT(b->node->shape[j]),
+                           TCI_UNEQUAL_NOTE(a->node->shape[i], b->node->shape[j]));
             return false;
         }
     }
@@ -7623,9 +9209,9 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     int n = t->n;
     if (size != t->node->shape[j]) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "a repeated label needs equal sizes: axis %d is %" PRId64 ", axis %d is "
-                                                                                 "%" PRId64,
-                       i, size, j, t->node->shape[j]);
+                       "a repeated label needs equal sizes: axis %d is %s, axis %d is %s%s", i,
+                       TCI_DIM_TEXT(size), j, TCI_DIM_TEXT(t->node->shape[j]),
+                       TCI_UNEQUAL_NOTE(size, t->node->shape[j]));
         return false;
     }
     tci_words w;
@@ -7644,11 +9230,11 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     }
     order[n - 2] = i;
     order[n - 1] = j;
-    shape[n - 2] = size * size;
+    shape[n - 2] = tci_dim_mul(size, size);
     t->labels[n - 2] = label;
     t->n = n - 1;
     tci_node *flat = tci_build_reshape(g, tci_build_permute(g, t->node, n, order), n - 1, shape);
-    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, size + 1);
+    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, tci_dim_add(size, 1));
     return tci_words_put(g, &w, t->node) != NULL;
 }
 
@@ -7704,12 +9290,11 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     tci_dim inner_a = a->shape[a->rank - 1], inner_b = b->shape[b->rank > 1 ? b->rank - 2 : 0];
     if (inner_a != inner_b) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "shapes %s and %s do not fit: axis %d of the first is %" PRId64 ", axis %d "
-                                                                                       "of the "
-                                                                                       "second is "
-                                                                                       "%" PRId64,
-                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, inner_a,
-                       b->rank > 1 ? b->rank - 2 : 0, inner_b);
+                       "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of the "
+                       "second is %s%s",
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, TCI_DIM_TEXT(inner_a),
+                       b->rank > 1 ? b->rank - 2 : 0, TCI_DIM_TEXT(inner_b),
+                       TCI_UNEQUAL_NOTE(inner_a, inner_b));
         return tci_words_put(g, &w, NULL);
     }
     int rank = 0;
@@ -8112,7 +9697,8 @@ static void tci_print_words(tci_str *out, const char *open, const int64_t *words
 {
     tci_str_add(out, open);
     for (int i = 0; i < n; i++) {
-        tci_str_printf(out, "%s%" PRId64, i ? ", " : "", words[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, words[i]);
     }
     tci_str_add(out, close);
 }
@@ -8193,7 +9779,8 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
  *
  * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the breach.
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
- * for every node; one a family what holds for its attributes and shapes. */
+ * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
+ * certainly broken is a breach: not every bound of an expression can be proven. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -8211,6 +9798,12 @@ static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
                                                       : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
+}
+
+/* a <= b, as far as is known. */
+static bool tci_verify_le(tci_dim a, tci_dim b)
+{
+    return tci_dim_is_valid(a) && tci_dim_is_valid(b) && !tci_dim_lt(b, a);
 }
 
 static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
@@ -8232,8 +9825,8 @@ static void tci_verify_every(const tci_verify *v)
     tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
     tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
     for (int i = 0; i < n->rank; i++) {
-        tci_verify_that(v, n->shape[i] >= 0, "a negative size");
-        int64_t size = TCI_MAX(n->shape[i], 1);
+        tci_verify_that(v, tci_verify_le(0, n->shape[i]), "a negative size");
+        int64_t size = TCI_MAX(tci_dim_most(n->shape[i]), 1);
         tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
         count *= size;
     }
@@ -8316,10 +9909,12 @@ static void tci_verify_slice(const tci_verify *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        if (n->shape[i]) {
-            int64_t last = start + (n->shape[i] - 1) * step;
-            bool inside = start >= 0 && start < x->shape[i] && last >= 0 && last < x->shape[i];
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
+        if (tci_dim_le(1, size)) {
+            tci_dim last = tci_dim_add(start, tci_dim_mul(tci_dim_sub(size, 1), step));
+            tci_dim end = tci_dim_sub(x->shape[i], 1);
+            bool inside = tci_verify_le(0, start) && tci_verify_le(start, end) &&
+                          tci_verify_le(0, last) && tci_verify_le(last, end);
             tci_verify_that(v, inside, "reaches outside of its input");
         }
     }
@@ -8341,12 +9936,15 @@ static void tci_verify_window(const tci_verify *v)
     int n_windows = n->rank - x->rank;
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *a = n->attr + 4 * i;
-        tci_verify_that(v, a[0] >= 0 && a[0] < x->rank && a[1] >= 1 && a[2] >= 1 && a[3] >= 1,
-                        "window out of range");
+        const tci_dim *a = n->attr + 4 * i;
+        bool valid = a[0] >= 0 && a[0] < x->rank && tci_verify_le(1, a[1]) &&
+                     tci_verify_le(1, a[2]) && tci_verify_le(1, a[3]);
+        tci_verify_that(v, valid, "window out of range");
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
-        int64_t last = (n->shape[a[0]] - 1) * a[2] + (a[1] - 1) * a[3];
-        tci_verify_that(v, !n->shape[a[0]] || last < x->shape[a[0]],
+        tci_dim size = n->shape[a[0]];
+        tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
+                                   tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
+        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[a[0]], 1)),
                         "reaches outside of its input");
     }
 }
@@ -8386,7 +9984,7 @@ static void tci_verify_cat(const tci_verify *v)
     const tci_node *n = v->n;
     tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
                     "axis out of range");
-    int64_t size = 0;
+    tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
         tci_verify_that(v, x->rank == n->rank && x->dtype == n->dtype,
@@ -8395,7 +9993,7 @@ static void tci_verify_cat(const tci_verify *v)
             tci_verify_that(v, d == n->attr[0] || x->shape[d] == n->shape[d],
                             "operands of other sizes");
         }
-        size += x->shape[n->attr[0]];
+        size = tci_dim_add(size, x->shape[n->attr[0]]);
     }
     tci_verify_that(v, size == n->shape[n->attr[0]], "size of the joined axis");
 }
@@ -8410,12 +10008,13 @@ static void tci_verify_gather(const tci_verify *v)
                     "has the shape of the index");
     tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
     for (int d = 0; d < n->rank; d++) {
-        tci_verify_that(v, d == n->attr[0] || n->shape[d] <= x->shape[d], "index longer than x");
+        tci_verify_that(v, d == n->attr[0] || tci_verify_le(n->shape[d], x->shape[d]),
+                        "index longer than x");
     }
 }
 
 /* The size that a label of the result or of an operand has, or -1. */
-static int64_t tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
+static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
 {
     for (int i = 0; i < x->rank; i++) {
         if (labels[i] == label) {
@@ -8437,16 +10036,16 @@ static void tci_verify_contract(const tci_verify *v)
                     "one dtype, not bool");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
-        int64_t size = tci_verify_label_size(b, lb, la[i]);
-        tci_verify_that(v, size < 0 || size == a->shape[i], "a label of two sizes");
+        tci_dim size = tci_verify_label_size(b, lb, la[i]);
+        tci_verify_that(v, size == -1 || size == a->shape[i], "a label of two sizes");
         for (int k = 0; k < i; k++) {
             tci_verify_that(v, la[k] != la[i], "a label twice in one operand");
         }
     }
     for (int i = 0; i < n->rank; i++) {
-        int64_t in_a = tci_verify_label_size(a, la, out[i]),
+        tci_dim in_a = tci_verify_label_size(a, la, out[i]),
                 in_b = tci_verify_label_size(b, lb, out[i]);
-        tci_verify_that(v, in_a == n->shape[i] || (in_a < 0 && in_b == n->shape[i]),
+        tci_verify_that(v, in_a == n->shape[i] || (in_a == -1 && in_b == n->shape[i]),
                         "size of a result's label");
     }
 }
@@ -8632,11 +10231,11 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
     return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
 }
 
-static int64_t tci_composite_count(const tci_node *x, const int64_t *axes, int n)
+static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return count;
 }
@@ -8648,7 +10247,7 @@ static tci_node *tci_composite_mean(tci_graph *g, tci_node *x, const int64_t *ax
         return NULL;
     }
     tci_node *count =
-        tci_composite_number(g, (tc_dtype)x->dtype, (double)tci_composite_count(x, axes, n));
+        tci_build_size_value(g, tci_composite_count(x, axes, n), (tc_dtype)x->dtype);
     return tci_composite_binary(g, TCI_OP_DIV,
                                 tci_composite_reduce(g, TCI_OP_SUM, x, axes, n, keepdims), count);
 }
@@ -8659,7 +10258,7 @@ static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, 
     if (!x) {
         return NULL;
     }
-    if (!tci_node_count(x)) {
+    if (tci_node_count(x) == 0) {
         return tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)x->dtype, 0.0), x->rank,
                                    x->shape);
     }
@@ -8814,8 +10413,11 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
                        tci_dtype_get((tc_dtype)target->dtype)->name);
         return NULL;
     }
-    if (!logits->shape[axis] && tci_node_count(target)) {
+    if (logits->shape[axis] == 0 && tci_node_count(target) != 0) {
         tci_graph_fail(g, TC_ERR_SHAPE, "the logits have no classes: axis %d has size 0", axis);
+        return NULL;
+    }
+    if (!tci_build_can_read(g, "the logits", logits, axis, tci_node_count(target))) {
         return NULL;
     }
     tci_node *in[2] = {logits, target};
@@ -8895,7 +10497,7 @@ static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
     if (!sum) {
         return NULL;
     }
-    tci_node *count = tci_composite_number(g, (tc_dtype)sum->dtype, (double)tci_node_count(target));
+    tci_node *count = tci_build_size_value(g, tci_node_count(target), (tc_dtype)sum->dtype);
     return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
 }
 
@@ -8923,7 +10525,7 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
 
 typedef struct tci_composite_image {
     bool batched;
-    int64_t n, c, h, w;
+    tci_dim n, c, h, w;
 } tci_composite_image;
 
 /* [N, C, H, W], or [C, H, W] taken as one image. */
@@ -8951,8 +10553,8 @@ static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], c
     v[1] = given && given[1] ? given[1] : zero1;
     if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is {%" PRId64 ", %" PRId64 "}: expected small positive numbers", name,
-                       v[0], v[1]);
+                       "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
+                       TCI_DIM_TEXT(v[1]));
         return false;
     }
     return true;
@@ -8975,23 +10577,24 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
                        bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
         return false;
     }
-    if (groups < 1 || image->c % groups || w->shape[0] % groups) {
+    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, image->c) ||
+        !tci_dim_divides(groups, w->shape[0])) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "groups is %" PRId64 ": expected a divisor of %" PRId64 " channels in and "
-                                                                               "%" PRId64 " out",
-                       groups, image->c, w->shape[0]);
+                       "groups is %s: expected a divisor of %s channels in and %s out",
+                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(image->c), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
-    if (w->shape[1] != image->c / groups) {
+    if (w->shape[1] != tci_dim_div(image->c, groups)) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %" PRId64 " channels a group: x has %" PRId64
-                       " channels in %" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), w->shape[1], image->c, groups);
+                       "the weight of shape %s reads %s channels a group: x has %s channels in "
+                       "%" PRId64 " groups",
+                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(w->shape[1]), TCI_DIM_TEXT(image->c),
+                       groups);
         return false;
     }
     if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%" PRId64 "]",
-                       TCI_SHAPE_TEXT(bias), w->shape[0]);
+        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%s]",
+                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
     return true;
@@ -8999,12 +10602,12 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
 
 /* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
 static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
-                                       const int64_t after[2], tci_node *fill,
-                                       const int64_t kernel[2], const int64_t stride[2],
+                                       const tci_dim after[2], tci_node *fill,
+                                       const tci_dim kernel[2], const int64_t stride[2],
                                        const int64_t dilation[2])
 {
-    const int64_t lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
-    const int64_t spec[8] = {2, kernel[0], stride[0], dilation[0],
+    const tci_dim lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
+    const tci_dim spec[8] = {2, kernel[0], stride[0], dilation[0],
                              3, kernel[1], stride[1], dilation[1]};
     return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
 }
@@ -9018,14 +10621,14 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     }
     enum { N, G, C, H, W, P, Q, O };
     const tci_dim *d = windows->shape;
-    int64_t o = w->shape[0];
+    tci_dim o = w->shape[0];
     const tci_dim result[4] = {d[0], o, d[2], d[3]};
     if (groups == 1) {
         const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
-    const tci_dim sx[7] = {d[0], groups, d[1] / groups, d[2], d[3], d[4], d[5]};
-    const tci_dim sw[5] = {groups, o / groups, w->shape[1], w->shape[2], w->shape[3]};
+    const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
+    const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
     const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
     tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
                                      tci_build_reshape(g, w, 5, sw), lw, 5, out);
@@ -9077,29 +10680,36 @@ static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits. */
-static bool tci_composite_pool_axis(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padding, bool ceil_mode, int64_t *after)
+/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
+ * or not at every value of a symbolic size, when *missing is what may be negative. */
+static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
+                                    int64_t padding, bool ceil_mode, tci_dim *after,
+                                    tci_dim *missing)
 {
+    *missing = 0;
     if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
         return false;
     }
-    int64_t span = dilation * (kernel - 1) + 1, room = size + 2 * padding - span;
-    if (room < 0) {
+    int64_t span = dilation * (kernel - 1) + 1;
+    tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
+    if (!tci_dim_le(0, room)) {
+        *missing = room;
         return false;
     }
-    int64_t count = room / stride + 1;
-    if (ceil_mode && room % stride && count * stride < size + padding) {
-        count++; /* it starts inside x or its near padding */
+    tci_dim count = tci_dim_add(tci_dim_div(room, stride), 1);
+    if (ceil_mode) { /* a last one must start inside x or its near padding */
+        count = tci_dim_min(tci_dim_add(tci_dim_ceil_div(room, stride), 1),
+                            tci_dim_ceil_div(padded, stride));
     }
-    *after = (count - 1) * stride + span - size - padding;
+    *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
     return true;
 }
 
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
 {
     tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2], after[2];
+    int64_t stride[2], padding[2], dilation[2];
+    tci_dim after[2], missing;
     if (!x || !tci_composite_image_of(g, x, &image)) {
         return NULL;
     }
@@ -9115,12 +10725,20 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
         !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
         return NULL;
     }
-    if (!image.c || !image.h || !image.w) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "x has an empty image: only the batch axis may have size 0");
-        return NULL;
+    const tci_dim size[3] = {image.h, image.w, image.c};
+    for (int i = 0; i < 3; i++) {
+        if (size[i] == 0) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x has an empty image: only the batch axis may have size 0");
+            return NULL;
+        }
+        if (!tci_dim_le(1, size[i])) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x may have an empty image, as %s may be 0: only the batch axis may%s",
+                           TCI_DIM_TEXT(size[i]), TCI_LEAST_NOTE(size[i], 1));
+            return NULL;
+        }
     }
-    const int64_t size[2] = {image.h, image.w};
     for (int i = 0; i < 2; i++) {
         if (padding[i] > o->kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
@@ -9129,11 +10747,12 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
             return NULL;
         }
         if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
-                                     o->ceil_mode, &after[i])) {
+                                     o->ceil_mode, &after[i], &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %" PRId64
-                           " elements and padding %" PRId64,
-                           o->kernel[i], dilation[i], size[i], padding[i]);
+                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
+                           "elements and padding %" PRId64 "%s",
+                           o->kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
+                           TCI_LEAST_NOTE(missing, 0));
             return NULL;
         }
     }
@@ -9460,6 +11079,11 @@ static tci_node *tci_rule_binary(const tci_vjp *v, int op, tci_node *a, tci_node
     return tci_vjp_built(v, tci_build_ew(v->g, op, in));
 }
 
+static tci_node *tci_rule_size(const tci_vjp *v, tc_dtype t, tci_dim size)
+{
+    return tci_vjp_built(v, tci_build_size_value(v->g, size, t));
+}
+
 static tci_node *tci_rule_reshape(const tci_vjp *v, tci_node *x, int rank, const tci_dim *shape)
 {
     return tci_vjp_built(v, tci_build_reshape(v->g, x, rank, shape));
@@ -9472,8 +11096,8 @@ static tci_node *tci_rule_sum(const tci_vjp *v, tci_node *x, const int *axes, in
 }
 
 /* Zeros around x along one axis; negative counts cut off. */
-static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, int64_t before,
-                              int64_t after)
+static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, tci_dim before,
+                              tci_dim after)
 {
     tci_node *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
     return tci_vjp_built(v, tci_build_pad(v->g, x, axis, before, after, zero));
@@ -9490,17 +11114,23 @@ static tci_dim *tci_rule_insert(const tci_vjp *v, const tci_node *x, int axis, t
 }
 
 /* step - 1 zeros between the elements along an axis. */
-static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, int64_t step)
+static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, tci_dim step)
 {
-    int64_t n = x->shape[axis];
-    if (step == 1 || n < 2) {
+    tci_dim n = x->shape[axis];
+    if (step == 1 || n == 0 || n == 1) {
         return x;
     }
     tci_dim *whole = tci_scratch_copy(v->s, x->shape, sizeof(*whole) * (size_t)x->rank);
     tci_node *apart = tci_rule_reshape(v, x, x->rank + 1, tci_rule_insert(v, x, axis + 1, 1));
-    whole[axis] = n * step;
-    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, step - 1);
-    return tci_rule_pad(v, tci_rule_reshape(v, padded, x->rank, whole), axis, 0, 1 - step);
+    whole[axis] = tci_dim_mul(n, step);
+    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, tci_dim_sub(step, 1));
+    tci_node *flat = tci_rule_reshape(v, padded, x->rank, whole);
+    if (tci_dim_le(1, n)) {
+        return tci_rule_pad(v, flat, axis, 0, tci_dim_sub(1, step));
+    }
+    /* where n may be 0 there may be no zeros to cut off */
+    tci_dim end = tci_dim_max(tci_dim_sub(whole[axis], tci_dim_sub(step, 1)), 0);
+    return tci_vjp_built(v, tci_build_slice(v->g, flat, axis, 0, end, 1));
 }
 
 /* 0, 1, 2 ... along one axis of a shape, 1 along the others. */
@@ -9520,7 +11150,7 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
 {
     tci_node *i = tci_vjp_built(v, tci_build_cast(v->g, index, TC_I64));
     tci_node *zero = tci_rule_number(v, TC_I64, 0);
-    tci_node *size = tci_rule_number(v, TC_I64, (double)shape[axis]);
+    tci_node *size = tci_rule_size(v, TC_I64, shape[axis]);
     tci_node *from_end = tci_rule_binary(v, TCI_OP_ADD, i, size);
     tci_node *place = tci_vjp_built(
         v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero), from_end, i));
@@ -9575,14 +11205,15 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_node *r = v->grad;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
-        if (count && step < 0) {
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
+        if (count != 0 && tci_dim_lt(step, 0)) {
             r = tci_vjp_built(v, tci_build_flip(v->g, r, i));
-            start += (count - 1) * step;
-            step = -step;
+            start = tci_dim_add(start, tci_dim_mul(tci_dim_sub(count, 1), step));
+            step = tci_dim_neg(step);
         }
         r = tci_rule_spread(v, r, i, step);
-        r = tci_rule_pad(v, r, i, start, x->shape[i] - start - r->shape[i]);
+        tci_dim end = tci_dim_add(start, r->shape[i]);
+        r = tci_rule_pad(v, r, i, start, tci_dim_sub(x->shape[i], end));
     }
     return r;
 }
@@ -9590,13 +11221,14 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
 static tci_node *tci_vjp_PAD(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    int64_t *before = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
-    int64_t *after = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
+    tci_dim *before = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
+    tci_dim *after = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
     tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
     int64_t away = v->which ? -1 : 1;
     for (int i = 0; i < n->rank; i++) {
-        before[i] = -away * n->attr[i];
-        after[i] = away * (x->shape[i] + n->attr[i] - n->shape[i]);
+        tci_dim end = tci_dim_add(x->shape[i], n->attr[i]);
+        before[i] = tci_dim_mul(n->attr[i], -away);
+        after[i] = tci_dim_mul(tci_dim_sub(end, n->shape[i]), away);
     }
     if (!v->which) {
         return tci_build_pad_axes(v->g, v->grad, before, after, zero);
@@ -9614,26 +11246,27 @@ static tci_node *tci_vjp_PAD(const tci_vjp *v)
 static tci_node *tci_vjp_CAT(const tci_vjp *v)
 {
     int axis = (int)v->n->attr[0];
-    int64_t start = 0;
+    tci_dim start = 0;
     for (int i = 0; i < v->which; i++) {
-        start += v->n->in[i]->shape[axis];
+        start = tci_dim_add(start, v->n->in[i]->shape[axis]);
     }
-    return tci_build_slice(v->g, v->grad, axis, start, start + v->n->in[v->which]->shape[axis], 1);
+    tci_dim stop = tci_dim_add(start, v->n->in[v->which]->shape[axis]);
+    return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
 /* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
  * is the axis of the window's elements; in the result it is the last, still to be summed over.
  * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
  * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
-static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t *entry, int from,
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const tci_dim *entry, int from,
                                    tci_dim size)
 {
     int axis = (int)entry[0], at = 0;
-    int64_t kernel = entry[1], d = entry[3], reach = (kernel - 1) * d;
+    tci_dim kernel = entry[1], d = entry[3], reach = tci_dim_mul(tci_dim_sub(kernel, 1), d);
     int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
     r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
     r = tci_rule_spread(v, r, axis, entry[2]);
-    r = tci_rule_pad(v, r, axis, reach, size - r->shape[axis]);
+    r = tci_rule_pad(v, r, axis, reach, tci_dim_sub(size, r->shape[axis]));
     for (int i = 0; i < r->rank; i++) {
         if (i != from) {
             order[at++] = i;
@@ -9645,10 +11278,11 @@ static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t 
     r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
     tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
     for (int i = 0; i + 1 < r->rank; i++) {
-        shape[i] = i == axis ? kernel * (size + reach) : r->shape[i + (i > axis)];
+        shape[i] = i == axis ? tci_dim_mul(kernel, tci_dim_add(size, reach))
+                             : r->shape[i + (i > axis)];
     }
     r = tci_rule_reshape(v, r, r->rank - 1, shape);
-    const int64_t one_axis[4] = {axis, kernel, kernel, d * kernel + 1};
+    const tci_dim one_axis[4] = {axis, kernel, kernel, tci_dim_add(tci_dim_mul(d, kernel), 1)};
     return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
 }
 
@@ -9659,7 +11293,7 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
     tci_node *r = v->grad;
     for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
-        const int64_t *entry = n->attr + 4 * i;
+        const tci_dim *entry = n->attr + 4 * i;
         r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
         axes[i] = x->rank + i;
     }
@@ -9669,12 +11303,16 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || !tci_node_count(n)) {
+    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || tci_node_count(n) == 0) {
         return NULL;
     }
     int last = n->rank;
     tc_axes axis = {&last, 1, false};
-    tci_dim *flat = tci_rule_insert(v, n, n->rank, tci_node_count(x) / tci_node_count(n));
+    tci_dim each = 1;
+    for (int i = n->rank; i < x->rank; i++) {
+        each = tci_dim_mul(each, x->shape[i]);
+    }
+    tci_dim *flat = tci_rule_insert(v, n, n->rank, each);
     tci_node *elements = tci_rule_reshape(v, n->in[0], n->rank + 1, flat);
     tci_node *first = tci_build_reduce(v->g, TCI_OP_ARGMAX, elements, axis, true);
     tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_vjp_built(v, first),
@@ -9698,7 +11336,7 @@ static tci_node *tci_vjp_GATHER(const tci_vjp *v)
     tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
     tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
     for (int i = 0; i < rank; i++) { /* places that no index reaches */
-        r = tci_rule_pad(v, r, i, 0, x->shape[i] - r->shape[i]);
+        r = tci_rule_pad(v, r, i, 0, tci_dim_sub(x->shape[i], r->shape[i]));
     }
     return r;
 }
@@ -9767,7 +11405,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
     const int *own = tci_rule_labels(v, v->which, 0);
     const int *others = tci_rule_labels(v, 1 - v->which, 0);
     int *out = tci_rule_labels(v, 2, n_windows);
-    int64_t *spec = TCI_NEW_ARRAY(v->s, int64_t, 4 * n_windows);
+    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * n_windows);
     for (int i = 0; i < x->rank; i++) {
         if (tci_rule_find(out, n->rank, own[i]) < 0 &&
             tci_rule_find(others, other->rank, own[i]) < 0) {
@@ -9784,14 +11422,15 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
         }
     }
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *entry = window->attr + 4 * i;
+        const tci_dim *entry = window->attr + 4 * i;
         int axis = tci_rule_find(out, n->rank, own[entry[0]]);
-        int64_t reach = (entry[1] - 1) * entry[3], size = x->shape[entry[0]];
+        tci_dim reach = tci_dim_mul(tci_dim_sub(entry[1], 1), entry[3]);
+        tci_dim size = x->shape[entry[0]];
         int element = tci_rule_find(others, other->rank, own[x->rank + i]);
         grad = tci_rule_spread(v, grad, axis, entry[2]);
-        grad = tci_rule_pad(v, grad, axis, reach, size - grad->shape[axis]);
+        grad = tci_rule_pad(v, grad, axis, reach, tci_dim_sub(size, grad->shape[axis]));
         other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
-        const int64_t stepped[4] = {axis, entry[1], 1, entry[3]};
+        const tci_dim stepped[4] = {axis, entry[1], 1, entry[3]};
         memcpy(spec + 4 * i, stepped, sizeof(stepped));
         out[n->rank + i] = own[x->rank + i];
     }
@@ -9827,12 +11466,12 @@ static tci_node *tci_vjp_LOG_SOFTMAX(const tci_vjp *v)
 
 static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, int n)
 {
-    double count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= (double)x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return tci_rule_binary(v, TCI_OP_DIV, tci_rule_sum(v, x, axes, n, true),
-                           tci_rule_number(v, (tc_dtype)x->dtype, count));
+                           tci_rule_size(v, (tc_dtype)x->dtype, count));
 }
 
 /* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
@@ -9913,7 +11552,7 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
     int axis = x->rank > 1 ? 1 : 0;
     tci_node *p = tci_build_softmax(v->g, tci_build_cast(v->g, x, t), axis, false);
     tci_node *one = tci_rule_number(v, t, 1);
-    tci_node *count = tci_rule_number(v, t, (double)tci_node_count(target));
+    tci_node *count = tci_rule_size(v, t, tci_node_count(target));
     tci_node *line = tci_vjp_built(v, tci_build_unsqueeze(v->g, target, axis));
     tci_node *hits = tci_rule_hits(v, line, x->rank, x->shape, axis);
     tci_node *off = tci_build_where(v->g, hits, tci_rule_binary(v, TCI_OP_SUB, p, one), p);
@@ -10525,13 +12164,14 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
 static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
 {
     tci_node *x = n->in[0];
-    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) > 0, whole = true;
+    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) != 0, whole = true;
     int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * n->rank);
     tci_node *from = merge ? x->in[0] : x;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        attr[2 * i] = merge ? x->attr[2 * i] + x->attr[2 * i + 1] * start : start;
-        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : merge ? x->attr[2 * i + 1] * step : step;
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim by = merge ? x->attr[2 * i + 1] : 1;
+        attr[2 * i] = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : tci_dim_mul(by, step);
         whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
     }
     if (whole) {
@@ -10582,24 +12222,26 @@ static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
 
 /* ---- nothing to compute ---- */
 
-static int64_t tci_rewrite_operand_count(const tci_node *n)
+static bool tci_rewrite_has_empty_operand(const tci_node *n)
 {
-    int64_t least = INT64_MAX;
+    bool empty = false;
     for (int i = 0; i < n->n_in; i++) {
-        least = TCI_MIN(least, tci_node_count(n->in[i]));
+        empty = empty || tci_node_count(n->in[i]) == 0;
     }
-    return least;
+    return empty;
 }
 
 /* A value without elements, or a sum over none, is a constant: no kernel runs over an empty domain,
- * where work moved out of its loops (the check of an index) would run all the same. */
+ * where work moved out of its loops (the check of an index) would run all the same. That is decided
+ * where sizes are known; a symbolic one is not 0. */
 static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
 {
     bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
                 n->op == TCI_OP_CONTRACT;
     bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
                     (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
-    if (!computes || (tci_node_count(n) && !(sums && !tci_rewrite_operand_count(n)))) {
+    if (!computes ||
+        (tci_node_count(n) != 0 && !(sums && tci_rewrite_has_empty_operand(n)))) {
         return NULL;
     }
     bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;
@@ -10716,8 +12358,8 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
  *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
  *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
- *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
- *       exist changes nothing.
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
+ *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
  *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
@@ -10744,7 +12386,9 @@ enum {
     TCI_VLANES_MAX = 2048
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
-/* ---- index expressions ---- */
+/* ---- index expressions ----
+ * Numbers in here (coefficients, ranges, guards, sizes) may be symbolic (base/dim.h); what is
+ * decided about them holds where no axis of the kernel is empty, as nothing is evaluated then. */
 typedef enum tci_kx_op {
     TCI_KX_CONST, /* c */
     TCI_KX_AXIS,  /* axis number c */
@@ -10757,8 +12401,8 @@ typedef enum tci_kx_op {
 typedef struct tci_kx {
     uint8_t op;
     int32_t a, b;     /* indices of kx nodes; -1 unused */
-    int64_t c;
-    int64_t lo, hi;   /* range, inclusive */
+    tci_dim c;
+    tci_dim lo, hi;   /* range, inclusive */
 } tci_kx;
 
 /* ---- instructions ---- */
@@ -10783,13 +12427,13 @@ typedef struct tci_kinst {
     int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
     int32_t guard;    /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
     int32_t n_guards;
-    int64_t imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
+    tci_dim imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
     tci_value value;  /* CONST; LOAD: fill where a guard fails */
     uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
-typedef struct tci_kguard { int32_t x; int64_t lo, hi; } tci_kguard;
+typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 typedef enum tci_kred_op {
@@ -10823,10 +12467,10 @@ typedef struct tci_kstage {
 typedef struct tci_koperand {
     uint8_t dtype;      /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
-    int64_t n;          /* elements that may be touched: offsets lie in [0, n) */
+    tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
 typedef struct tci_kaxis {
-    int64_t size;
+    tci_dim size;
     bool inner;
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
@@ -10849,30 +12493,31 @@ typedef struct tci_kernel {
     int n_literals;
     bool faults;                             /* holds a FAULT instruction */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
+    tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
     int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
 
 /* kernel/ir.c: hash-consing constructors (simplify on the way). */
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner);
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c);
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner);
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c);
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis);
 TCI_FN int tci_kx_add(tci_kernel *k, int a, int b);
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
 /* axes it depends on, as tci_kinst.axes */
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 /* finds or adds; derives axes and stage */
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
@@ -10890,11 +12535,11 @@ typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *f
 #endif
 
 /* ---- src/kernel/ir.c, continued ---- */
-typedef struct tci_kx_term { int32_t atom; int64_t coef; } tci_kx_term;
+typedef struct tci_kx_term { int32_t atom; tci_dim coef; } tci_kx_term;
 typedef struct tci_kx_sum {
     tci_kx_term *terms;
     int n, cap;
-    int64_t base;
+    tci_dim base;
 } tci_kx_sum;
 
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
@@ -10905,7 +12550,7 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
     return k;
 }
 
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner)
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)
 {
     tci_kaxis axis = {size, inner};
     TCI_PUSH(k->s, k->axes, k->n_axes, k->cap_axes, axis);
@@ -10981,14 +12626,13 @@ static int tci_kx_intern(tci_kernel *k, tci_kx x)
 
 /* ---- index expressions ---- */
 
-static int64_t tci_kx_floor_div(int64_t a, int64_t c)
+/* A common divisor: the greatest of known numbers, else one that divides the other, or 1. */
+static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 {
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
-static int64_t tci_kx_gcd(int64_t a, int64_t b)
-{
+    if (!tci_dim_is_known(a) || !tci_dim_is_known(b)) {
+        bool known = tci_dim_is_known(a) && a <= 0;
+        return !known && tci_dim_divides(a, b) ? a : 1;
+    }
     a = a < 0 ? -a : a;
     b = b < 0 ? -b : b;
     while (b) {
@@ -10999,7 +12643,7 @@ static int64_t tci_kx_gcd(int64_t a, int64_t b)
     return a;
 }
 
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
 {
     tci_kx x = {TCI_KX_CONST, -1, -1, c, c, c};
     return tci_kx_intern(k, x);
@@ -11009,22 +12653,22 @@ TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
  * there. */
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
 {
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     if (size == 1) {
         return tci_kx_const(k, 0);
     }
-    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size > 0 ? size - 1 : 0};
+    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1)};
     return tci_kx_intern(k, x);
 }
 
-static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coef)
+static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, tci_dim coef)
 {
     int at = 0;
     while (at < sum->n && sum->terms[at].atom < atom) {
         at++;
     }
     if (at < sum->n && sum->terms[at].atom == atom) {
-        sum->terms[at].coef += coef;
+        sum->terms[at].coef = tci_dim_add(sum->terms[at].coef, coef);
         if (sum->terms[at].coef == 0) {
             sum->n--;
             for (int i = at; i < sum->n; i++) {
@@ -11043,7 +12687,7 @@ static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coe
 }
 
 /* sum += scale * x */
-static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
+static void tci_kx_linear(tci_kernel *k, int x, tci_dim scale, tci_kx_sum *sum)
 {
     while (k->kx[x].op == TCI_KX_ADD) {
         tci_kx_linear(k, k->kx[x].b, scale, sum);
@@ -11051,12 +12695,20 @@ static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
     }
     tci_kx e = k->kx[x];
     if (e.op == TCI_KX_CONST) {
-        sum->base += scale * e.c;
+        sum->base = tci_dim_add(sum->base, tci_dim_mul(scale, e.c));
     } else if (e.op == TCI_KX_MUL) {
-        tci_kx_sum_add(k, sum, e.a, scale * e.c);
+        tci_kx_sum_add(k, sum, e.a, tci_dim_mul(scale, e.c));
     } else {
         tci_kx_sum_add(k, sum, x, scale);
     }
+}
+
+/* The range of c times what lies in [lo, hi]. */
+static tci_kx tci_kx_scaled(const tci_kernel *k, int atom, tci_dim c)
+{
+    tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
+    tci_kx x = {TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi)};
+    return x;
 }
 
 static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
@@ -11064,18 +12716,15 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
     int all = -1;
     for (int i = 0; i < sum->n; i++) {
         int atom = sum->terms[i].atom;
-        int64_t c = sum->terms[i].coef;
         int term = atom;
-        if (c != 1) {
-            int64_t lo = k->kx[atom].lo * c, hi = k->kx[atom].hi * c;
-            tci_kx x = {TCI_KX_MUL, atom, -1, c, TCI_MIN(lo, hi), TCI_MAX(lo, hi)};
-            term = tci_kx_intern(k, x);
+        if (sum->terms[i].coef != 1) {
+            term = tci_kx_intern(k, tci_kx_scaled(k, atom, sum->terms[i].coef));
         }
         if (all < 0) {
             all = term;
         } else {
-            tci_kx x = {TCI_KX_ADD, all, term, 0, k->kx[all].lo + k->kx[term].lo,
-                        k->kx[all].hi + k->kx[term].hi};
+            tci_kx x = {TCI_KX_ADD, all, term, 0, tci_dim_add(k->kx[all].lo, k->kx[term].lo),
+                        tci_dim_add(k->kx[all].hi, k->kx[term].hi)};
             all = tci_kx_intern(k, x);
         }
     }
@@ -11083,7 +12732,8 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
         return all < 0 ? tci_kx_const(k, sum->base) : all;
     }
     int base = tci_kx_const(k, sum->base);
-    tci_kx x = {TCI_KX_ADD, all, base, 0, k->kx[all].lo + sum->base, k->kx[all].hi + sum->base};
+    tci_kx x = {TCI_KX_ADD, all, base, 0, tci_dim_add(k->kx[all].lo, sum->base),
+                tci_dim_add(k->kx[all].hi, sum->base)};
     return tci_kx_intern(k, x);
 }
 
@@ -11095,7 +12745,7 @@ TCI_FN int tci_kx_add(tci_kernel *k, int a, int b)
     return tci_kx_join(k, &sum);
 }
 
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
 {
     tci_kx_sum sum = {0};
     if (c != 0) {
@@ -11105,22 +12755,22 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
 }
 
 /* Splits x into out * c + rest: the terms that c divides, and the others. */
-static void tci_kx_divide(tci_kernel *k, int x, int64_t c, tci_kx_sum *out, tci_kx_sum *rest)
+static void tci_kx_divide(tci_kernel *k, int x, tci_dim c, tci_kx_sum *out, tci_kx_sum *rest)
 {
     tci_kx_sum sum = {0};
     tci_kx_linear(k, x, 1, &sum);
     for (int i = 0; i < sum.n; i++) {
-        if (sum.terms[i].coef % c == 0) {
-            tci_kx_sum_add(k, out, sum.terms[i].atom, sum.terms[i].coef / c);
+        if (tci_dim_divides(c, sum.terms[i].coef)) {
+            tci_kx_sum_add(k, out, sum.terms[i].atom, tci_dim_div(sum.terms[i].coef, c));
         } else {
             tci_kx_sum_add(k, rest, sum.terms[i].atom, sum.terms[i].coef);
         }
     }
-    out->base = tci_kx_floor_div(sum.base, c);
-    rest->base = sum.base - out->base * c;
+    out->base = tci_dim_div(sum.base, c);
+    rest->base = tci_dim_mod(sum.base, c);
 }
 
-static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
+static tci_dim tci_kx_sum_gcd(const tci_kx_sum *sum, tci_dim c)
 {
     for (int i = 0; i < sum->n; i++) {
         c = tci_kx_gcd(c, sum->terms[i].coef);
@@ -11128,34 +12778,34 @@ static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
     return c;
 }
 
-static void tci_kx_sum_scale_down(tci_kx_sum *sum, int64_t g)
+static void tci_kx_sum_scale_down(tci_kx_sum *sum, tci_dim g)
 {
     for (int i = 0; i < sum->n; i++) {
-        sum->terms[i].coef /= g;
+        sum->terms[i].coef = tci_dim_div(sum->terms[i].coef, g);
     }
-    sum->base = tci_kx_floor_div(sum->base, g);
+    sum->base = tci_dim_div(sum->base, g);
 }
 
 /* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
  * goes. */
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return a;
     }
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
-    int64_t g = tci_kx_sum_gcd(&rest, c);
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
     tci_kx_sum_scale_down(&rest, g);
-    c /= g;
+    c = tci_dim_div(c, g);
     int r = tci_kx_join(k, &rest);
-    int64_t lo = tci_kx_floor_div(k->kx[r].lo, c), hi = tci_kx_floor_div(k->kx[r].hi, c);
+    tci_dim lo = tci_dim_div(k->kx[r].lo, c), hi = tci_dim_div(k->kx[r].hi, c);
     if (lo == hi) {
-        out.base += lo;
+        out.base = tci_dim_add(out.base, lo);
         return tci_kx_join(k, &out);
     }
     if (k->kx[r].op == TCI_KX_DIV) {
-        c *= k->kx[r].c;
+        c = tci_dim_mul(c, k->kx[r].c);
         r = k->kx[r].a;
     }
     if (c == 1) {
@@ -11167,7 +12817,7 @@ TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
     return tci_kx_join(k, &out);
 }
 
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return tci_kx_const(k, 0);
@@ -11175,29 +12825,29 @@ TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
     int r = tci_kx_join(k, &rest);
-    int64_t q = tci_kx_floor_div(k->kx[r].lo, c);
-    if (q == tci_kx_floor_div(k->kx[r].hi, c)) {
-        return tci_kx_add(k, r, tci_kx_const(k, -q * c));
+    tci_dim q = tci_dim_div(k->kx[r].lo, c);
+    if (q == tci_dim_div(k->kx[r].hi, c)) {
+        return tci_kx_add(k, r, tci_kx_const(k, tci_dim_neg(tci_dim_mul(q, c))));
     }
-    int64_t g = tci_kx_sum_gcd(&rest, c);
-    if (g > 1 && rest.base % g == 0) { /* mod(g r, g c) = g mod(r, c) */
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
+    if (g != 1 && tci_dim_divides(g, rest.base)) { /* mod(g r, g c) = g mod(r, c) */
         tci_kx_sum_scale_down(&rest, g);
-        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), c / g), g);
+        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
     }
-    if (k->kx[r].op == TCI_KX_MOD && k->kx[r].c % c == 0) {
+    if (k->kx[r].op == TCI_KX_MOD && tci_dim_divides(c, k->kx[r].c)) {
         return tci_kx_mod(k, k->kx[r].a, c);
     }
-    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, c - 1};
+    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1)};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi)
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi)
 {
     tci_kx x = {TCI_KX_VALUE, -1, -1, inst, lo, hi};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base)
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base)
 {
     for (int i = 0; i < k->n_axes; i++) {
         coef[i] = 0;
@@ -11210,15 +12860,15 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *ba
             rest = e.a;
             e = k->kx[e.b];
         }
-        int64_t c = 1;
+        tci_dim c = 1;
         if (e.op == TCI_KX_MUL) {
             c = e.c;
             e = k->kx[e.a];
         }
         if (e.op == TCI_KX_CONST) {
-            *base += c * e.c;
+            *base = tci_dim_add(*base, tci_dim_mul(c, e.c));
         } else if (e.op == TCI_KX_AXIS) {
-            coef[e.c] += c;
+            coef[e.c] = tci_dim_add(coef[e.c], c);
         } else {
             return false;
         }
@@ -11348,7 +12998,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
     return tci_kernel_inst(k, i);
 }
 
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n)
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
     tci_koperand o = {(uint8_t)dtype, is_output, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
@@ -11362,11 +13012,18 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int
 static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
                                                    "all", "argmax", "argmin", "dot"};
 
+/* dim, then text */
+static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
+{
+    tci_dim_print(out, d);
+    tci_str_add(out, text);
+}
+
 static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
 {
     const tci_kx *e = &k->kx[x];
     switch (e->op) {
-    case TCI_KX_CONST: tci_str_printf(out, "%lld", (long long)e->c); break;
+    case TCI_KX_CONST: tci_dim_print(out, e->c); break;
     case TCI_KX_AXIS: tci_str_printf(out, "a%lld", (long long)e->c); break;
     case TCI_KX_ADD:
         tci_kernel_print_kx(out, k, e->a);
@@ -11375,16 +13032,19 @@ static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
         break;
     case TCI_KX_MUL:
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, "*%lld", (long long)e->c);
+        tci_str_add(out, "*");
+        tci_dim_print(out, e->c);
         break;
     case TCI_KX_VALUE:
-        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo,
-                       (long long)e->hi);
+        tci_str_printf(out, "[v%lld in ", (long long)e->c);
+        tci_kernel_print_dim(out, e->lo, "..");
+        tci_kernel_print_dim(out, e->hi, "]");
         break;
     default:
         tci_str_add(out, "(");
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, ")%s%lld", e->op == TCI_KX_DIV ? "//" : "%", (long long)e->c);
+        tci_str_add(out, e->op == TCI_KX_DIV ? ")//" : ")%");
+        tci_dim_print(out, e->c);
         break;
     }
 }
@@ -11393,9 +13053,11 @@ static void tci_kernel_print_guards(tci_str *out, const tci_kernel *k, const tci
 {
     for (int g = 0; g < i->n_guards; g++) {
         const tci_kguard *guard = &k->guards[i->guard + g];
-        tci_str_printf(out, "%s%lld <= ", g ? " and " : "", (long long)guard->lo);
+        tci_str_add(out, g ? " and " : "");
+        tci_kernel_print_dim(out, guard->lo, " <= ");
         tci_kernel_print_kx(out, k, guard->x);
-        tci_str_printf(out, " <= %lld", (long long)guard->hi);
+        tci_str_add(out, " <= ");
+        tci_dim_print(out, guard->hi);
     }
 }
 
@@ -11439,7 +13101,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
         break;
     case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
     case TCI_K_FAULT:
-        tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm);
+        tci_str_printf(out, "checked v%d of ", i->args[0]);
+        tci_dim_print(out, i->imm);
         break;
     default:
         tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
@@ -11487,8 +13150,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
-        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
-                       (long long)k->axes[a].size);
+        tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
+        tci_dim_print(out, k->axes[a].size);
     }
     tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
     if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
@@ -11496,9 +13159,9 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     }
     tci_str_printf(out, " literals %d\n", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
-        tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
-                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,
-                       (long long)k->operands[p].n);
+        tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
+        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);
@@ -11519,8 +13182,12 @@ static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tc
     for (int a = 0; a < k->n_axes; a++) {
         empty |= k->axes[a].size == 0;
     }
-    if (i->n_guards == 0 && !empty) {
-        TCI_ASSERT(s, k->kx[i->x].lo >= 0 && k->kx[i->x].hi < k->operands[i->imm].n);
+    /* a load without guard stays inside: where that cannot be told for all sizes, it is not */
+    tci_dim lo = k->kx[i->x].lo, hi = k->kx[i->x].hi;
+    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) &&
+                 tci_dim_is_known(k->operands[i->imm].n);
+    if (i->n_guards == 0 && !empty && known) {
+        TCI_ASSERT(s, lo >= 0 && hi < k->operands[i->imm].n);
     }
 }
 
@@ -11545,8 +13212,27 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* No plain arithmetic was done on a symbolic number. */
+static void tci_kernel_verify_dims(tci_scratch *s, const tci_kernel *k)
+{
+    for (int a = 0; a < k->n_axes; a++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->axes[a].size));
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->kx[x].c) && tci_dim_is_valid(k->kx[x].lo) &&
+                          tci_dim_is_valid(k->kx[x].hi));
+    }
+    for (int g = 0; g < k->n_guards; g++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->guards[g].lo) && tci_dim_is_valid(k->guards[g].hi));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->operands[p].n));
+    }
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    tci_kernel_verify_dims(s, k);
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }
@@ -11733,13 +13419,13 @@ static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
 }
 
 /* guard and lo <= x <= hi. */
-static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64_t hi)
+static int tci_lower_guard_and(tci_lower *l, int guard, int x, tci_dim lo, tci_dim hi)
 {
     const tci_kx *e = &l->k->kx[x];
-    if (guard < 0 || e->lo > hi || e->hi < lo || lo > hi) {
+    if (guard < 0 || tci_dim_lt(hi, e->lo) || tci_dim_lt(e->hi, lo) || tci_dim_lt(hi, lo)) {
         return -1;
     }
-    if (e->lo >= lo && e->hi <= hi) {
+    if (tci_dim_le(lo, e->lo) && tci_dim_le(e->hi, hi)) {
         return guard;
     }
     int n = l->sets[guard].n;
@@ -11748,10 +13434,10 @@ static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64
     for (int i = 0; i < n; i++) {
         list[i] = l->k->guards[l->sets[guard].first + i];
         if (list[i].x == x) {
-            list[i].lo = TCI_MAX(list[i].lo, lo);
-            list[i].hi = TCI_MIN(list[i].hi, hi);
+            list[i].lo = tci_dim_max(list[i].lo, lo);
+            list[i].hi = tci_dim_min(list[i].hi, hi);
             merged = true;
-            if (list[i].lo > list[i].hi) {
+            if (tci_dim_lt(list[i].hi, list[i].lo)) {
                 return -1;
             }
         }
@@ -12003,27 +13689,36 @@ TCI_FN int tci_lower_cost(int op)
 
 /* ---- index maps of the movement ops ---- */
 
+/* A size as a factor of strides: that of an axis without elements does not matter, but is never
+ * 0 where it is known. */
+static tci_dim tci_lower_extent(tci_dim size)
+{
+    return size == 0 ? 1 : size;
+}
+
 TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
                             const int *idx)
 {
-    int64_t dense = 1, lowest = 0;
+    tci_dim dense = 1, lowest = 0;
     int x = tci_kx_const(l->k, 0);
     for (int i = rank - 1; i >= 0; i--) {
-        int64_t stride = strides ? strides[i] : dense;
+        tci_dim stride = strides ? strides[i] : dense;
         x = tci_kx_add(l->k, x, tci_kx_mul(l->k, idx[i], stride));
-        lowest += stride < 0 && shape[i] > 0 ? stride * (shape[i] - 1) : 0;
-        dense *= TCI_MAX(shape[i], 1);
+        if (tci_dim_lt(stride, 0) && shape[i] != 0) {
+            lowest = tci_dim_add(lowest, tci_dim_mul(stride, tci_dim_add(shape[i], -1)));
+        }
+        dense = tci_dim_mul(dense, tci_lower_extent(shape[i]));
     }
-    return tci_kx_add(l->k, x, tci_kx_const(l->k, -lowest));
+    return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
 static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
 {
-    int64_t stride = 1;
+    tci_dim stride = 1;
     for (int i = in->rank - 1; i >= 0; i--) {
-        int64_t size = TCI_MAX(in->shape[i], 1);
+        tci_dim size = tci_lower_extent(in->shape[i]);
         idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
-        stride *= size;
+        stride = tci_dim_mul(stride, size);
     }
 }
 
@@ -12043,7 +13738,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, -n->attr[i])); break;
+        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -12066,21 +13761,23 @@ static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner_idx, int guard)
 {
     for (int i = 0; i < n->rank; i++) {
-        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0, n->in[0]->shape[i] - 1);
+        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0,
+                                    tci_dim_add(n->in[0]->shape[i], -1));
     }
     return guard;
 }
 
 /* Guard of the part of CAT's axis that input i covers. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
-                               int64_t *start)
+                               tci_dim *start)
 {
     int axis = (int)n->attr[0];
     *start = 0;
     for (int j = 0; j < i; j++) {
-        *start += n->in[j]->shape[axis];
+        *start = tci_dim_add(*start, n->in[j]->shape[axis]);
     }
-    return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
+    tci_dim end = tci_dim_add(*start, n->in[i]->shape[axis]);
+    return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
 }
 
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
@@ -12106,11 +13803,11 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     }
     if (n->op == TCI_OP_CAT) {
         for (int i = 0; i < n->n_in; i++) {
-            int64_t start;
+            tci_dim start;
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, -start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -12169,7 +13866,7 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
 {
     int value = -1, at = l->n_deps;
     for (int i = f->node->n_in - 1; i >= 0; i--) {
-        int64_t start;
+        tci_dim start;
         int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, &start);
         if (guard >= 0) {
             int part = in[--at];
@@ -12191,7 +13888,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
 {
     const tci_node *x = f->node->in[0];
     int axis = (int)f->node->attr[0];
-    int64_t size = x->shape[axis];
+    tci_dim size = x->shape[axis];
     index = tci_lower_convert(l->k, index, TC_I64);
     if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
         tci_value zero = {.i = 0};
@@ -12209,7 +13906,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     int checked = tci_kernel_inst(l->k, i);
     l->k->faults = true;
     int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
-    to[axis] = tci_kx_value(l->k, checked, 0, TCI_MAX(size - 1, 0));
+    to[axis] = tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
     tci_lower_frame inner = {f->node->in[0], to, f->guard};
     int value = tci_lower_find(l, &inner);
     if (value < 0) {
@@ -12321,7 +14018,7 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
 
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some floor-division or remainder affine; false when there is none. */
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor);
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
@@ -12331,21 +14028,22 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 /* ---- src/kernel/simplify.c, continued ---- */
 /* ---- splitting ---- */
 
-static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int *axis)
+static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
 {
-    int64_t factor = 0;
+    tci_dim factor = 0;
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
         }
-        if (e.op == TCI_KX_AXIS && coef > 0 && c % coef == 0) {
-            int64_t f = c / coef, size = k->axes[e.c].size;
-            if (f > 1 && f < size && size % f == 0 && f > factor) {
+        if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
+            tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
+            if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
+                tci_dim_hint(f) > tci_dim_hint(factor)) {
                 factor = f;
                 *axis = (int)e.c;
             }
@@ -12357,12 +14055,12 @@ static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int 
     }
 }
 
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor)
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
     for (int x = 0; x < k->n_kx; x++) {
         if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
-            if (*factor > 1) {
+            if (*factor != 0) {
                 return true;
             }
         }
@@ -12373,13 +14071,13 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *facto
 /* ---- merging neighbouring axes ---- */
 
 /* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */
-static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
+static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
 {
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
@@ -12397,7 +14095,7 @@ static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
 /* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
 {
-    if (tci_kernel_coef(k, x, a) != tci_kernel_coef(k, x, b) * k->axes[b].size) {
+    if (tci_kernel_coef(k, x, a) != tci_dim_mul(tci_kernel_coef(k, x, b), k->axes[b].size)) {
         return false;
     }
     for (;;) {
@@ -12615,7 +14313,7 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     }
 }
 
-static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int64_t *sizes)
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const tci_dim *sizes)
 {
     tci_scratch *s = k->s;
     tci_kernel *to = tci_kernel_make(s);
@@ -12669,7 +14367,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 {
     bool *live = tci_kernel_live(k);
     int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
-    int64_t *sizes = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim *sizes = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     for (int a = 0; a < k->n_axes; a++) {
         sizes[a] = k->axes[a].size;
         axis_to[a] = a;
@@ -12677,12 +14375,239 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     for (int a = 0; a + 1 < k->n_axes; a++) {
         /* pairwise along a run: a into a+1, that into a+2 ... */
         if (tci_kernel_can_merge(k, live, a, a + 1)) {
-            sizes[a + 1] *= sizes[a];
+            sizes[a + 1] = tci_dim_mul(sizes[a + 1], sizes[a]);
             axis_to[a] = -1;
         }
     }
     return tci_kernel_copy_mapped(k, axis_to, sizes);
 }
+/* ---- src/kernel/concrete.c ---- */
+/* kernel/concrete.c - see kernel/concrete.h: a kernel of symbolic sizes becomes one of given sizes.
+ *
+ * In: a kernel, a value for each symbol. Out: an ordinary kernel, for the interpreter.
+ * The one idea: every number of the kernel is evaluated and goes through the constructors of
+ * kernel/ir.c again, in the order of the instructions. So what those simplify for a known size is
+ * simplified here as well, and nothing else changes: the numbers of axes, operands, stages and
+ * reductions, and with them the order of every reduction, are those of the kernel.
+ *
+ * Stages come before the instructions, and reductions with them, because what a RED depends on is
+ * derived from those; the values that a reduction folds are filled in behind. */
+/* ---- src/kernel/concrete.h ---- */
+/* kernel/concrete.h - kernels whose sizes are symbols, kept, and made for given sizes. Only under
+ * TC_DYNAMIC_SHAPES. */
+#ifndef TCI_KERNEL_CONCRETE_H
+#define TCI_KERNEL_CONCRETE_H
+
+
+#ifdef TC_DYNAMIC_SHAPES
+/* A copy whose memory comes from get(arg, bytes), zeroed; NULL: that gave none. It has no scratch
+ * and takes no more instructions. */
+TCI_FN tci_kernel *tci_kernel_keep(void *(*get)(void *arg, size_t bytes), void *arg,
+                                   const tci_kernel *k);
+/* The kernel where symbol number i has values[i]: no number in it is symbolic. Axes, operands,
+ * stages and reductions stay what and where they are; index expressions and instructions are made
+ * anew, so that ranges are those of these sizes. */
+TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int64_t *values);
+#endif
+
+#endif
+
+/* ---- src/kernel/concrete.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+/* ---- keeping ---- */
+
+typedef struct tci_concrete_keep {
+    void *(*get)(void *arg, size_t bytes);
+    void *arg;
+    bool failed;
+} tci_concrete_keep;
+
+static void *tci_concrete_copy(tci_concrete_keep *c, const void *items, int n, size_t item_bytes)
+{
+    size_t bytes = (size_t)n * item_bytes;
+    void *copy = c->failed ? NULL : c->get(c->arg, TCI_MAX(bytes, (size_t)1));
+    c->failed = !copy;
+    return copy && bytes ? memcpy(copy, items, bytes) : copy;
+}
+
+TCI_FN tci_kernel *tci_kernel_keep(void *(*get)(void *arg, size_t bytes), void *arg,
+                                   const tci_kernel *k)
+{
+    tci_concrete_keep c = {get, arg, false};
+    tci_kernel *to = tci_concrete_copy(&c, k, 1, sizeof(*k));
+    if (!to) {
+        return NULL;
+    }
+    to->s = NULL;
+    to->kx_hash = to->inst_hash = NULL;
+    to->n_kx_hash = to->n_inst_hash = 0;
+    to->axes = tci_concrete_copy(&c, k->axes, k->n_axes, sizeof(*k->axes));
+    to->kx = tci_concrete_copy(&c, k->kx, k->n_kx, sizeof(*k->kx));
+    to->insts = tci_concrete_copy(&c, k->insts, k->n_insts, sizeof(*k->insts));
+    to->guards = tci_concrete_copy(&c, k->guards, k->n_guards, sizeof(*k->guards));
+    to->reds = tci_concrete_copy(&c, k->reds, k->n_reds, sizeof(*k->reds));
+    to->stores = tci_concrete_copy(&c, k->stores, k->n_stores, sizeof(*k->stores));
+    to->operands = tci_concrete_copy(&c, k->operands, k->n_operands, sizeof(*k->operands));
+    to->stages = tci_concrete_copy(&c, k->stages, k->n_stages, sizeof(*k->stages));
+    for (int t = 0; t < k->n_stages && !c.failed; t++) {
+        const tci_kstage *stage = &k->stages[t];
+        to->stages[t].axes = tci_concrete_copy(&c, stage->axes, stage->n_axes,
+                                               sizeof(*stage->axes));
+    }
+    return c.failed ? NULL : to;
+}
+
+/* ---- evaluating ---- */
+
+typedef struct tci_concrete {
+    const tci_kernel *from;
+    tci_kernel *to;
+    const int64_t *values;
+    int *kx_to;   /* new index expression; -1: not made yet */
+    int *inst_to; /* new instruction; made in order */
+} tci_concrete;
+
+static int64_t tci_concrete_number(const tci_concrete *c, tci_dim d)
+{
+    return tci_dim_value(d, c->values);
+}
+
+static int tci_concrete_kx(tci_concrete *c, int x)
+{
+    tci_kx e = c->from->kx[x];
+    tci_kernel *k = c->to;
+    if (c->kx_to[x] >= 0) {
+        return c->kx_to[x];
+    }
+    int a = e.a >= 0 ? tci_concrete_kx(c, e.a) : -1, b = e.b >= 0 ? tci_concrete_kx(c, e.b) : -1;
+    bool names = e.op == TCI_KX_AXIS || e.op == TCI_KX_VALUE;
+    int64_t n = names ? e.c : tci_concrete_number(c, e.c);
+    int64_t divisor = TCI_MAX(n, (int64_t)1); /* of an empty axis: never evaluated */
+    int made = -1;
+    switch (e.op) {
+    case TCI_KX_AXIS: made = tci_kx_axis(k, (int)n); break;
+    case TCI_KX_ADD: made = tci_kx_add(k, a, b); break;
+    case TCI_KX_MUL: made = tci_kx_mul(k, a, n); break;
+    case TCI_KX_DIV: made = tci_kx_div(k, a, divisor); break;
+    case TCI_KX_MOD: made = tci_kx_mod(k, a, divisor); break;
+    case TCI_KX_VALUE:
+        made = tci_kx_value(k, c->inst_to[n], tci_concrete_number(c, e.lo),
+                            tci_concrete_number(c, e.hi));
+        break;
+    default: made = tci_kx_const(k, n); break;
+    }
+    c->kx_to[x] = made;
+    return made;
+}
+
+/* The guards of an instruction; those of a load that always hold for these sizes go. */
+static void tci_concrete_guards(tci_concrete *c, tci_kinst *i)
+{
+    tci_kernel *k = c->to;
+    int first = i->guard, n = i->n_guards, begin = k->n_guards;
+    for (int g = 0; g < n; g++) {
+        tci_kguard guard = c->from->guards[first + g];
+        guard.x = tci_concrete_kx(c, guard.x);
+        guard.lo = tci_concrete_number(c, guard.lo);
+        guard.hi = tci_concrete_number(c, guard.hi);
+        bool holds = k->kx[guard.x].lo >= guard.lo && k->kx[guard.x].hi <= guard.hi;
+        if (!holds || i->op == TCI_K_GUARD) {
+            TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, guard);
+        }
+    }
+    i->n_guards = k->n_guards - begin;
+    i->guard = i->n_guards ? begin : -1;
+    for (int at = 0; at < begin && i->n_guards; at++) { /* an equal run that is already there */
+        bool same = at + i->n_guards <= begin;
+        for (int g = 0; same && g < i->n_guards; g++) {
+            const tci_kguard *x = &k->guards[at + g], *y = &k->guards[begin + g];
+            same = x->x == y->x && x->lo == y->lo && x->hi == y->hi;
+        }
+        if (same) {
+            i->guard = at;
+            k->n_guards = begin;
+            return;
+        }
+    }
+}
+
+static void tci_concrete_inst(tci_concrete *c, int n)
+{
+    tci_kinst i = c->from->insts[n];
+    for (int a = 0; a < i.n_args; a++) {
+        i.args[a] = c->inst_to[i.args[a]];
+    }
+    i.x = i.x >= 0 ? tci_concrete_kx(c, i.x) : -1;
+    if (i.n_guards > 0) {
+        tci_concrete_guards(c, &i);
+    }
+    if (i.op == TCI_K_FAULT) {
+        i.imm = tci_concrete_number(c, i.imm);
+    }
+    c->inst_to[n] = tci_kernel_inst(c->to, i);
+    if (i.op == TCI_K_RED) {
+        c->to->reds[i.imm].inst = c->inst_to[n];
+    }
+}
+
+/* Everything but instructions and index expressions. */
+static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const int64_t *values)
+{
+    tci_kernel *to = tci_kernel_make(s);
+    for (int a = 0; a < k->n_axes; a++) {
+        tci_kernel_axis(to, tci_dim_value(k->axes[a].size, values), k->axes[a].inner);
+        tci_kx_axis(to, a); /* first of all: the order of terms follows their numbers */
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_kernel_operand(to, (tc_dtype)k->operands[p].dtype, k->operands[p].is_output,
+                           tci_dim_value(k->operands[p].n, values));
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_kstage stage = k->stages[t];
+        stage.axes = tci_scratch_copy(s, stage.axes, sizeof(*stage.axes) * (size_t)stage.n_axes);
+        TCI_PUSH(s, to->stages, to->n_stages, to->cap_stages, stage);
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        TCI_PUSH(s, to->reds, to->n_reds, to->cap_reds, k->reds[r]);
+    }
+    to->vector = k->vector;
+    to->vlanes = k->vlanes;
+    to->n_literals = k->n_literals;
+    to->faults = k->faults;
+    to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
+    to->bytes = to->all_bytes = tci_dim_value(k->all_bytes, values);
+    memcpy(to->name, k->name, sizeof(to->name));
+    return to;
+}
+
+TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int64_t *values)
+{
+    tci_kernel *to = tci_concrete_frame(s, k, values);
+    tci_concrete c = {k, to, values, TCI_NEW_ARRAY(s, int, k->n_kx + 1),
+                      TCI_NEW_ARRAY(s, int, k->n_insts + 1)};
+    for (int x = 0; x < k->n_kx; x++) {
+        c.kx_to[x] = -1;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        tci_concrete_inst(&c, i);
+    }
+    for (int r = 0; r < to->n_reds; r++) {
+        to->reds[r].a = c.inst_to[k->reds[r].a];
+        to->reds[r].b = k->reds[r].b >= 0 ? c.inst_to[k->reds[r].b] : -1;
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        tci_kstore store = k->stores[w];
+        store.x = tci_concrete_kx(&c, store.x);
+        store.value = c.inst_to[store.value];
+        TCI_PUSH(s, to->stores, to->n_stores, to->cap_stores, store);
+    }
+    return to;
+}
+
+#endif
 
 /* ---- src/plan/algorithm.c ---- */
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
@@ -12763,8 +14688,8 @@ typedef enum tci_buffer_kind {
 typedef struct tci_buffer {
     uint8_t kind, dtype;
     int32_t index;
-    int64_t n;              /* elements */
-    int64_t bytes, offset;
+    tci_dim n, bytes;       /* elements; their bytes */
+    int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
@@ -12790,6 +14715,15 @@ typedef struct tci_plan {
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
+
+/* Memory that is needed from step `first` to step `last`; last -1: by none. */
+typedef struct tci_life {
+    int32_t first, last;
+    int64_t bytes;
+    int64_t offset;         /* out: from the arena's start; only where last >= 0 */
+} tci_life;
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
@@ -12984,8 +14918,10 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0) {
+    int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
+    int64_t size = tci_dim_hint(x->shape[axis]);
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0 ||
+        !tci_dim_is_known(x->shape[axis])) {
         return 0;
     }
     if (machine.block_threads == 0) {
@@ -13009,7 +14945,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
-        bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
+        int64_t size = tci_dim_hint(x->shape[n->attr[i]]);
+        int64_t best = tci_dim_hint(x->shape[n->attr[at]]);
+        bool larger = size > best * (i == n->n_attr - 1 ? 64 : 1);
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
@@ -13075,7 +15013,7 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
             tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
             shape[axis] = 0;
             for (int j = 0; j < take; j++) {
-                shape[axis] += list[i + j]->shape[axis];
+                shape[axis] = tci_dim_add(shape[axis], list[i + j]->shape[axis]);
             }
             tci_node *part = list[i];
             if (take > 1) {
@@ -13145,8 +15083,8 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2], inner = 1, first = 0;
-    if (!machine.has_work || rank < 2 || n->shape[rank - 1] < TCI_ALGO_PACK_COLUMNS ||
-        n->dtype == TC_BOOL) {
+    if (!machine.has_work || rank < 2 || n->dtype == TC_BOOL ||
+        tci_dim_hint(n->shape[rank - 1]) < TCI_ALGO_PACK_COLUMNS) {
         return false;
     }
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
@@ -13157,12 +15095,12 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
                         tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
         row--;
     }
-    if (in_a == in_b || row < 0 || n->shape[row] < TCI_ALGO_PACK_ROWS) {
+    if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < TCI_ALGO_PACK_ROWS) {
         return false;
     }
     for (int64_t i = 0; i < rank_a; i++) {
         if (!tci_algo_has_label(out, rank, a[i])) {
-            inner *= first ? n->in[0]->shape[i] : 1;
+            inner *= first ? tci_dim_hint(n->in[0]->shape[i]) : 1;
             first = 1;
             if (!tci_algo_has_label(b, rank_b, a[i])) {
                 return false;
@@ -13178,6 +15116,15 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
 }
 
 /* ---- matrix units ---- */
+
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
  * and a widening. NULL: there is none. */
@@ -13195,7 +15142,8 @@ static tci_node *tci_algo_half_source(tci_node *n)
         }
         n = n->in[0];
     }
-    bool aligned = n->rank > 0 && n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
+    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
+                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
     return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
 }
 
@@ -13222,7 +15170,8 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
     bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
-    if (!x || !y || x->dtype != y->dtype || in_a == in_b) {
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
+    if (!known || !x || !y || x->dtype != y->dtype || in_a == in_b) {
         return false;
     }
     int64_t rows = 1, depth = 1;
@@ -13276,7 +15225,8 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     }
     if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
         x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
-        tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
+        tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
+            TCI_ALGO_REUSE) {
         return x;
     }
     int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);
@@ -13941,7 +15891,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     }
     int64_t count = 1;
     for (int i = 0; i < r->n_domain; i++) {
-        count *= r->domain[i];
+        count *= tci_dim_hint(r->domain[i]);
         int want = i < r->n_out ? i : -1;
         if (r->domain[i] != first->domain[i] || first->outer_of[i] != want) {
             return false;
@@ -14216,8 +16166,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
 
 typedef struct tci_pk_slot {
-    int64_t size;
-    int64_t *factors;  /* product = size, slowest first */
+    tci_dim size;
+    tci_dim *factors;  /* product = size, slowest first */
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
@@ -14246,19 +16196,19 @@ typedef struct tci_pk {
 
 /* ---- slots and families ---- */
 
-static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const int64_t *sizes)
+static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *sizes)
 {
     tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
     for (int i = 0; i < n; i++) {
         f.slots[i].size = sizes[i];
         f.slots[i].n_factors = 1;
-        f.slots[i].factors = TCI_NEW_ARRAY(s, int64_t, 1);
+        f.slots[i].factors = TCI_NEW_ARRAY(s, tci_dim, 1);
         f.slots[i].factors[0] = sizes[i];
     }
     return f;
 }
 
-static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
+static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
         bool same = p->families[f].n == n;
@@ -14275,7 +16225,7 @@ static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
 }
 
 /* Inner sizes of a root, without those of size 1. */
-static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, int64_t *sizes)
+static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, tci_dim *sizes)
 {
     (void)p;
     int n = 0;
@@ -14312,7 +16262,7 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 }
 
 /* Splits the factor behind a kernel axis in two; false when the axis is not in this family. */
-static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
+static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 {
     for (int i = 0; i < f->n; i++) {
         tci_pk_slot *slot = &f->slots[i];
@@ -14320,11 +16270,11 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
         if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
             continue;
         }
-        int64_t *factors = TCI_NEW_ARRAY(p->s, int64_t, slot->n_factors + 1);
+        tci_dim *factors = TCI_NEW_ARRAY(p->s, tci_dim, slot->n_factors + 1);
         for (int a = 0; a < slot->n_factors; a++) {
             factors[a + (a > at)] = slot->factors[a];
         }
-        factors[at] = slot->factors[at] / factor;
+        factors[at] = tci_dim_div(slot->factors[at], factor);
         factors[at + 1] = factor;
         slot->factors = factors;
         slot->n_factors++;
@@ -14501,7 +16451,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
                                           : p->red_of[root];
-    int64_t none = 0;
+    tci_dim none = 0;
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
@@ -14512,7 +16462,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
 /* How many loads walk `axis` with stride 1, and how many with another stride. */
 static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
 {
-    int64_t base, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     *unit = *strided = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
@@ -14552,12 +16502,13 @@ static uint8_t tci_pk_vector(const tci_kernel *k)
     int inner_unit, inner_strided, outer_unit, outer_strided;
     tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
     tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
-    bool short_row = k->axes[inner].size < TCI_PK_SHORT_ROW && k->axes[outer].size >= TCI_PK_WIDE;
+    int64_t n_inner = tci_dim_hint(k->axes[inner].size);
+    int64_t n_outer = tci_dim_hint(k->axes[outer].size);
+    bool short_row = n_inner < TCI_PK_SHORT_ROW && n_outer >= TCI_PK_WIDE;
     if (short_row && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER
-                                                                         : TCI_VEC_INNER;
+    return outer_unit > inner_unit && n_outer >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -14567,7 +16518,7 @@ static double tci_pk_points(const tci_kernel *k, uint64_t axes)
     double points = 1;
     for (int a = 0; a < k->n_axes; a++) {
         if (axes >> TCI_MIN(a, 63) & 1) {
-            points *= (double)k->axes[a].size;
+            points *= (double)tci_dim_hint(k->axes[a].size);
         }
     }
     return points;
@@ -14599,13 +16550,66 @@ static void tci_pk_measure(tci_kernel *k)
                 points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
             }
         }
-        points = k->operands[p].is_output ? (double)k->operands[p].n
-                                          : TCI_MIN(points, (double)k->operands[p].n);
+        double all = (double)tci_dim_hint(k->operands[p].n);
+        points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
-    k->flops = tci_pk_clamp(flops);
-    k->bytes = tci_pk_clamp(bytes);
+    k->flops = k->all_flops = tci_pk_clamp(flops);
+    k->bytes = k->all_bytes = tci_pk_clamp(bytes);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static tci_dim tci_pk_all_points(const tci_kernel *k, uint64_t axes)
+{
+    tci_dim points = 1;
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> TCI_MIN(a, 63) & 1) {
+            points = tci_dim_mul(points, k->axes[a].size);
+        }
+    }
+    return points;
+}
+
+/* What tci_pk_measure estimates, as expressions; where they do not fit, the estimates stand. */
+static void tci_pk_measure_all(tci_kernel *k)
+{
+    tci_dim flops = 0, bytes = 0;
+    bool known = true;
+    for (int a = 0; a < k->n_axes; a++) {
+        known = known && tci_dim_is_known(k->axes[a].size);
+    }
+    if (known) {
+        return;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op == TCI_K_PRIM) {
+            tci_dim points = tci_pk_all_points(k, k->insts[i].axes);
+            int cost = tci_prim_get((tci_prim)k->insts[i].prim)->cost;
+            flops = tci_dim_add(flops, tci_dim_mul(points, cost));
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        uint64_t axes = k->insts[k->reds[r].a].axes;
+        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        tci_dim points = tci_pk_all_points(k, axes);
+        flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_dim points = 0, all = k->operands[p].n;
+        for (int i = 0; i < k->n_insts; i++) {
+            if (k->insts[i].op == TCI_K_LOAD && k->insts[i].imm == p) {
+                uint64_t axes = tci_kx_axes(k, k->insts[i].x);
+                points = tci_dim_add(points, tci_pk_all_points(k, axes));
+            }
+        }
+        points = k->operands[p].is_output ? all : tci_dim_min(points, all);
+        int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+        bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
+    }
+    k->all_flops = flops == TCI_DIM_NONE ? k->all_flops : flops;
+    k->all_bytes = bytes == TCI_DIM_NONE ? k->all_bytes : bytes;
+}
+#endif
 
 /* tc_k_<ops>: the ops of the group's roots and of what they inline, the first few distinct ones. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
@@ -14671,7 +16675,7 @@ static void tci_pk_attempt(tci_pk *p)
 static bool tci_pk_split_any(tci_pk *p)
 {
     int axis;
-    int64_t factor;
+    tci_dim factor;
     if (!tci_kernel_split_find(p->k, &axis, &factor)) {
         return false;
     }
@@ -14691,11 +16695,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.red_of = plan->red_of;
     for (int m = 0; m < g->n_roots; m++) {
         const tci_root *r = &f->roots[g->roots[m]];
-        int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, r->n_domain + 1);
+        tci_dim *sizes = TCI_NEW_ARRAY(s, tci_dim, r->n_domain + 1);
         int n = tci_pk_inner_sizes(&p, r, sizes);
         p.family_of[m] = tci_pk_family_find(&p, n, sizes);
     }
-    int64_t none = 0;
+    tci_dim none = 0;
     tci_pk_family_find(&p, 0, &none);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
@@ -14706,6 +16710,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.k->vector = tci_pk_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
     tci_pk_measure(out.kernel);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_pk_measure_all(out.kernel);
+#endif
     tci_pk_name(&p, out.kernel);
     return out;
 }
@@ -14794,34 +16801,57 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
-static void tci_memory_place(tci_scratch *s, tci_plan *p)
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps)
 {
     tci_memory m = {.s = s};
     tci_memory_gap all = {0, INT64_MAX / 2};
     TCI_PUSH(s, m.gaps, m.n, m.cap, all);
-    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_steps + 1));
-    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_buffers + 1));
-    for (int t = 0; t < 2 * (p->n_steps + 1); t++) {
+    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (n_steps + 1));
+    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (n + 1));
+    for (int t = 0; t < 2 * (n_steps + 1); t++) {
         head[t] = -1;
     }
-    for (int b = p->n_buffers - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
-        const tci_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == TCI_BUF_TEMP && buffer->last >= 0) {
-            next[2 * b] = head[2 * buffer->first];
-            head[2 * buffer->first] = b;
-            next[2 * b + 1] = head[2 * buffer->last + 1];
-            head[2 * buffer->last + 1] = b;
+    for (int b = n - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
+        if (lives[b].last >= 0) {
+            next[2 * b] = head[2 * lives[b].first];
+            head[2 * lives[b].first] = b;
+            next[2 * b + 1] = head[2 * lives[b].last + 1];
+            head[2 * lives[b].last + 1] = b;
         }
     }
-    for (int t = 0; t < p->n_steps; t++) {
+    for (int t = 0; t < n_steps; t++) {
         for (int b = head[2 * t]; b >= 0; b = next[2 * b]) {
-            p->buffers[b].offset = tci_memory_take(&m, (p->buffers[b].bytes + 63) / 64 * 64);
+            lives[b].offset = tci_memory_take(&m, (lives[b].bytes + 63) / 64 * 64);
         }
         for (int b = head[2 * t + 1]; b >= 0; b = next[2 * b + 1]) {
-            tci_memory_give(&m, p->buffers[b].offset, (p->buffers[b].bytes + 63) / 64 * 64);
+            tci_memory_give(&m, lives[b].offset, (lives[b].bytes + 63) / 64 * 64);
         }
     }
-    p->arena_bytes = m.top;
+    return m.top;
+}
+
+/* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
+static void tci_memory_place(tci_scratch *s, tci_plan *p)
+{
+    tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);
+    bool known = true;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        bool is_temp = buffer->kind == TCI_BUF_TEMP;
+        lives[b].first = buffer->first;
+        lives[b].last = is_temp ? buffer->last : -1;
+        lives[b].bytes = buffer->bytes;
+        known = known && (!is_temp || tci_dim_is_known(buffer->bytes));
+    }
+    if (!known) {
+        return;
+    }
+    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (lives[b].last >= 0) {
+            p->buffers[b].offset = lives[b].offset;
+        }
+    }
 }
 
 /* ---- outputs on top of inputs ---- */
@@ -15012,21 +17042,21 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
 /* ---- buffers ---- */
 
 static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
-                               int index, int64_t elems)
+                               int index, tci_dim elems)
 {
     tci_buffer b = {0};
     b.kind = kind;
     b.dtype = n->dtype;
     b.index = index;
     b.n = elems;
-    b.bytes = elems * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    b.bytes = tci_dim_mul(elems, tci_dtype_get((tc_dtype)n->dtype)->bytes);
     b.node = n;
     TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
 }
 
 /* Elements from the lowest to the highest that a leaf's strides reach. */
-static int64_t tci_plan_leaf_extent(const tci_node *n)
+static tci_dim tci_plan_leaf_extent(const tci_node *n)
 {
     if (tci_node_count(n) == 0 || !n->strides) {
         return tci_node_count(n);
@@ -15179,7 +17209,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->kind == TCI_BUF_TEMP) {
             tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
-                           (long long)buffer->bytes, (long long)buffer->offset, buffer->first,
+                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
+                           buffer->first,
                            buffer->last);
         }
     }
@@ -15211,8 +17242,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
+            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
+                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
         }
     }
 }
@@ -15236,8 +17268,10 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Memory is a base (operand or local) plus an offset in elements; the access kinds are the
- * dialect's (tci_mem), so a printer only asks for names.
+ * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
+ * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
+ * sizes of locals are known. Memory is a base (operand or local) plus an offset in elements; the
+ * access kinds are the dialect's (tci_mem), so a printer only asks for names.
  *
  * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
  * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
@@ -15256,9 +17290,10 @@ typedef struct tci_loop tci_loop; /* loop/ir.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
-    int64_t n_tasks;      /* independent tasks; see tci_kernel_fn */
+    tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads */
-    int64_t work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    tci_dim work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
@@ -15351,7 +17386,7 @@ typedef enum tci_lx_op {
 typedef struct tci_lx {
     uint8_t op;
     int32_t a, b;
-    int64_t c;
+    tci_dim c;
 } tci_lx;
 
 typedef enum tci_lop {
@@ -15382,7 +17417,7 @@ typedef struct tci_lstmt {
     int32_t base;     /* MEM: operand, or ~local */
     int32_t x;        /* index expression: offset, first value, lower bound */
     int32_t n;        /* index expression: count of lanes, upper bound */
-    int64_t imm;      /* stride, lane, step, size */
+    tci_dim imm;      /* stride, lane, step, size, upper bound */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
     int32_t unroll;   /* FOR: a wish, 0 none */
@@ -15422,6 +17457,8 @@ struct tci_loop {
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
+    /* the distinct symbolic numbers in use, in the order of their first use (tci_loop_find_dims) */
+    tci_dim *dims; int n_dims, cap_dims;
     int32_t *lx_hash; int n_lx_hash;
     /* derived: latest index let of an expression, -1 none */
     int32_t *lx_index; int cap_lx_index;
@@ -15459,15 +17496,22 @@ TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n);
 TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
 TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
 /* Index expressions: hash-consed, constants folded. */
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c);
 TCI_FN int tci_lx_var(tci_loop *l, int index);
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c);
+/* Also a symbolic number. */
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c);
 /* x is always a multiple of the result; 0: it is 0. */
 TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x);
 TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
+/* Lists what the finished function needs in `dims`. */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN void tci_loop_find_dims(tci_loop *l);
+#else
+#define tci_loop_find_dims(l) ((void)(l))
+#endif
 
 #endif
 
@@ -15589,7 +17633,7 @@ static int tci_lx_intern(tci_loop *l, tci_lx e)
     return l->n_lx - 1;
 }
 
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c)
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c)
 {
     tci_lx e = {TCI_LX_CONST, -1, -1, c};
     return tci_lx_intern(l, e);
@@ -15601,7 +17645,7 @@ TCI_FN int tci_lx_var(tci_loop *l, int index)
     return tci_lx_intern(l, e);
 }
 
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c)
 {
     if (l->lx[x].op != TCI_LX_CONST) {
         return false;
@@ -15610,25 +17654,25 @@ TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
     return true;
 }
 
-static int64_t tci_lx_fold(tci_lx_op op, int64_t a, int64_t b, int64_t c)
+static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
 {
     switch (op) {
-    case TCI_LX_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case TCI_LX_MUL: return (int64_t)((uint64_t)a * (uint64_t)c);
-    case TCI_LX_DIV: return a / c;
-    case TCI_LX_MOD: return a % c;
-    case TCI_LX_MIN: return TCI_MIN(a, b);
-    default: return TCI_MAX(a, b);
+    case TCI_LX_ADD: return tci_dim_add(a, b);
+    case TCI_LX_MUL: return tci_dim_mul(a, c);
+    case TCI_LX_DIV: return tci_dim_div(a, c);
+    case TCI_LX_MOD: return tci_dim_mod(a, c);
+    case TCI_LX_MIN: return tci_dim_min(a, b);
+    default: return tci_dim_max(a, b);
     }
 }
 
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
     }
-    int64_t ca = 0, cb = 0;
+    tci_dim ca = 0, cb = 0;
     bool const_a = tci_lx_is_const(l, a, &ca);
     bool const_b = b >= 0 && tci_lx_is_const(l, b, &cb);
     if (const_a && (b < 0 || const_b)) {
@@ -15642,9 +17686,9 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     }
     if (op == TCI_LX_ADD && const_b && l->lx[e.a].op == TCI_LX_ADD) {
         tci_lx in = l->lx[e.a];
-        int64_t cin = 0;
+        tci_dim cin = 0;
         if (tci_lx_is_const(l, in.b, &cin)) {
-            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, cin + cb), 0);
+            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, tci_dim_add(cin, cb)), 0);
         }
     }
     if (op == TCI_LX_ADD && const_b && cb == 0) {
@@ -15679,15 +17723,17 @@ TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
 {
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: return e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_CONST: return !tci_dim_is_known(e->c) || e->c == INT64_MIN ? 1 : e->c;
     case TCI_LX_VAR: return l->indices[e->a].multiple;
     case TCI_LX_ADD:
     case TCI_LX_MIN:
     case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
-    case TCI_LX_MOD: return tci_lx_gcd(tci_lx_multiple(l, e->a), e->c);
+    case TCI_LX_MOD:
+        return tci_dim_is_known(e->c) ? tci_lx_gcd(tci_lx_multiple(l, e->a), e->c) : 1;
     case TCI_LX_MUL: {
-        int64_t m = tci_lx_multiple(l, e->a), all = 0;
-        return __builtin_mul_overflow(m, e->c, &all) || all == INT64_MIN ? 1 : all < 0 ? -all : all;
+        int64_t m = tci_lx_multiple(l, e->a), c = tci_dim_is_known(e->c) ? e->c : 1;
+        bool fits = c == 0 || (c != INT64_MIN && m <= INT64_MAX / (c < 0 ? -c : c));
+        return fits ? m * (c < 0 ? -c : c) : 1;
     }
     default: return 1;
     }
@@ -15749,6 +17795,64 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     default: return 0;
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* ---- symbolic numbers ---- */
+
+static void tci_loop_need_dim(tci_loop *l, tci_dim d)
+{
+    bool known = tci_dim_is_known(d);
+    for (int i = 0; !known && i < l->n_dims; i++) {
+        known = l->dims[i] == d;
+    }
+    if (!known) {
+        TCI_ASSERT(l->s, tci_dim_is_valid(d));
+        TCI_PUSH(l->s, l->dims, l->n_dims, l->cap_dims, d);
+    }
+}
+
+static void tci_loop_need_lx(tci_loop *l, int x)
+{
+    tci_lx e = l->lx[x];
+    bool number = e.op == TCI_LX_CONST || e.op == TCI_LX_MUL || e.op == TCI_LX_DIV ||
+                  e.op == TCI_LX_MOD;
+    if (number) {
+        tci_loop_need_dim(l, e.c);
+    }
+    if (e.a >= 0 && e.op != TCI_LX_VAR) {
+        tci_loop_need_lx(l, e.a);
+    }
+    if (e.b >= 0 && (e.op == TCI_LX_ADD || e.op == TCI_LX_MIN || e.op == TCI_LX_MAX)) {
+        tci_loop_need_lx(l, e.b);
+    }
+}
+
+TCI_FN void tci_loop_find_dims(tci_loop *l)
+{
+    for (int block = 0; block < l->n_blocks; block++) {
+        for (int i = 0; i < l->blocks[block].n; i++) {
+            const tci_lstmt *st = &l->blocks[block].stmts[i];
+            bool bounds = st->op == TCI_L_IN_RANGE;
+            bool stride = st->op == TCI_L_MEM && (tci_lmem_uses((tci_mem)st->mem) &
+                                                  TCI_LMEM_STRIDE);
+            if (st->x >= 0) {
+                tci_loop_need_lx(l, st->x);
+            }
+            if (st->n >= 0) {
+                tci_loop_need_lx(l, st->n);
+            }
+            if (bounds) {
+                tci_loop_need_dim(l, st->value.i);
+            }
+            if (bounds || stride || st->op == TCI_L_FAULT) {
+                tci_loop_need_dim(l, st->imm);
+            }
+        }
+    }
+}
+
+#endif
 /* ---- src/loop/build.c ---- */
 /* loop/build.c - see loop/build.h: blocks, index arithmetic, bindings, and the evaluation of a
  * kernel's scalar DAG into loop statements.
@@ -15773,17 +17877,17 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 
 /* c + sum coef[i] * index var[i]; immutable once made. */
 typedef struct tci_lin {
-    int64_t c;
+    tci_dim c;
     int32_t n;
     const int32_t *var;
-    const int64_t *coef;
+    const tci_dim *coef;
 } tci_lin;
 
 typedef struct tci_bind {
     int32_t id;
     bool is_vector;     /* lane i of the axis is at + i */
     tci_lin at;
-    int64_t lo, hi;     /* range of every (existing) lane, inclusive */
+    tci_dim lo, hi;     /* range of every (existing) lane, inclusive */
     int32_t n;          /* index expression: lanes that exist; -1: all */
     int32_t block;      /* what is loaded at this place stays in this block: a branch's, else 0 */
 } tci_bind;
@@ -15802,7 +17906,7 @@ typedef struct tci_lkeep {
     int32_t stage;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
-    int64_t *coef;
+    tci_dim *coef;
     tci_lin *origin;
 } tci_lkeep;
 
@@ -15838,24 +17942,25 @@ TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
 /* Linear forms and index expressions. */
-TCI_FN tci_lin tci_lin_const(int64_t c);
+TCI_FN tci_lin tci_lin_const(tci_dim c);
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index);
 TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c);
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
 /* under the current bindings, lane 0 */
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi);
 /* kx = *coef * axis + something that does not depend on it */
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
+/* What to add times c to a number >= lo to make it not negative. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
 /* Bindings. */
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 
@@ -15953,7 +18058,7 @@ static int tci_build_deeper(const tci_build *b, int x, int y)
 
 /* ---- linear forms ---- */
 
-TCI_FN tci_lin tci_lin_const(int64_t c)
+TCI_FN tci_lin tci_lin_const(tci_dim c)
 {
     tci_lin x = {c, 0, NULL, NULL};
     return x;
@@ -15962,16 +18067,16 @@ TCI_FN tci_lin tci_lin_const(int64_t c)
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index)
 {
     int32_t var = index;
-    int64_t one = 1;
+    tci_dim one = 1;
     tci_lin x = {0, 1, NULL, NULL};
     x.var = tci_scratch_copy(b->s, &var, sizeof(var));
     x.coef = tci_scratch_copy(b->s, &one, sizeof(one));
     return x;
 }
 
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c)
 {
-    x.c += c;
+    x.c = tci_dim_add(x.c, c);
     return x;
 }
 
@@ -15987,18 +18092,18 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
 {
     if (x.n == 0 || y.n == 0) {
         tci_lin r = x.n == 0 ? y : x;
-        r.c = x.c + y.c;
+        r.c = tci_dim_add(x.c, y.c);
         return r;
     }
     int32_t *var = TCI_NEW_ARRAY(b->s, int32_t, x.n + y.n);
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n + y.n);
-    tci_lin r = {x.c + y.c, 0, var, coef};
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n + y.n);
+    tci_lin r = {tci_dim_add(x.c, y.c), 0, var, coef};
     int i = 0, j = 0;
     while (i < x.n || j < y.n) {
         bool same = i < x.n && j < y.n && x.var[i] == y.var[j];
         bool first = j >= y.n || (i < x.n && tci_lin_before(b, x.var[i], y.var[j]));
         var[r.n] = same || first ? x.var[i] : y.var[j];
-        coef[r.n] = (same || first ? x.coef[i] : 0) + (same || !first ? y.coef[j] : 0);
+        coef[r.n] = tci_dim_add(same || first ? x.coef[i] : 0, same || !first ? y.coef[j] : 0);
         i += same || first;
         j += same || !first;
         r.n += coef[r.n] != 0;
@@ -16006,16 +18111,16 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
     return r;
 }
 
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c)
 {
     if (c == 0 || x.n == 0) {
-        return tci_lin_const(x.c * c);
+        return tci_lin_const(tci_dim_mul(x.c, c));
     }
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n);
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n);
     for (int i = 0; i < x.n; i++) {
-        coef[i] = x.coef[i] * c;
+        coef[i] = tci_dim_mul(x.coef[i], c);
     }
-    tci_lin r = {x.c * c, x.n, x.var, coef};
+    tci_lin r = {tci_dim_mul(x.c, c), x.n, x.var, coef};
     return r;
 }
 
@@ -16061,12 +18166,6 @@ TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
     return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
 }
 
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c)
-{
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
 static int tci_build_index_of_value(tci_build *b, int value)
 {
     tci_loop *l = b->l;
@@ -16082,16 +18181,21 @@ static int tci_build_index_of_value(tci_build *b, int value)
 }
 
 /* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple
- * of c. */
+ * of c: this one, where it is at least lo. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c)
+{
+    return tci_dim_le(0, lo) ? 0 : tci_dim_neg(tci_dim_div(lo, c));
+}
+
 static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 {
-    int64_t lo, hi;
+    tci_dim lo, hi;
     tci_build_range(b, e.a, &lo, &hi);
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, e.c) : 0;
-    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), shift * e.c);
+    tci_dim shift = tci_build_shift(lo, e.c);
+    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), tci_dim_mul(shift, e.c));
     tci_lx_op op = e.op == TCI_KX_DIV ? TCI_LX_DIV : TCI_LX_MOD;
     tci_lin r = tci_build_let(b, tci_lx_make(b->l, op, tci_build_lx(b, a), -1, e.c));
-    return op == TCI_LX_DIV ? tci_lin_plus(r, -shift) : r;
+    return op == TCI_LX_DIV ? tci_lin_plus(r, tci_dim_neg(shift)) : r;
 }
 
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
@@ -16108,10 +18212,10 @@ TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
     }
 }
 
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi)
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
 {
     tci_kx e = b->k->kx[kx];
-    int64_t lo_b, hi_b;
+    tci_dim lo_b, hi_b, quotient;
     *lo = e.lo;
     *hi = e.hi;
     switch (e.op) {
@@ -16124,24 +18228,27 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi
     case TCI_KX_ADD:
         tci_build_range(b, e.a, lo, hi);
         tci_build_range(b, e.b, &lo_b, &hi_b);
-        *lo += lo_b;
-        *hi += hi_b;
+        *lo = tci_dim_add(*lo, lo_b);
+        *hi = tci_dim_add(*hi, hi_b);
         break;
     case TCI_KX_MUL:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = e.c < 0 ? hi_b * e.c : lo_b * e.c;
-        *hi = e.c < 0 ? lo_b * e.c : hi_b * e.c;
+        lo_b = tci_dim_mul(lo_b, e.c);
+        hi_b = tci_dim_mul(hi_b, e.c);
+        *lo = tci_dim_min(lo_b, hi_b);
+        *hi = tci_dim_max(lo_b, hi_b);
         break;
     case TCI_KX_DIV:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = tci_build_floor_div(lo_b, e.c);
-        *hi = tci_build_floor_div(hi_b, e.c);
+        *lo = tci_dim_div(lo_b, e.c);
+        *hi = tci_dim_div(hi_b, e.c);
         break;
     case TCI_KX_MOD:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        if (tci_build_floor_div(lo_b, e.c) == tci_build_floor_div(hi_b, e.c)) {
-            *lo = lo_b - e.c * tci_build_floor_div(lo_b, e.c);
-            *hi = *lo + (hi_b - lo_b);
+        quotient = tci_dim_div(lo_b, e.c);
+        if (quotient == tci_dim_div(hi_b, e.c)) {
+            *lo = tci_dim_sub(lo_b, tci_dim_mul(e.c, quotient));
+            *hi = tci_dim_add(*lo, tci_dim_sub(hi_b, lo_b));
         }
         break;
     default: break;
@@ -16153,10 +18260,10 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis)
     return axis >= 0 && (axes >> TCI_MIN(axis, 63) & 1);
 }
 
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
 {
     tci_kx e = k->kx[kx];
-    int64_t other;
+    tci_dim other;
     *coef = 0;
     switch (e.op) {
     case TCI_KX_CONST: return true;
@@ -16165,13 +18272,13 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
         if (!tci_build_coef(k, e.a, axis, coef) || !tci_build_coef(k, e.b, axis, &other)) {
             return false;
         }
-        *coef += other;
+        *coef = tci_dim_add(*coef, other);
         return true;
     case TCI_KX_MUL:
         if (!tci_build_coef(k, e.a, axis, coef)) {
             return false;
         }
-        *coef *= e.c;
+        *coef = tci_dim_mul(*coef, e.c);
         return true;
     case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
     default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
@@ -16180,7 +18287,7 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
 
 /* ---- bindings ---- */
 
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n)
 {
     tci_bind *bind = TCI_NEW(b->s, tci_bind);
@@ -16188,7 +18295,7 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int6
     bind->is_vector = is_vector;
     bind->at = at;
     bind->lo = lo;
-    bind->hi = TCI_MAX(lo, hi);
+    bind->hi = tci_dim_le(hi, lo) ? lo : hi;
     bind->n = n;
     bind->block = b->floor;
     return bind;
@@ -16437,7 +18544,7 @@ TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
     keep->inst = inst;
     keep->local = local;
     keep->stage = stage;
-    keep->coef = TCI_NEW_ARRAY(b->s, int64_t, b->k->n_axes + 1);
+    keep->coef = TCI_NEW_ARRAY(b->s, tci_dim, b->k->n_axes + 1);
     keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
     TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
     return keep;
@@ -16598,12 +18705,12 @@ TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst
     tci_truth truth = TCI_ALWAYS;
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi;
+        tci_dim lo, hi;
         tci_build_range(b, g->x, &lo, &hi);
-        if (hi < g->lo || lo > g->hi) {
+        if (tci_dim_lt(hi, g->lo) || tci_dim_lt(g->hi, lo)) {
             return TCI_NEVER;
         }
-        if (lo < g->lo || hi > g->hi) {
+        if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
             truth = TCI_SOMETIMES;
         }
     }
@@ -16616,7 +18723,7 @@ static int tci_access_and(tci_build *b, int x, int y)
     return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
 }
 
-static int tci_access_in_range(tci_build *b, int kx, int64_t lo, int64_t hi)
+static int tci_access_in_range(tci_build *b, int kx, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = tci_build_lx(b, tci_build_kx(b, kx));
@@ -16636,14 +18743,15 @@ static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
 }
 
 /* floor(x / c) of a linear form known to be >= lo. */
-static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, int64_t lo)
+static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, tci_dim lo)
 {
     if (c == 1) {
         return x;
     }
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, c) : 0;
-    int lx = tci_build_lx(b, tci_lin_plus(x, shift * c));
-    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)), -shift);
+    tci_dim shift = tci_build_shift(lo, c);
+    int lx = tci_build_lx(b, tci_lin_plus(x, tci_dim_mul(shift, c)));
+    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)),
+                        tci_dim_neg(shift));
 }
 
 static int tci_access_first_n(tci_build *b, int n)
@@ -16658,21 +18766,22 @@ static int tci_access_first_n(tci_build *b, int n)
 static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
 {
     const tci_bind *vec = b->bind[b->vec_axis];
-    int64_t lo, hi, step = coef < 0 ? -coef : coef;
+    int64_t step = coef < 0 ? -coef : coef;
+    tci_dim lo, hi;
     tci_lin x0 = tci_build_kx(b, g->x);
     tci_build_range(b, g->x, &lo, &hi);
     /* distance from lane 0 to the first and past the last lane inside, in units of x */
     tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo)
-                             : tci_lin_plus(x0, -g->hi);
+                             : tci_lin_plus(x0, tci_dim_neg(g->hi));
     tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi)
-                             : tci_lin_plus(x0, -g->lo);
-    int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
-    int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
+                             : tci_lin_plus(x0, tci_dim_neg(g->lo));
+    tci_dim least_lo = coef > 0 ? tci_dim_sub(g->lo, hi) : tci_dim_sub(lo, g->hi);
+    tci_dim least_hi = coef > 0 ? tci_dim_sub(g->hi, hi) : tci_dim_sub(lo, g->lo);
     tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
     tci_lin end = tci_lin_plus(tci_access_div(b, to_hi, step, least_hi), 1);
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
-    if (coef > 0 ? lo < g->lo : hi > g->hi) {
+    if (coef > 0 ? !tci_dim_le(g->lo, lo) : !tci_dim_le(hi, g->hi)) {
         int before =
             tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
@@ -16689,14 +18798,14 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
     }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi, coef;
+        tci_dim lo, hi, coef = 0;
         tci_build_range(b, g->x, &lo, &hi);
-        if (lo >= g->lo && hi <= g->hi) {
+        if (tci_dim_le(g->lo, lo) && tci_dim_le(hi, g->hi)) {
             continue;
         }
         bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, g->x));
         bool linear = !vector || tci_build_coef(b->k, g->x, b->vec_axis, &coef);
-        if (!linear) {
+        if (!linear || !tci_dim_is_known(coef)) {
             r.by_lane = true;
             return r;
         }
@@ -16778,7 +18887,7 @@ static int tci_access_fill(tci_build *b, const tci_kinst *inst)
 }
 
 /* The load statement without its guard's condition. */
-static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask,
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_dim coef, int mask,
                                       bool vector)
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
@@ -16848,24 +18957,25 @@ static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at,
         tci_value zero = {.u = 0};
         return tci_build_splat(b, tci_build_const(b, (tc_dtype)inst->dtype, zero));
     }
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
     st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
     st.base = (int32_t)inst->imm;
-    st.x = tci_build_lx(b, tci_lin_plus(at, lane * coef));
+    st.x = tci_build_lx(b, tci_lin_plus(at, tci_dim_mul(coef, lane)));
     return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
 }
 
-static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, int64_t coef)
+static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_dim coef)
 {
-    int64_t row = 0, count;
+    tci_dim row = 0, count = 0;
+    int64_t step = tci_dim_hint(coef);
     const tci_bind *vec = b->bind[b->vec_axis];
     int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
     return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
-           (coef < 0 ? -coef : coef) * bytes >= 64 &&
+           (step < 0 ? -step : step) * bytes >= 64 &&
            tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
-           (vec->n < 0 || tci_lx_is_const(b->l, vec->n, &count));
+           (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
 /* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
@@ -16911,7 +19021,7 @@ static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool vector = tci_build_is_vector(b, inst->axes);
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
     if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
         /* an index into an empty operand was recorded as a fault */
@@ -16939,10 +19049,20 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
+static int tci_access_to_value(tci_build *b, int x)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
+    int block = tci_lx_block(b->l, x);
+    st.x = x;
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
 static int tci_access_index(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    int64_t coef = 0;
+    tci_dim coef = 0;
     bool vector = tci_build_is_vector(b, inst->axes);
     if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
         return tci_access_by_lane(b, i);
@@ -16954,20 +19074,18 @@ static int tci_access_index(tci_build *b, int i)
         st.x = tci_build_lx(b, at);
         return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
     }
-    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
-    st.x = tci_build_lx(b, at);
-    int block = tci_lx_block(b->l, st.x);
-    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
-    tci_loop_append(b->l, block, st);
+    int first = tci_access_to_value(b, tci_build_lx(b, at));
     if (coef == 0) {
-        return st.dst;
+        return first;
     }
     tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = coef};
-    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), tci_build_const(b, TC_I64, c)};
-    int args[2] = {st.dst, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
+    int step = tci_dim_is_known(coef) ? tci_build_const(b, TC_I64, c)
+                                      : tci_access_to_value(b, tci_lx_const(b->l, coef));
+    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), step};
+    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
     return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
 }
 
@@ -17067,7 +19185,7 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
     bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     value = tci_build_widen(b, value, tci_build_vector_lanes(b));
     if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {
@@ -17125,15 +19243,15 @@ typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **ve
 
 /* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
  * whose last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg);
 /* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
  * first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg);
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg);
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
- * max, else none. */
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
+ * max, else none. Those that are not known are left out: what lies there is masked. */
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -17143,15 +19261,16 @@ typedef struct tci_panel {
     int vec_axis, rows, unroll;
     tci_lin first;
     int end;              /* index expression */
-    int64_t lo, hi, chunk;
+    tci_dim lo, hi;
+    int64_t chunk;
 } tci_panel;
 TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
  * left unbound. */
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi);
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);
 /* of a MAP stage's vector loop */
@@ -17357,13 +19476,14 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
 
 static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
 {
-    int64_t size = b->k->axes[axis].size;
+    tci_dim size = b->k->axes[axis].size;
     if (size == 1) {
         tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
         return;
     }
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, i), 0, size - 1, false, -1));
+    tci_lin at = tci_lin_var(b, i);
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
 }
 
 static tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
@@ -17412,38 +19532,53 @@ TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
     }
 }
 
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max)
+/* Where guard g changes along an axis of which it has coefficient coef, for values of its other
+ * axes in lo..hi; false where that is not known. */
+static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
+                              int64_t at[4])
+{
+    tci_dim glo = g->lo, ghi = g->hi;
+    if (!tci_dim_is_known(coef) || !tci_dim_is_known(lo) || !tci_dim_is_known(hi) ||
+        !tci_dim_is_known(glo) || !tci_dim_is_known(ghi)) {
+        return false;
+    }
+    if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+        tci_dim t = lo;
+        lo = -hi;
+        hi = -t;
+        t = glo;
+        glo = -ghi;
+        ghi = -t;
+        coef = -coef;
+    }
+    at[0] = -tci_dim_div(hi - glo, coef);
+    at[1] = -tci_dim_div(lo - glo, coef);
+    at[2] = tci_dim_div(ghi - hi, coef) + 1;
+    at[3] = tci_dim_div(ghi - lo, coef) + 1;
+    return true;
+}
+
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max)
 {
     const tci_kernel *k = b->k;
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     int n = 0;
     const tci_bind *saved = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
-        int64_t coef, lo, hi, glo = k->guards[g].lo, ghi = k->guards[g].hi;
+        int64_t at[4];
+        tci_dim coef, lo, hi;
         if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);
-        if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
-            int64_t t = lo;
-            lo = -hi;
-            hi = -t;
-            t = glo;
-            glo = -ghi;
-            ghi = -t;
-            coef = -coef;
-        }
-        int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
-                         tci_build_floor_div(ghi - hi, coef) + 1,
-                         tci_build_floor_div(ghi - lo, coef) + 1};
-        for (int i = 0; i < 8; i++) {
-            int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+        for (int i = 0; tci_stage_changes(&k->guards[g], coef, lo, hi, at) && i < 8; i++) {
+            int64_t c = tci_dim_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
             int j = 0;
             while (j < n && cuts[j] < c) {
                 j++;
             }
-            if (c <= 0 || c >= size || (j < n && cuts[j] == c)) {
+            if (c <= 0 || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
                 continue;
             }
             if (n == max) {
@@ -17462,14 +19597,19 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, 
 
 /* ---- vectors along an axis ---- */
 
-static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, int64_t hi, int n)
+static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n)
 {
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
 
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg)
 {
+    if (!tci_dim_is_known(begin) || !tci_dim_is_known(end)) {
+        tci_stage_vectors_dynamic(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, end), -1, begin,
+                                  tci_dim_add(end, -1), unroll, body, arg);
+        return;
+    }
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
     int64_t n_groups = TCI_MAX(end - begin, 0) / group;
@@ -17502,7 +19642,7 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
 }
 
 /* One partial vector [at, at + count) where count is an index expression that may be 0. */
-static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi,
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, tci_dim hi,
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
@@ -17519,7 +19659,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, i
 }
 
 /* A loop over whole groups of `unroll` vectors from *at; *at ends behind them. */
-static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int64_t hi, int unroll,
+static void tci_stage_groups(tci_build *b, tci_lin *at, int end, tci_dim lo, tci_dim hi, int unroll,
                              tci_vec_body body, void *arg)
 {
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
@@ -17535,15 +19675,16 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     int i = tci_build_for(b, start, tci_build_lx(b, stop), group, &open);
     for (int u = 0; u < unroll; u++) {
         tci_lin v = tci_lin_plus(tci_lin_var(b, i), u * lanes);
-        vecs[u] = tci_stage_vector(b, v, lo + u * lanes, hi - (unroll - 1 - u) * lanes, -1);
+        vecs[u] = tci_stage_vector(b, v, tci_dim_add(lo, u * lanes),
+                                   tci_dim_add(hi, -(unroll - 1 - u) * lanes), -1);
     }
     body(b, arg, unroll, vecs);
     tci_build_close(b, &open);
     *at = stop;
 }
 
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg)
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
@@ -17646,7 +19787,7 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 /* ---- prefetches ---- */
 
 /* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
@@ -17658,7 +19799,7 @@ static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
 /* A load without a guard that is contiguous along `axis`; *bytes of an element. */
 static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
 {
-    int64_t coef;
+    tci_dim coef;
     if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
         return false;
     }
@@ -17673,7 +19814,7 @@ static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t 
     const tci_kernel *k = b->k;
     for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
         int bytes = 0;
-        int64_t row;
+        tci_dim row;
         if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
             skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
             tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
@@ -17770,21 +19911,22 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
 
 /* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
  * on. */
-static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                            int64_t hi, int64_t count)
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                            tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes;
     for (int64_t u = 0; u < count; u += lanes) {
         int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
-        int64_t last = hi - TCI_MAX(count - u - lanes, 0);
-        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_dim last = tci_dim_add(hi, -TCI_MAX(count - u - lanes, 0));
+        tci_dim first = tci_dim_add(lo, u);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), first, last, n));
         tci_stage_fetch_next(b, m->axis, m->next_axis, u);
         tci_stage_fold(b, m, (int)(u / lanes), -1);
     }
 }
 
-static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                                     int64_t hi, int64_t count)
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                                     tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
     tci_lopen open;
@@ -17802,21 +19944,49 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
     }
 }
 
-/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
-static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t begin, int64_t end)
+/* The vector `u` lanes into the last elements of the axis, of which there are `count` behind `at`:
+ * whole, partial or absent. */
+static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
+                                  int u)
 {
-    int64_t whole = begin + (end - begin) / b->k->vlanes * b->k->vlanes;
-    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, int64_t, int64_t, int64_t) =
+    int lanes = b->l->lanes;
+    tci_dim left = tci_dim_add(count, -u), last = tci_dim_add(b->k->axes[m->axis].size, -1);
+    tci_lin first = tci_lin_const(tci_dim_add(at, u));
+    for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
+        tci_lopen open;
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_const(b->l, left);
+        st.value.i = partial ? 1 : lanes;
+        st.imm = partial ? lanes - 1 : b->k->vlanes;
+        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+        tci_loop_append(b->l, b->cur, st);
+        tci_build_if(b, st.dst, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
+        tci_build_close(b, &open);
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
+static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
+{
+    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (whole > begin) {
+    if (!tci_dim_le(whole, begin)) {
         tci_lopen open;
         int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, whole - 1, b->k->vlanes);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
         tci_build_close(b, &open);
     }
-    if (end > whole) {
-        block(b, m, tci_lin_const(whole), whole, end - 1, end - whole);
+    tci_dim count = tci_dim_sub(end, whole);
+    if (tci_dim_is_known(count) && count > 0) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    }
+    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+        tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
 
@@ -17876,7 +20046,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, b->k->vlanes), 1);
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -17905,7 +20075,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
@@ -17948,20 +20118,20 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     int n_before = st->n_axes - 1;
     tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m.axis].size;
     m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
     if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
-        int64_t size = cuts[0];
+        tci_dim size = cuts[0];
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
-        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, size - 1);
+        tci_dim last = tci_dim_add(size, -1);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, last);
         m.stream = tile->stream;
-        tci_stage_vectors_dynamic(b, from, to, head, 0, size - 1, m.unroll, tci_stage_map_body,
-                                  &m);
+        tci_stage_vectors_dynamic(b, from, to, head, 0, last, m.unroll, tci_stage_map_body, &m);
         begin = size;
     }
-    for (int i = 0; i <= n_cuts && begin < cuts[i]; i++) {
+    for (int i = 0; i <= n_cuts && begin != cuts[i]; i++) {
         tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
         begin = cuts[i];
     }
@@ -17971,8 +20141,8 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 
 /* ---- all stages ---- */
 
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi)
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi)
 {
     tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
     int x = tci_build_lx(b, tci_build_kx(b, store->x));
@@ -18096,7 +20266,7 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
 }
 
 /* The rows [begin, end) of the inner axis, `n` at a time. */
-static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin, int64_t end,
+static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, tci_dim begin, tci_dim end,
                                  int64_t n)
 {
     const tci_panel *p = m->panel;
@@ -18105,8 +20275,9 @@ static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin,
     int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
     for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
         int64_t row = m->n_rows;
-        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row), begin + row,
-                                      end - n + row, false, -1);
+        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row),
+                                      tci_dim_add(begin, row), tci_dim_add(end, row - n), false,
+                                      -1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
                               tci_stage_panel_fold, m);
@@ -18117,7 +20288,9 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
-    int64_t size = k->axes[k->stages[0].axes[0]].size, whole = size / panel->rows * panel->rows;
+    tci_dim size = k->axes[k->stages[0].axes[0]].size;
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, panel->rows), panel->rows);
+    tci_dim rest = tci_dim_sub(size, whole);
     tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
     tci_stage_rows m = {panel, arrays, rows, 0};
@@ -18132,11 +20305,11 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
         tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
     }
     tci_build_close(b, &open);
-    if (whole > 0) {
+    if (whole != 0) {
         tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
     }
-    if (whole < size) {
-        tci_stage_panel_rows(b, &m, whole, size, size - whole);
+    if (rest != 0) {
+        tci_stage_panel_rows(b, &m, whole, size, tci_dim_is_known(rest) ? rest : 1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);
@@ -18267,6 +20440,9 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
     }
     return fits;
 }
@@ -18940,8 +21116,8 @@ static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
         !tci_kx_affine(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) {
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
     side->operand = (int32_t)in->imm;
@@ -19197,9 +21373,15 @@ TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 
 /* ---- the hole ---- */
 
+/* Where the main loop stands: on a whole number of columns or of groups of rows. */
 static tci_lin tci_matrix_given(tci_build *b, int axis)
 {
-    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
 }
 
 /* The sums of the rows at hand, where the main loop has left them. */
@@ -19290,6 +21472,9 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->threads = TCI_MATRIX_WARP;
     l->matrix = x;
     tci_matrix_hole(tci_build_make(s, k, l), x);
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
     launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
     double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
     launch->task_ns = cycles / 1.7;
@@ -19312,9 +21497,9 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
  * before the first result is needed, and written once.
  *
  * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
- * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp reads
- * as a whole, so each of them gets the same values and nobody has to be told the result; then the
- * lanes of a warp. */
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
+ * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
+ * the lanes of a warp. */
 /* ---- src/loop/row.h ---- */
 /* loop/row.h - a block of threads that holds a whole row in its registers. */
 #ifndef TCI_LOOP_ROW_H
@@ -19345,7 +21530,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
         }
         axis = reads ? st->axes[0] : axis;
     }
-    if (axis < 0 || k->axes[axis].size == 0) {
+    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
         return 0;
     }
     for (int i = 0; i < k->n_insts; i++) {
@@ -19515,7 +21700,8 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     }
 }
 /* ---- src/loop/square.c ---- */
-/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
+ * threads.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -19559,9 +21745,10 @@ enum {
 
 static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
-    int64_t along = 0, across = 0;
-    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
-        !tci_build_coef(k, in->x, vec_axis, &across)) {
+    tci_dim along = 0, across = 0;
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
+        !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }
     int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
@@ -19576,7 +21763,9 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
     q->vec_axis = vec_axis;
     q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
     q->n_loads = 0;
-    if (row_axis < 0 || k->axes[row_axis].size < TCI_SQUARE / 4 ||
+    bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
+                 tci_dim_is_known(k->axes[vec_axis].size);
+    if (!known || k->axes[row_axis].size < TCI_SQUARE / 4 ||
         k->axes[vec_axis].size < TCI_SQUARE / 4) {
         return false;
     }
@@ -19754,14 +21943,20 @@ typedef struct tci_sched {
     /* instructions reached from a stage's roots; scratch for the decisions */
     bool *live;
     int vec_axis, row_axis; /* -1 none */
-    int64_t n_vec;          /* size of the vector axis */
+    tci_dim n_vec;          /* size of the vector axis */
     int unroll;             /* vectors of a tile */
-    int64_t chunk, n_chunks;
+    int64_t chunk;
+    tci_dim n_chunks;
     int rows;               /* rows of a tile, at most */
-    int64_t n_tiles, base, extra; /* the first `extra` tiles have base + 1 rows, the others base */
-    int64_t group, n_groups;      /* row tiles of a unit */
+    /* The first `extra` tiles have base + 1 rows, the others base. Where the number of rows is not
+     * known all but the last have base rows, and that one what is left. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;                /* row tiles of a unit */
+    tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
-    int64_t points, units, grain;
+    tci_dim points, units;
+    int64_t grain;
     bool transposing;
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
@@ -19770,13 +21965,14 @@ typedef struct tci_sched {
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
-    int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
+    tci_dim cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
 
-static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
+/* More than one of something, or perhaps so. */
+static bool tci_sched_many(tci_dim n)
 {
-    return (a + c - 1) / c;
+    return !tci_dim_is_known(n) || n > 1;
 }
 
 /* ---- what a stage computes ---- */
@@ -19921,9 +22117,10 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     }
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
-        longest = TCI_MAX(longest, st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1);
+        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
+        longest = TCI_MAX(longest, row);
     }
-    int threads = tci_sched_threads(tci_sched_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
+    int threads = tci_sched_threads(tci_dim_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
                                     machine.block_threads);
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
@@ -19933,17 +22130,17 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
  * what one holds alone is a scalar. */
 static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
 {
-    int64_t points = 1, n = k->axes[k->n_outer - 1].size;
+    int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
     for (int a = 0; a < k->n_outer - 1; a++) {
-        points *= TCI_MAX(k->axes[a].size, 1);
+        points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
     }
     l->threads = tci_sched_threads(n, held, most);
     while (l->threads > TCI_SCHED_WARP &&
-           points * tci_sched_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
         l->threads /= 2;
     }
     while (held > 2 && k->n_reds > 0 &&
-           points * tci_sched_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
         held /= 2;
     }
     l->lanes = l->threads * held;
@@ -19954,7 +22151,7 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
 {
     bool outer = k->vector == TCI_VEC_OUTER;
     l->lanes = l->threads = 1;
-    if (outer && (k->n_outer == 0 || k->axes[k->n_outer - 1].size < 2)) {
+    if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
     int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
@@ -19972,6 +22169,12 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
 
 /* ---- tiles ---- */
 
+/* Vectors along the vector axis, about. */
+static int64_t tci_sched_vectors_of(const tci_sched *s)
+{
+    return tci_dim_ceil_div(tci_dim_hint(s->n_vec), s->l->lanes);
+}
+
 /* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
 static bool tci_sched_is_shared(const tci_sched *s, int axis)
 {
@@ -19988,7 +22191,13 @@ static bool tci_sched_is_shared(const tci_sched *s, int axis)
 
 static void tci_sched_split_rows(tci_sched *s, int max_rows)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
+    if (!tci_dim_is_known(n)) {
+        s->n_tiles = tci_dim_ceil_div(n, max_rows);
+        s->base = s->rows = max_rows;
+        s->extra = 0;
+        return;
+    }
     for (int t = max_rows; t > 1 && t * 5 >= max_rows * 3; t--) {
         if (n % t == 0) {
             max_rows = t;
@@ -20007,7 +22216,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     bool dot = false, scan = false;
     int n_accs = 1,
         n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
-    int64_t n_vecs = TCI_MAX((s->n_vec + s->l->lanes - 1) / s->l->lanes, 1); /* n_vec may be 0 */
+    int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
@@ -20022,7 +22231,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         }
     }
     for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
-        s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
+        s->row_axis = tci_sched_many(k->axes[a].size) && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
     if (s->row_axis < 0 && s->machine.block_threads) {
@@ -20065,9 +22274,10 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= TCI_SCHED_FAR_BYTES && s->n_vec >= TCI_SCHED_PANEL_LEAST &&
+                k->bytes >= TCI_SCHED_FAR_BYTES &&
+                tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
-                k->axes[k->stages[0].axes[0]].size >= 8;
+                tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -20083,13 +22293,14 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 {
     const tci_kernel *k = s->k;
-    int64_t c;
-    if (!tci_build_coef(k, kx, s->vec_axis, &c) ||
-        (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+    tci_dim c;
+    bool linear = tci_build_coef(k, kx, s->vec_axis, &c);
+    int64_t step = tci_dim_hint(c);
+    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < 64) {
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (k->axes[a].size >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -20099,11 +22310,15 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 /* Squares of as many rows as there are lanes, of whole cache lines. */
 static void tci_sched_turn_tile(tci_sched *s)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
     s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
-    s->n_tiles = tci_sched_ceil_div(n, s->l->lanes);
-    s->base = n / TCI_MAX(s->n_tiles, 1);
-    s->extra = n % TCI_MAX(s->n_tiles, 1);
+    s->n_tiles = tci_dim_ceil_div(n, s->l->lanes);
+    s->base = s->l->lanes;
+    s->extra = 0;
+    if (tci_dim_is_known(n)) {
+        s->base = n / TCI_MAX(s->n_tiles, 1);
+        s->extra = n % TCI_MAX(s->n_tiles, 1);
+    }
     s->rows = (int)(s->base + (s->extra > 0));
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
 }
@@ -20117,7 +22332,7 @@ static void tci_sched_block_map(tci_sched *s)
         s->l->lanes = 1;
         s->l->threads = TCI_SQUARE_THREADS;
         s->unroll = TCI_SQUARE;
-        s->n_tiles = tci_sched_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
+        s->n_tiles = tci_dim_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
     } else {
         s->row_axis = -1;
     }
@@ -20126,11 +22341,10 @@ static void tci_sched_block_map(tci_sched *s)
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
         const tci_kinst *in = &k->insts[i];
         if (in->op == TCI_K_LOAD) {
-            int64_t row = 0;
+            tci_dim row = 0;
             s->row_axis = tci_sched_other_axis(s, in->x,
                                                (tc_dtype)k->operands[in->imm].dtype);
             s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
@@ -20149,13 +22363,12 @@ static void tci_sched_map_tile(tci_sched *s)
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
     if (s->turn) {
         tci_sched_turn_tile(s);
-        n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     } else if (s->transposing) {
         s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
         s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
         tci_sched_split_rows(s, 1);
     }
-    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, n_vecs), 1);
+    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, tci_sched_vectors_of(s)), 1);
 }
 
 /* ---- streaming ---- */
@@ -20173,10 +22386,11 @@ static const tci_kstore *tci_sched_stream(const tci_sched *s)
         if (k->vector == TCI_VEC_INNER) {
             axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
         }
-        int64_t coef;
+        tci_dim coef;
         if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
             tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            o->n * bytes >= tci_sched_stream_bytes && k->axes[axis].size * bytes >= 4096 &&
+            tci_dim_hint(o->n) * bytes >= tci_sched_stream_bytes &&
+            tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
             return store;
         }
@@ -20193,7 +22407,7 @@ static int tci_sched_next_axis(const tci_sched *s)
         axis--;
     }
     bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
-               k->axes[k->stages[stage].axes[0]].size >= TCI_SCHED_LONG_ROW;
+               tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
     return far && !s->machine.block_threads ? axis : -1;
 }
 
@@ -20216,46 +22430,50 @@ static void tci_sched_units(tci_sched *s)
     for (int a = 0; a < k->n_outer; a++) {
         if (a != s->vec_axis && a != s->row_axis) {
             s->others[s->n_others++] = a;
-            s->points *= k->axes[a].size;
+            s->points = tci_dim_mul(s->points, k->axes[a].size);
         }
     }
     double target = TCI_MAX(TCI_MIN(s->total_ns / 64, tci_sched_task_ns), tci_sched_min_task_ns);
     int64_t step = (int64_t)s->unroll * s->l->lanes;
-    int64_t pieces = s->points > 0 ? (int64_t)(s->total_ns / (double)s->points / target) : 1;
+    int64_t points = tci_dim_hint(s->points), n_vec = tci_dim_hint(s->n_vec);
+    int64_t n_tiles = tci_dim_hint(s->n_tiles);
+    int64_t pieces = points > 0 ? (int64_t)(s->total_ns / (double)points / target) : 1;
     int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
-    int64_t want = tci_sched_ceil_div(s->n_vec, TCI_MAX(pieces, 1));
-    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
+    int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
+    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
     if (s->machine.block_threads) {
         s->chunk = step;
     }
     if (s->panel > 0) {
-        s->chunk = TCI_MIN(TCI_MAX(s->n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
+        s->chunk = TCI_MIN(TCI_MAX(n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
     }
-    s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
-    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-    s->group = s->n_tiles;
+    s->chunk = tci_dim_ceil_div(s->chunk, step) * step;
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    int64_t n_chunks = tci_dim_hint(s->n_chunks);
+    s->group = n_tiles;
     if (s->transposing) {
         s->group = TCI_SCHED_BLOCK;
-    } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
-        s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
+    } else if (n_chunks > 0 && pieces > n_chunks) {
+        s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
         s->chunk = s->blocked.columns;
-        s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
+        s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
         s->group = s->blocked.group;
     }
     if (s->machine.block_threads) {
         s->group = 1;
     }
-    s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
-    s->units = s->points * s->n_chunks * s->n_groups;
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
     }
-    double unit_ns = s->total_ns / (double)TCI_MAX(s->units, 1);
+    int64_t units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double unit_ns = s->total_ns / (double)units;
     s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
-    s->grain = TCI_MIN(s->grain, TCI_MAX(s->units, 1));
+    s->grain = TCI_MIN(s->grain, units);
 }
 
 /* ---- keeping costly values of a row ---- */
@@ -20294,12 +22512,15 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     uint64_t axes = tci_sched_stage_axes(k, first);
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    int64_t extent = 1;
+    tci_dim extent = 1;
     uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
     for (int i = 0; i < k->stages[first].n_axes; i++) {
         int axis = k->stages[first].axes[i];
-        extent *= k->axes[axis].size;
-        changing |= k->axes[axis].size > 1 ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+        extent = tci_dim_mul(extent, k->axes[axis].size);
+        changing |= tci_sched_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+    }
+    if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
+        return;
     }
     tci_sched_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
@@ -20366,23 +22587,35 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
+/* lo <= x <= hi as a condition. */
+static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
+    tci_loop_append(s->l, s->b->cur, st);
+    return st.dst;
+}
+
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
 {
     tci_build *b = s->b;
-    int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
+    tci_dim last = tci_dim_add(s->k->axes[s->row_axis].size, -1), fixed = 0, fixed_end = 0;
     const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, rows);
     bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
-                  fixed_end - fixed == 1;
+                  tci_dim_sub(fixed_end, fixed) == 1;
     tci_lopen open;
     tci_lin at = single ? tci_lin_const(fixed)
                         : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
     for (int r = 0; r < rows; r++) {
-        binds[r] =
-            single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
-                   : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        tci_dim first = single ? tci_dim_add(at.c, r) : r;
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), first,
+                                  single ? first : tci_dim_add(last, r + 1 - rows), false, -1);
     }
     tile->n_rows = rows;
     tile->rows = binds;
@@ -20390,6 +22623,37 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     if (!single) {
         tci_build_close(b, &open);
     }
+}
+
+/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
+ * and 1 rows, each there or not. */
+static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+{
+    tci_build *b = s->b;
+    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
+    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
+    tci_dim rest = tci_dim_sub(n, first);
+    tci_lopen is_last, exists;
+    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
+    int p = 1;
+    while (2 * p < s->base) {
+        p *= 2;
+    }
+    for (; p > 0; p /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
+        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
+        tci_lin at = tci_lin_const(tci_dim_add(first, before));
+        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
+        for (int r = 0; r < p; r++) {
+            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
+        }
+        tile->n_rows = p;
+        tile->rows = binds;
+        tci_sched_tile(s, tile);
+        tci_build_close(b, &exists);
+    }
+    tci_build_close(b, &is_last);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -20403,17 +22667,26 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     tile->row_axis = s->row_axis;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->n_tiles);
     int extra = tci_lx_const(l, s->extra);
-    if (s->n_groups > 1) {
+    bool many = tci_sched_many(s->n_groups);
+    bool is_known = tci_dim_is_known(s->k->axes[s->row_axis].size);
+    if (many) {
         begin = tci_lx_make(l, TCI_LX_MUL, group, -1, s->group);
         int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, s->group), 0);
         end = tci_lx_make(l, TCI_LX_MIN, next, end, 0);
     }
     if (s->extra > 0) {
-        int stop = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
+        int stop = many ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
         tci_sched_row_loop(s, tile, begin, stop, (int)s->base + 1, 0);
-        begin = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
+        begin = many ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
     }
-    tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+    if (is_known || s->base == 1) {
+        tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+        return;
+    }
+    tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
+    tci_sched_rest_rows(s, tile, end);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -20435,39 +22708,28 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
 
 /* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
  * first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin,
-                              int64_t end)
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, tci_dim begin,
+                              tci_dim end)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
     int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
-    if (s->n_chunks > 1) {
+    tci_dim last = tci_dim_add(end, -1);
+    if (tci_sched_many(s->n_chunks)) {
         tci_lin at = tci_lin_mul(b, chunk, s->chunk);
         from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
     }
     if (s->stream) {
         tci_lin start = tci_build_let(b, from);
-        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, end - 1);
+        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, last);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
-    tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
-}
-
-/* if x is in [lo, hi] */
-static void tci_sched_if_in(tci_sched *s, tci_lin x, int64_t lo, int64_t hi, tci_lopen *open)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(s->b, x);
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
-    tci_loop_append(s->l, s->b->cur, st);
-    tci_build_if(s->b, st.dst, open);
+    tci_stage_vectors_dynamic(b, from, to, head, begin, last, s->unroll, tci_sched_body, place);
 }
 
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
@@ -20476,30 +22738,34 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
-    int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
+    int64_t step = (int64_t)s->unroll * l->lanes;
+    tci_dim whole = tci_dim_mul(tci_dim_div(s->n_vec, step), step);
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
     tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
-    bool one = s->machine.block_threads > 0, branches = !one || whole < s->n_vec;
+    bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
     if (one && branches) {
-        tci_sched_if_in(s, chunk, 0, whole / step - 1, &open);
+        tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
     } else if (!one) {
         int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-        if (s->n_chunks * s->chunk > whole) {
+        if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
             to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
         }
         at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
     for (int u = 0; u < s->unroll; u++) {
-        int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
+        int64_t lo = (int64_t)u * l->lanes;
+        tci_dim hi = tci_dim_add(whole, lo + l->lanes - 1 - step);
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
     if (branches) {
         tci_build_close(b, &open);
     }
-    if (whole < s->n_vec) {
-        tci_sched_if_in(s, chunk, s->n_chunks - 1, s->n_chunks - 1, &open);
+    if (whole != s->n_vec) {
+        tci_dim last = tci_dim_add(s->n_chunks, -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -20508,7 +22774,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
-    int64_t begin = 0;
+    tci_dim begin = 0;
     if (s->held > 0) {
         tci_row_emit(s->b, s->held);
         return;
@@ -20535,19 +22801,19 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
     }
     if (s->panel > 0) {
         tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        s->n_vec - 1, s->chunk};
+                           0,           0,        tci_dim_add(s->n_vec, -1), s->chunk};
         int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
         panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
         tci_stage_panel(s->b, &panel);
         return;
     }
-    if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
+    if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
         tci_sched_chunk(s, &place, chunk);
         return;
     }
     s->cuts[s->n_cuts] = s->n_vec;
     for (int i = 0; i <= s->n_cuts; i++) {
-        if (s->stream || s->n_chunks > 1) {
+        if (s->stream || tci_sched_many(s->n_chunks)) {
             tci_sched_dynamic(s, &place, chunk, begin, s->cuts[i]);
         } else {
             tci_stage_vectors(s->b, begin, s->cuts[i], s->unroll, tci_sched_body, &place);
@@ -20557,7 +22823,7 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 }
 
 /* Takes x apart: the remainder by size is returned, x becomes the quotient. */
-static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
+static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 {
     tci_build *b = s->b;
     if (size == 1) {
@@ -20578,8 +22844,8 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0);
-    bool loops = s->units > 1 && !s->machine.block_threads;
-    if (s->units > 1 && !loops) { /* a block is one unit */
+    bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
+    if (many && !loops) { /* a block is one unit */
         u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
     } else if (loops) {
         int begin =
@@ -20589,22 +22855,23 @@ static void tci_sched_nest(tci_sched *s)
         end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
-    int64_t above = s->n_chunks * s->points;
+    tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
     if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
-        above = s->n_groups * s->points;
+        above = tci_dim_mul(s->n_groups, s->points);
         chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
         group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
     } else {
         group = tci_sched_digit(s, &u, s->n_groups, above == 1);
         chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
     }
-    int64_t left = s->points;
+    tci_dim left = s->points;
     for (int i = s->n_others - 1; i >= 0; i--) {
-        int64_t size = s->k->axes[s->others[i]].size;
-        left /= size;
+        tci_dim size = s->k->axes[s->others[i]].size;
+        left = tci_dim_div(left, size);
         tci_lin at = tci_sched_digit(s, &u, size, left == 1);
-        tci_build_set(b, s->others[i], tci_build_bind(b, at, 0, size - 1, false, -1));
+        tci_build_set(b, s->others[i],
+                      tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
     tci_sched_vectors(s, chunk, tci_build_lx(b, group));
     if (loops) {
@@ -20677,7 +22944,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -20697,11 +22964,14 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     s.b = tci_build_make(scratch, k, s.l);
     s.machine = machine;
     tci_sched_decide(&s);
-    if (s.units > 0) {
+    if (s.units != 0) {
         tci_sched_nest(&s);
     }
-    launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
-    launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
+    launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
+    launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+    tci_loop_find_dims(s.l);
+    launch->dims = s.l->dims;
+    launch->n_dims = s.l->n_dims;
     launch->lanes = s.l->lanes;
     launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));
@@ -20723,7 +22993,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
                                         [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
+    case TCI_LX_CONST: tci_dim_print(out, e->c); return;
     case TCI_LX_VAR:
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
@@ -20752,7 +23022,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     if (e->op == TCI_LX_ADD) {
         tci_lprint_lx(out, l, e->b, true);
     } else {
-        tci_str_printf(out, "%lld", (long long)e->c);
+        tci_dim_print(out, e->c);
     }
     tci_str_add(out, nested ? ")" : "");
 }
@@ -20798,7 +23068,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_lprint_lx(out, l, st->x, false);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(out, ", stride %lld", (long long)st->imm);
+        tci_str_add(out, ", stride ");
+        tci_dim_print(out, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
@@ -20855,10 +23126,18 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_PRIM: tci_str_printf(out, "%s ", tci_prim_get((tci_prim)st->prim)->name); break;
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
-        tci_str_printf(out, " in [%lld, %lld]", (long long)st->value.i, (long long)st->imm);
+        tci_str_add(out, " in [");
+        tci_dim_print(out, st->value.i);
+        tci_str_add(out, ", ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
-    case TCI_L_FAULT: tci_str_printf(out, "index of %lld: ", (long long)st->imm); break;
+    case TCI_L_FAULT:
+        tci_str_add(out, "index of ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, ": ");
+        break;
     default: break;
     }
     tci_lprint_args(out, l, st);
@@ -20916,8 +23195,9 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
-                       (long long)o->n, o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[", i, tci_dtype_get((tc_dtype)o->dtype)->name);
+        tci_dim_print(out, o->n);
+        tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
 }
@@ -20949,6 +23229,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
     TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
 
@@ -21145,7 +23426,8 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
  *
  * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
  * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
- * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
+ * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array,
+ * n0 a symbolic number, of which the words behind the literals tell the value. */
 /* ---- src/emit/dialect.h ---- */
 /* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
  * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
@@ -21177,10 +23459,10 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. Of a skeleton (l->matrix): its main loop up to the hole,
-     * where the operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too. */
+     * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
+     * main loop up to the hole, where at_0, at_1, ... of its axes and `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                 int n_literals);
+                 int n_words);
     /* What closes the function after its statements. */
     void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
@@ -21234,9 +23516,23 @@ static void tci_c_base(tci_c_like *c, int base)
     tci_str_printf(c->out, "%c%d", base < 0 ? 'm' : 'p', base < 0 ? ~base : base);
 }
 
+static void tci_c_number(tci_c_like *c, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        tci_str_printf(c->out, "%lld", (long long)d);
+        return;
+    }
+    int i = 0;
+    while (i < c->l->n_dims && c->l->dims[i] != d) {
+        i++;
+    }
+    TCI_ASSERT(c->d->s, i < c->l->n_dims);
+    tci_str_printf(c->out, "n%d", i);
+}
+
 static void tci_c_lx(tci_c_like *c, int x);
 
-static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64_t constant)
+static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, tci_dim constant)
 {
     tci_str_add(c->out, "(");
     tci_c_lx(c, a);
@@ -21244,7 +23540,7 @@ static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64
     if (b >= 0) {
         tci_c_lx(c, b);
     } else {
-        tci_str_printf(c->out, "%lld", (long long)constant);
+        tci_c_number(c, constant);
     }
     tci_str_add(c->out, ")");
 }
@@ -21276,7 +23572,7 @@ static void tci_c_lx(tci_c_like *c, int x)
 {
     const tci_lx *e = &c->l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(c->out, "%lld", (long long)e->c); break;
+    case TCI_LX_CONST: tci_c_number(c, e->c); break;
     case TCI_LX_VAR: tci_c_index(c, e->a); break;
     case TCI_LX_ADD: {
         const tci_lx *b = &c->l->lx[e->b];
@@ -21366,7 +23662,8 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_c_lx(c, st->x);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(c->out, "%s%lld", comma, (long long)st->imm);
+        tci_str_add(c->out, comma);
+        tci_c_number(c, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(c->out, comma);
@@ -21404,17 +23701,33 @@ static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
 {
     const char *type = tci_c_type(c, TC_I64, 1);
-    long long n = (long long)st->imm;
     int v = st->dst, from = st->args[0];
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
-    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from,
-                   letter, from, n, letter, from);
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + ", type, v, letter, from, letter, from);
+    tci_c_number(c, st->imm);
+    tci_str_printf(c->out, " : %c%d;\n", letter, from);
     tci_c_indent(c, depth);
-    tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
+    tci_str_printf(c->out, "if (v%d < 0 || v%d >= ", v, v);
+    tci_c_number(c, st->imm);
+    tci_str_add(c->out, ") {\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "*fault = %lld;\n", n + 1);
+    tci_str_add(c->out, "*fault = ");
+    if (tci_dim_is_known(st->imm)) { /* folded */
+        tci_c_number(c, st->imm + 1);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " + 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : %lld;\n", v, v, n > 0 ? n - 1 : 0);
+    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : ", v, v);
+    if (tci_dim_is_known(st->imm)) {
+        tci_c_number(c, st->imm > 0 ? st->imm - 1 : 0);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " - 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth);
     tci_str_add(c->out, "}\n");
 }
@@ -21449,7 +23762,9 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+        tci_str_printf(c->out,
+                       "%s m%d_[%d] __attribute__((aligned(16))), "
+                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
@@ -21546,7 +23861,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 {
     tci_c_like c = {out, d, l};
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    d->head(d, out, symbol, l, k->n_literals);
+    d->head(d, out, symbol, l, k->n_literals + l->n_dims);
+    for (int i = 0; i < l->n_dims; i++) {
+        tci_str_printf(out, "    const %s n%d = lits[%d];\n", d->type(d, TC_I64, 1), i,
+                       k->n_literals + i);
+    }
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
@@ -23644,11 +25963,11 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 }
 
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                        int n_literals)
+                        int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
     (void)l;
-    (void)n_literals;
+    (void)n_words;
     tci_str_printf(
         out,
         "__attribute__((visibility(\"default\")))\n"
@@ -27471,7 +29790,10 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
  *
  * Code is immutable once published, counted, and free of any context. It is what the disk cache
  * stores (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal
- * values and no user memory: those belong to the program that captured them. */
+ * values and no user memory: those belong to the program that captured them.
+ *
+ * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
+ * run; run/dynamic.c makes code without symbols of it, for the sizes of a run. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -27499,9 +29821,9 @@ typedef struct tci_target {
 typedef struct tci_code_port { /* a program input or output */
     uint8_t dtype;
     int32_t rank;
-    int64_t *shape;
-    int64_t n;         /* elements */
-    int64_t bytes;     /* of the memory that is touched: dense, but for captured leaves */
+    tci_dim *shape;
+    tci_dim n;         /* elements */
+    tci_dim bytes;     /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
 typedef struct tci_code_kernel {
@@ -27511,12 +29833,15 @@ typedef struct tci_code_kernel {
     tci_interp *interp;    /* set when interpreted */
     int32_t module;        /* index in modules, when not interpreted */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
-    int64_t n_tasks;
+    tci_dim n_tasks;
     double task_ns;
-    int64_t work_bytes;    /* of native code, for each thread: see tci_launch */
-    int64_t flops, bytes;
+    tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
+    tci_dim flops, bytes;
     int32_t n_operands, n_literals;
     bool faults;
+    /* of a family */
+    tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
+    tci_kernel *kernel;            /* to be interpreted, at the sizes of a run */
 } tci_code_kernel;
 
 typedef struct tci_code_step {
@@ -27529,6 +29854,9 @@ typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
     int64_t offset;        /* TEMP: from the arena's start */
+    /* of a family: what a memory plan is made from */
+    tci_dim bytes;
+    int32_t first, last;   /* steps between which it lives */
 } tci_code_buffer;
 
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
@@ -27556,6 +29884,8 @@ typedef struct tci_code {
     bool from_disk;
     bool fallback;             /* interpreted although a native backend was asked for */
     bool used;                 /* since the memory cache last looked for what to drop */
+    tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
+    struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
     struct tci_code_chunk *chunks; /* memory of all arrays above: tci_code_get */
     char *chunk_next, *chunk_end;
@@ -27590,6 +29920,8 @@ typedef struct tci_request {
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */
+    /* symbols of the program by number, and those of the user that they stand for */
+    tci_dim *symbols, *user_symbols; int n_symbols;
 } tci_request;
 /* Collects what `roots` need and makes the key. user_inputs NULL: the INPUT leaves in use, by
  * creation order. A node that holds an evaluated value (storage) is a leaf. Leaf strides are
@@ -28044,12 +30376,131 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
-static inline void tci_key_type(tci_key_bytes *k, const tci_node *n)
+#ifdef TC_DYNAMIC_SHAPES
+
+/* The program's own form of a size in the user's graph. */
+static tci_dim tci_key_own(const tci_request *r, tci_dim d)
 {
+    return tci_dim_is_known(d)
+               ? d
+               : tci_dim_replace(d, r->n_symbols, r->user_symbols, r->symbols);
+}
+
+/* A byte says whether a number or words follow. */
+static size_t tci_key_dim_bytes(const tci_request *r, tci_dim d)
+{
+    return 11 + (tci_dim_is_known(d) ? 0 : 10 * (size_t)tci_dim_write(tci_key_own(r, d), NULL));
+}
+
+static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
+{
+    *k->at++ = tci_dim_is_known(d);
+    if (tci_dim_is_known(d)) {
+        tci_key_signed(k, d);
+        return;
+    }
+    d = tci_key_own(r, d);
+    int n = tci_dim_write(d, NULL);
+    int64_t *words = TCI_NEW_ARRAY(k->s, int64_t, n);
+    tci_dim_write(d, words);
+    for (int i = 0; i < n; i++) {
+        tci_key_signed(k, words[i]);
+    }
+}
+
+/* Numbers the symbols of d that have none yet. */
+static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
+{
+    tci_request *r = w->r;
+    enum { ROOM = 64 };
+    if (tci_dim_is_known(d)) {
+        return;
+    }
+    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, ROOM);
+    int n = r->n_symbols;
+    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, ROOM)) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", ROOM);
+    }
+    for (; n < r->n_symbols; n++) {
+        const char *name = tci_dim_name(r->user_symbols[n]);
+        for (int i = 0; i < n; i++) {
+            if (!strcmp(name, tci_dim_name(r->user_symbols[i]))) {
+                tci_scratch_fail(w->s, TC_ERR_SHAPE,
+                                 "the dimension '%.40s' is declared with two ranges", name);
+            }
+        }
+    }
+}
+
+/* Symbols by first use: user inputs in order, then what else the program is made of. */
+static void tci_key_find_symbols(tci_key_walk *w)
+{
+    tci_request *r = w->r;
+    for (int i = 0; i < r->n_user_inputs + r->n_nodes; i++) {
+        const tci_node *n =
+            i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
+        for (int a = 0; a < n->rank; a++) {
+            tci_key_add_symbols(w, n->shape[a]);
+        }
+        for (int a = 0; a < n->n_attr; a++) {
+            tci_key_add_symbols(w, n->attr[a]);
+        }
+    }
+    r->symbols = TCI_NEW_ARRAY(w->s, tci_dim, r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        r->symbols[i] = tci_dim_symbol(NULL, i, tci_dim_least(r->user_symbols[i]),
+                                       tci_dim_most(r->user_symbols[i]));
+    }
+}
+
+static void tci_key_ranges(tci_key_bytes *k, const tci_request *r)
+{
+    tci_key_reserve(k, 10 + 20 * (size_t)r->n_symbols);
+    tci_key_number(k, (uint64_t)r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        tci_key_signed(k, tci_dim_least(r->symbols[i]));
+        tci_key_signed(k, tci_dim_most(r->symbols[i]));
+    }
+}
+
+/* dims as the program has them, in scratch. */
+static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int n,
+                                       const tci_dim *dims)
+{
+    tci_dim *own = r->n_symbols ? tci_scratch_copy(s, dims, sizeof(*dims) * (size_t)n) : NULL;
+    for (int i = 0; own && i < n; i++) {
+        own[i] = tci_key_own(r, dims[i]);
+    }
+    return own ? own : dims;
+}
+
+#else
+
+#define tci_key_dim_bytes(r, d) 10
+#define tci_key_dim(k, r, d) tci_key_signed((k), (d))
+#define tci_key_find_symbols(w) ((void)(w))
+#define tci_key_ranges(k, r) ((void)(k))
+#define tci_key_own_list(s, r, n, dims) (dims)
+
+#endif
+
+static size_t tci_key_type_bytes(const tci_request *r, const tci_node *n)
+{
+    size_t bytes = 16;
+    (void)r;
+    for (int i = 0; i < n->rank; i++) {
+        bytes += tci_key_dim_bytes(r, n->shape[i]);
+    }
+    return bytes;
+}
+
+static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tci_node *n)
+{
+    (void)r;
     *k->at++ = n->dtype;
     tci_key_number(k, (uint64_t)n->rank);
     for (int i = 0; i < n->rank; i++) {
-        tci_key_number(k, (uint64_t)n->shape[i]);
+        tci_key_dim(k, r, n->shape[i]);
     }
 }
 
@@ -28065,11 +30516,11 @@ static bool tci_key_is_dense(const tci_node *n)
     return true;
 }
 
-static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
+static void tci_key_leaf(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     bool dense = tci_key_is_dense(n);
     tci_key_number(k, TCI_OP_DATA);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     *k->at++ = dense;
     for (int i = 0; !dense && i < n->rank; i++) {
         tci_key_signed(k, n->strides[i]);
@@ -28078,13 +30529,17 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
 
 static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
-    tci_key_reserve(k, 64 + 10 * ((size_t)n->rank * 2 + (size_t)n->n_in + (size_t)n->n_attr));
+    size_t bytes = 64 + tci_key_type_bytes(r, n) + 10 * ((size_t)n->rank + (size_t)n->n_in);
+    for (int i = 0; i < n->n_attr; i++) {
+        bytes += tci_key_dim_bytes(r, n->attr[i]);
+    }
+    tci_key_reserve(k, bytes);
     if (tci_node_is_value(n)) {
-        tci_key_leaf(k, n);
+        tci_key_leaf(k, r, n);
         return;
     }
     tci_key_number(k, n->op);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     if (n->op == TCI_OP_CONST) {
         memcpy(k->at, &n->value, sizeof(n->value));
         k->at += sizeof(n->value);
@@ -28095,7 +30550,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
-        tci_key_signed(k, n->attr[i]);
+        tci_key_dim(k, r, n->attr[i]);
     }
 }
 
@@ -28103,7 +30558,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
                             const tci_target *target)
 {
-    tci_key_text(k, TCI_BUILD);
+    tci_key_text(k, TCI_BUILD_FORM);
     tci_key_text(k, backend);
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");
@@ -28119,13 +30574,14 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
+    tci_key_ranges(&k, r);
     tci_key_reserve(&k, 30);
     tci_key_number(&k, (uint64_t)r->n_user_inputs);
     tci_key_number(&k, (uint64_t)r->n_nodes);
     tci_key_number(&k, (uint64_t)r->n_roots);
     for (int i = 0; i < r->n_user_inputs; i++) {
-        tci_key_reserve(&k, 16 + 10 * (size_t)r->inputs[i]->rank);
-        tci_key_type(&k, r->inputs[i]);
+        tci_key_reserve(&k, tci_key_type_bytes(r, r->inputs[i]));
+        tci_key_type(&k, r, r->inputs[i]);
     }
     for (int i = 0; i < r->n_nodes; i++) {
         tci_key_node(&k, r, r->nodes[i]);
@@ -28196,6 +30652,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     w.s = s;
     w.r = r;
     tci_key_walk_all(&w, user_inputs, n_inputs);
+    tci_key_find_symbols(&w);
     tci_key_find_effects(s, r);
     tci_key_write(s, r, o, backend, target);
     return r;
@@ -28229,8 +30686,10 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     for (int i = 0; i < n->n_in; i++) {
         in[i] = places[tci_key_place(r, n->in[i])];
     }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
-                          n->attr);
+    const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
+    const int64_t *attr = tci_key_own_list(s, r, n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
+                          attr);
 }
 
 /* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
@@ -28258,8 +30717,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
-        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape,
-                                     0, NULL, 0, NULL);
+        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
+                                     tci_key_own_list(s, r, n->rank, n->shape), 0, NULL, 0, NULL);
         c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
         places[i] = c.inputs[i];
     }
@@ -28329,12 +30788,14 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code);
 TCI_FN void tci_cache_wait(const tci_request *r);
 
 /* ---- modules and the kernels in them ---- */
-/* What a launch needs to know of a built kernel; texts belong to whoever holds the record. */
+/* What a launch needs to know of a built kernel; texts and dims belong to whoever holds the
+ * record. */
 typedef struct tci_kernel_record {
     const char *symbol, *note;
-    int64_t n_tasks;
+    tci_dim n_tasks;
     double task_ns;
-    int64_t work_bytes;
+    tci_dim work_bytes;
+    const tci_dim *dims; int32_t n_dims;
 } tci_kernel_record;
 
 /* A kernel that a loaded module offers to later compiles. */
@@ -28499,6 +30960,7 @@ TCI_FN void tci_code_release(tci_code *c)
         tci_module_release(c->modules[i]);
     }
     tci_heap_free(c->late_source);
+    tci_code_release(c->family);
     while (c->chunks) {
         struct tci_code_chunk *older = c->chunks->older;
         tci_heap_free(c->chunks);
@@ -28831,7 +31293,9 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
         uint8_t *key_copy = k ? tci_code_get(m->memory, key_bytes) : NULL;
         char *symbol = key_copy ? tci_code_copy_text(m->memory, record->symbol) : NULL;
         char *note = symbol ? tci_code_copy_text(m->memory, record->note) : NULL;
-        if (note) {
+        size_t dims_bytes = sizeof(*record->dims) * (size_t)record->n_dims;
+        tci_dim *dims = note ? tci_code_get(m->memory, dims_bytes) : NULL;
+        if (dims) {
             memcpy(key_copy, key, key_bytes);
             k->hash = hash;
             k->key = key_copy;
@@ -28839,6 +31303,10 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
             k->record = *record;
             k->record.symbol = symbol;
             k->record.note = note;
+            for (int i = 0; i < record->n_dims; i++) {
+                dims[i] = record->dims[i];
+            }
+            k->record.dims = dims;
             k->function = function;
             k->module = m;
             k->next = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];
@@ -29040,6 +31508,8 @@ typedef struct tci_wire {
     tci_code *memory;            /* reading: what arrays and texts come from */
     bool bad;                    /* a breach or no memory: all that follows is void */
     bool no_memory;              /* the entry itself may be good */
+    const tci_dim *symbols;      /* reading: those of the entry, by number */
+    int32_t n_symbols;
 } tci_wire;
 
 static void tci_wire_bytes(tci_wire *w, void *bytes, size_t n)
@@ -29112,6 +31582,67 @@ static int32_t *tci_wire_indices(tci_wire *w, int32_t *items, int32_t n, int32_t
     }
     return items;
 }
+
+/* ---- symbolic sizes: only then does an entry tell of symbols ---- */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* A number in [lo, hi]: 0 and itself; an expression: how many words, and those. */
+static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
+{
+    bool symbolic = w->out && !tci_dim_is_known(d);
+    int32_t n = tci_wire_count(w, symbolic ? tci_dim_write(d, NULL) : 0, sizeof(int64_t));
+    if (n == 0) {
+        return tci_wire_range(w, d, lo, hi);
+    }
+    int64_t *words = tci_heap_get((size_t)n * sizeof(*words));
+    if (!words) {
+        w->bad = w->no_memory = true;
+        return lo;
+    }
+    if (w->out) {
+        tci_dim_write(d, words);
+    }
+    tci_wire_bytes(w, words, (size_t)n * sizeof(*words));
+    if (!w->out && !w->bad) {
+        const int64_t *at = words;
+        d = tci_dim_read(&at, words + n, w->symbols, w->n_symbols);
+        w->no_memory |= d == TCI_DIM_NONE;
+        w->bad |= d == TCI_DIM_NONE || at != words + n;
+    }
+    tci_heap_free(words);
+    return w->bad ? lo : d;
+}
+
+/* The range of each. */
+static void tci_wire_symbols(tci_wire *w, tci_dim **symbols, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, 2 * sizeof(int64_t));
+    *symbols = tci_wire_array(w, *symbols, *n, sizeof(**symbols));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        tci_dim *symbol = &(*symbols)[i];
+        int64_t least = tci_wire_range(w, w->out ? tci_dim_least(*symbol) : 0, 0, INT64_MAX);
+        int64_t most = tci_wire_range(w, w->out ? tci_dim_most(*symbol) : 0, least, INT64_MAX);
+        *symbol = w->out ? *symbol : tci_dim_symbol(NULL, i, least, most);
+    }
+    w->symbols = *symbols;
+    w->n_symbols = *n;
+}
+
+static void tci_wire_dims(tci_wire *w, tci_dim **dims, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, sizeof(int64_t));
+    *dims = tci_wire_array(w, *dims, *n, sizeof(**dims));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        (*dims)[i] = tci_wire_dim(w, (*dims)[i], INT64_MIN, INT64_MAX);
+    }
+}
+
+#else
+
+#define tci_wire_dim tci_wire_range
+
+#endif
 
 static void tci_wire_hash(tci_wire *w, tci_hash *h)
 {
@@ -29317,10 +31848,10 @@ static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
         p->rank = tci_wire_count(w, p->rank, 8);
         p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
         for (int32_t j = 0; j < p->rank && !w->bad; j++) {
-            p->shape[j] = tci_wire_range(w, p->shape[j], 0, INT64_MAX);
+            p->shape[j] = tci_wire_dim(w, p->shape[j], 0, INT64_MAX);
         }
-        p->n = tci_wire_range(w, p->n, 0, INT64_MAX);
-        p->bytes = tci_wire_range(w, p->bytes, 0, INT64_MAX);
+        p->n = tci_wire_dim(w, p->n, 0, INT64_MAX);
+        p->bytes = tci_wire_dim(w, p->bytes, 0, INT64_MAX);
     }
 }
 
@@ -29337,6 +31868,11 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
                                            is_temp ? INT32_MAX : most);
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
+#ifdef TC_DYNAMIC_SHAPES
+        b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
+        b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
+        b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);
+#endif
     }
     c->n_aliases = tci_wire_count(w, c->n_aliases, 16);
     c->aliases = tci_wire_array(w, c->aliases, c->n_aliases, sizeof(*c->aliases));
@@ -29353,11 +31889,14 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->symbol = tci_wire_text(w, k->symbol);
     k->note = tci_wire_text(w, k->note);
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
-    k->n_tasks = tci_wire_range(w, k->n_tasks, 0, INT64_MAX);
+    k->n_tasks = tci_wire_dim(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
-    k->work_bytes = tci_wire_range(w, k->work_bytes, 0, TCI_WORK_MOST);
-    k->flops = tci_wire_word(w, k->flops);
-    k->bytes = tci_wire_word(w, k->bytes);
+    k->work_bytes = tci_wire_dim(w, k->work_bytes, 0, TCI_WORK_MOST);
+    k->flops = tci_wire_dim(w, k->flops, INT64_MIN, INT64_MAX);
+    k->bytes = tci_wire_dim(w, k->bytes, INT64_MIN, INT64_MAX);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_wire_dims(w, &k->dims, &k->n_dims);
+#endif
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
@@ -29391,6 +31930,9 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
 /* The whole of a code but its key and modules. */
 static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 {
+#ifdef TC_DYNAMIC_SHAPES
+    tci_wire_symbols(w, &c->symbols, &c->n_symbols);
+#endif
     tci_wire_ports(w, &c->inputs, &c->n_inputs);
     tci_wire_ports(w, &c->outputs, &c->n_outputs);
     c->n_literals = tci_wire_count(w, c->n_literals, 1);
@@ -29470,7 +32012,7 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
         }
     }
     w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
-              || c->n_literals != r->n_literals;
+              || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
     w->bad = w->bad || !tci_disk_bind(c, calls);
     return !w->bad;
 }
@@ -29488,7 +32030,7 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
     if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false, false};
+        tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = c};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
             tci_os_touch(path.text);
@@ -29509,7 +32051,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
 {
     char name[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
+    tci_wire w = {.out = &payload};
     if (!d->writable || !c->n_modules) {
         return;
     }
@@ -29530,11 +32072,75 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
     }
     tci_wire_code(&w, c, c->n_modules);
     tci_disk_name(name, 'p', c->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
+    if (!w.bad) {
+        tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
+    }
     tci_str_free(&payload);
 }
 
 /* ---- kernels ---- */
+
+static void tci_wire_record(tci_wire *w, tci_kernel_record *r)
+{
+    r->n_tasks = tci_wire_dim(w, r->n_tasks, 0, INT64_MAX);
+    tci_wire_bytes(w, &r->task_ns, sizeof(r->task_ns));
+    r->work_bytes = tci_wire_dim(w, r->work_bytes, 0, TCI_WORK_MOST);
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DISK_KERNEL_SYMBOLS = 64 }; /* a kernel with more is not kept */
+
+/* The symbols of a kernel by number; those that it does not use are no symbols. Writing: false
+ * where it cannot be. */
+static bool tci_wire_kernel_symbols(tci_wire *w, const tci_kernel_record *r)
+{
+    tci_dim used[TCI_DISK_KERNEL_SYMBOLS], *all = NULL;
+    int n_used = 0, n = 0;
+    bool few = tci_dim_symbols(r->n_tasks, used, &n_used, TCI_DISK_KERNEL_SYMBOLS) &&
+               tci_dim_symbols(r->work_bytes, used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
+    for (int i = 0; i < r->n_dims && few; i++) {
+        few = tci_dim_symbols(r->dims[i], used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
+    }
+    for (int i = 0; i < n_used; i++) {
+        n = TCI_MAX(n, tci_dim_ordinal(used[i]) + 1);
+    }
+    if (w->out) {
+        all = tci_heap_get(sizeof(*all) * (size_t)TCI_MAX(n, 1));
+    }
+    for (int i = 0; i < n_used && all; i++) {
+        all[tci_dim_ordinal(used[i])] = used[i];
+    }
+    bool good = !w->out || (few && all);
+    if (good) {
+        tci_dim *symbols = all;
+        tci_wire_symbols(w, &symbols, &n);
+    }
+    tci_heap_free(all);
+    return good;
+}
+
+static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
+{
+    tci_dim *dims = (tci_dim *)(uintptr_t)r->dims;
+    if (!tci_wire_kernel_symbols(w, r)) {
+        return false;
+    }
+    tci_wire_dims(w, &dims, &r->n_dims);
+    r->dims = dims;
+    return true;
+}
+
+#else
+
+static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
+{
+    (void)w;
+    (void)r;
+    return true;
+}
+
+#endif
 
 static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backend *calls,
                                  const void *key, size_t key_bytes, tci_module_kernel *k)
@@ -29544,9 +32150,8 @@ static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backen
     }
     k->record.symbol = tci_wire_text(w, NULL);
     k->record.note = tci_wire_text(w, NULL);
-    k->record.n_tasks = tci_wire_range(w, 0, 0, INT64_MAX);
-    tci_wire_bytes(w, &k->record.task_ns, sizeof(k->record.task_ns));
-    k->record.work_bytes = tci_wire_range(w, 0, 0, TCI_WORK_MOST);
+    tci_wire_kernel_dims(w, &k->record);
+    tci_wire_record(w, &k->record);
     char *name = tci_wire_text(w, NULL);
     int64_t bytes = tci_wire_word(w, 0);
     tci_hash sum;
@@ -29582,7 +32187,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
     if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false, false};
+        tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = memory};
         tci_module_kernel k;
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
@@ -29607,7 +32212,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 {
     char name[TCI_DISK_NAME_BYTES], base[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
+    tci_wire w = {.out = &payload};
     tci_module_kernel copy = *k;
     if (!d->writable || !k->module->stored) {
         return;
@@ -29619,15 +32224,16 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
     tci_str_add(&note, k->record.note);
     tci_wire_text(&w, symbol.text);
     tci_wire_text(&w, note.text);
-    tci_wire_word(&w, k->record.n_tasks);
-    tci_wire_bytes(&w, &copy.record.task_ns, sizeof(copy.record.task_ns));
-    tci_wire_word(&w, k->record.work_bytes);
+    bool whole = tci_wire_kernel_dims(&w, &copy.record);
+    tci_wire_record(&w, &copy.record);
     snprintf(base, sizeof(base), "%s", tci_disk_base_name(k->module->path));
     tci_wire_text(&w, base);
     tci_wire_word(&w, k->module->bytes);
     tci_wire_hash(&w, &k->module->sum);
     tci_disk_name(name, 'k', k->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
+    if (whole && !w.bad) {
+        tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
+    }
     tci_str_free(&symbol);
     tci_str_free(&note);
     tci_str_free(&payload);
@@ -29708,6 +32314,9 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 #undef TCI_DISK_PROGRAM
 #undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT
+#ifndef TC_DYNAMIC_SHAPES
+#undef tci_wire_dim
+#endif
 /* ---- src/compile/jit.c ---- */
 /* compile/jit.c - kernels to functions: one source file, one compiler process, one object file.
  *
@@ -29831,7 +32440,7 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str text = {.s = j->s};
     tci_kernel_print(&text, kernel);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
-                   j->options->cc ? j->options->cc : "", TCI_BUILD);
+                   j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
@@ -30090,8 +32699,9 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        tci_kernel_record record = {k->symbol, k->launch.note, k->launch.n_tasks,
-                                    k->launch.task_ns, k->launch.work_bytes};
+        tci_kernel_record record = {k->symbol,         k->launch.note,       k->launch.n_tasks,
+                                    k->launch.task_ns, k->launch.work_bytes, k->launch.dims,
+                                    k->launch.n_dims};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};
@@ -30445,18 +33055,20 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
 /* ---- plan to code ---- */
 
 /* Bytes from the lowest to past the highest element that a strided leaf touches. */
-static int64_t tci_compile_extent(const tci_node *n)
+static tci_dim tci_compile_extent(const tci_node *n)
 {
-    int64_t elements = 1;
-    for (int i = 0; i < n->rank; i++) {
+    int64_t elements = 1, bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (!n->strides) {
+        return tci_dim_mul(tci_node_count(n), bytes);
+    }
+    for (int i = 0; i < n->rank; i++) { /* only memory has strides, and its sizes are known */
         if (!n->shape[i]) {
             return 0;
         }
-        int64_t stride = n->strides ? n->strides[i] : 0;
-        elements += n->strides ? (n->shape[i] - 1) * (stride < 0 ? -stride : stride) : 0;
+        int64_t stride = n->strides[i];
+        elements += (n->shape[i] - 1) * (stride < 0 ? -stride : stride);
     }
-    elements = n->strides ? elements : tci_node_count(n);
-    return elements * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    return elements * bytes;
 }
 
 /* Memory of a code under construction escapes like scratch; the code itself is dropped by the
@@ -30487,7 +33099,7 @@ static void tci_compile_port(tci_compile_batch_state *b, tci_code *c, tci_code_p
         p->shape[i] = n->shape[i];
     }
     p->n = tci_node_count(n);
-    p->bytes = p->n * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    p->bytes = tci_dim_mul(p->n, tci_dtype_get((tc_dtype)n->dtype)->bytes);
 }
 
 static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile_job *job,
@@ -30503,7 +33115,7 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
     c->n_outputs = r->n_roots;
     c->outputs = tci_compile_get(b, c, r->n_roots, sizeof(*c->outputs));
     for (int i = 0; i < r->n_roots; i++) {
-        tci_compile_port(b, c, &c->outputs[i], r->roots[i]);
+        tci_compile_port(b, c, &c->outputs[i], job->copy.roots[i]);
     }
     c->n_literals = r->n_literals;
     c->literal_dtypes = tci_compile_get(b, c, r->n_literals, 1);
@@ -30521,6 +33133,9 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         c->buffers[i].kind = p->buffers[i].kind;
         c->buffers[i].index = p->buffers[i].index;
         c->buffers[i].offset = p->buffers[i].kind == TCI_BUF_TEMP ? p->buffers[i].offset : 0;
+        c->buffers[i].bytes = p->buffers[i].bytes;
+        c->buffers[i].first = p->buffers[i].first;
+        c->buffers[i].last = p->buffers[i].last;
     }
     c->n_aliases = p->n_aliases;
     c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));
@@ -30571,10 +33186,38 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->n_tasks = found->record.n_tasks;
         k->task_ns = found->record.task_ns;
         k->work_bytes = found->record.work_bytes;
+        k->n_dims = found->record.n_dims;
+        k->dims = tci_compile_get(b, c, k->n_dims, sizeof(*k->dims));
+        for (int j = 0; j < k->n_dims; j++) {
+            k->dims[j] = found->record.dims[j];
+        }
         k->module = tci_compile_module_index(c, found->module);
         tci_code_set_function(c, k, calls, found->function);
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static void *tci_compile_keep(void *code, size_t bytes)
+{
+    return tci_code_get(code, bytes);
+}
+
+/* A family's kernels are made ready when their sizes are known. */
+static bool tci_compile_fill_kernel(tci_compile_batch_state *b, tci_code *c, tci_code_kernel *k,
+                                    const tci_kernel *from)
+{
+    if (!c->n_symbols) {
+        return false;
+    }
+    k->kernel = tci_kernel_keep(tci_compile_keep, c, from);
+    if (!k->kernel) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    return true;
+}
+#else
+#define tci_compile_fill_kernel(b, c, k, from) false
+#endif
 
 static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compile_job *job,
                                     tci_code *c)
@@ -30584,6 +33227,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
         tci_code_kernel *k = &c->kernels[i];
         k->symbol = tci_compile_text(b, c, from->name);
         k->note = tci_compile_text(b, c, "interpreted");
+        if (tci_compile_fill_kernel(b, c, k, from)) {
+            continue;
+        }
         k->interp = tci_interp_make(from);
         if (!k->interp) {
             tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
@@ -30627,14 +33273,19 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->hash = r->hash;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
+    c->n_symbols = r->n_symbols;
+    c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
+    for (int i = 0; i < r->n_symbols; i++) {
+        c->symbols[i] = r->symbols[i];
+    }
     tci_compile_fill_ports(b, job, c);
     tci_compile_fill_plan(b, job->plan, c);
     c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
-        c->kernels[i].flops = from->flops;
-        c->kernels[i].bytes = from->bytes;
+        c->kernels[i].flops = from->all_flops;
+        c->kernels[i].bytes = from->all_bytes;
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
@@ -30895,6 +33546,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 }
 
 #undef TCI_COMPILE_COUNT
+#ifndef TC_DYNAMIC_SHAPES
+#undef tci_compile_fill_kernel
+#endif
 
 /* ---- src/run/pool.c ---- */
 /* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point
@@ -31371,17 +34025,20 @@ TCI_FN void tci_pool_shutdown(void)
 #undef TCI_POOL_SPIN_NS
 #undef TCI_POOL_MXCSR_DEFAULT
 #undef TCI_POOL_MXCSR_FLAGS
-/* ---- src/run/buffer.c ---- */
-/* run/buffer.c - counted tensor memory.
+/* ---- src/run/resident.c ---- */
+/* run/resident.c - tensor memory that stays on a device between runs.
  *
- * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
- * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
- * that captured a leaf may be freed on another thread than its context's. Everything else in a
- * storage is changed by the context's thread alone (version by tc_touch).
+ * In: a storage that a program captured, and the device that the program runs on. Out: memory of
+ * the device that holds the storage's bytes.
  *
- * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
- * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
- * at. */
+ * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
+ * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
+ * was changed, until somebody wants its bytes in host memory.
+ *
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -31443,7 +34100,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
+ * symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -31455,7 +34113,8 @@ struct tc_program {
     int n_outputs;             /* user outputs: code->n_outputs without the effects */
     tci_run_effect *effects; int n_effects;
     int64_t stage_bytes;
-    bool busy;                 /* atomic: a run is under way; used where there are effects */
+    bool is_busy, *busy;       /* atomic: a run is under way; used where there are effects */
+    struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
@@ -31489,6 +34148,7 @@ struct tc_call {
     char *stage;               /* new values of parameters that cannot be written in place */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
+    struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
     tci_error last;
 };
 
@@ -31520,11 +34180,26 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
+/* ---- run/resident.c ---- */
+/* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
+/* A run changed the bytes: on that device; NULL: in host memory. */
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
+/* The newest bytes are in host memory from now on. */
+TCI_FN tc_status tci_resident_home(tci_storage *s);
+TCI_FN void tci_resident_free(tci_storage *s);
+
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
                                   tc_program **f);
+#ifdef TC_DYNAMIC_SHAPES
+/* The same from code of known sizes and the family of a program: with what that captured, and words
+ * for the literals that the family does not have. */
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f);
+#endif
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */
@@ -31543,10 +34218,174 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* That there are as many buffers as the program takes. */
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* Writes c->last and returns why. */
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 
 #endif
 
-/* ---- src/run/buffer.c, continued ---- */
+/* ---- src/run/resident.c, continued ---- */
+struct tci_resident {
+    tci_resident *next;
+    const tc_backend *device;
+    void *memory;
+    uint64_t held; /* 1 + the version that it holds; 0: none */
+};
+
+static struct {
+    tci_mutex lock;
+    bool started;
+    int64_t n_ahead; /* atomic */
+} tci_residents = {.lock = TCI_MUTEX_INIT};
+
+static void tci_resident_lock(void)
+{
+    pthread_mutex_lock(&tci_residents.lock);
+    if (!tci_residents.started) {
+        tci_residents.started = true;
+        tci_os_keep_over_fork(&tci_residents.lock, NULL);
+    }
+}
+
+static void tci_resident_unlock(void)
+{
+    pthread_mutex_unlock(&tci_residents.lock);
+}
+
+static tci_resident *tci_resident_find(const tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = __atomic_load_n(&s->residents, __ATOMIC_ACQUIRE);
+    while (r && r->device != device) {
+        r = r->next;
+    }
+    return r;
+}
+
+static void tci_resident_set_ahead(tci_storage *s, tci_resident *r)
+{
+    __atomic_add_fetch(&tci_residents.n_ahead, (r != NULL) - (s->ahead != NULL), __ATOMIC_RELAXED);
+    s->ahead = r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_fetch(tci_storage *s)
+{
+    tci_resident *r = s->ahead;
+    if (!r) {
+        return TC_OK;
+    }
+    tc_status status = r->device->download(r->device->user, s->data, r->memory, s->bytes);
+    if (!status) {
+        tci_resident_set_ahead(s, NULL);
+    }
+    return status;
+}
+
+static tci_resident *tci_resident_make(tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = tci_heap_get(sizeof(*r));
+    void *memory = r ? device->alloc(device->user, s->bytes) : NULL;
+    if (!memory) {
+        tci_heap_free(r);
+        return NULL;
+    }
+    r->next = s->residents;
+    r->device = device;
+    r->memory = memory;
+    __atomic_store_n(&s->residents, r, __ATOMIC_RELEASE);
+    return r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, void **memory)
+{
+    tci_resident *r = tci_resident_find(s, device);
+    r = r ? r : tci_resident_make(s, device);
+    if (!r) {
+        return TC_ERR_MEMORY;
+    }
+    *memory = r->memory;
+    tc_status status = TC_OK;
+    if (r->held != s->version + 1) {
+        status = tci_resident_fetch(s); /* another device has the newest */
+        status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
+    }
+    if (!status) {
+        __atomic_store_n(&r->held, s->version + 1, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
+{
+    const tci_resident *r = tci_resident_find(s, device);
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == s->version + 1)) {
+        *memory = r->memory;
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_update(s, device, memory);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        s->version++;
+        return;
+    }
+    tci_resident_lock();
+    tci_resident *r = device ? tci_resident_find(s, device) : NULL;
+    s->version++;
+    if (r) {
+        r->held = s->version + 1;
+    }
+    tci_resident_set_ahead(s, r);
+    tci_resident_unlock();
+}
+
+TCI_FN tc_status tci_resident_home(tci_storage *s)
+{
+    if (TCI_LIKELY(__atomic_load_n(&tci_residents.n_ahead, __ATOMIC_RELAXED) == 0)) {
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_fetch(s);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_free(tci_storage *s)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        return;
+    }
+    tci_resident_lock();
+    tci_resident_set_ahead(s, NULL);
+    tci_resident_unlock();
+    while (s->residents) {
+        tci_resident *r = s->residents;
+        s->residents = r->next;
+        r->device->free(r->device->user, r->memory);
+        tci_heap_free(r);
+    }
+}
+/* ---- src/run/buffer.c ---- */
+/* run/buffer.c - counted tensor memory.
+ *
+ * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
+ * that captured a leaf may be freed on another thread than its context's. Everything else in a
+ * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
+ * devices (run/resident.c).
+ *
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
+ * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
+ * at. */
+
 #define TCI_BUFFER_HEADER ((size_t)64)
 _Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");
 
@@ -31582,6 +34421,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    tci_resident_free(s);
     if (s->borrowed) {
         tci_heap_free(s);
     } else {
@@ -31606,7 +34446,35 @@ TCI_FN void tci_storage_release(tci_storage *s)
 #include <pthread.h>
 #include <stdio.h>
 
+/* ---- src/run/dynamic.h ---- */
+/* run/dynamic.h - runs of programs whose sizes are symbols. Only under TC_DYNAMIC_SHAPES. */
+#ifndef TCI_RUN_DYNAMIC_H
+#define TCI_RUN_DYNAMIC_H
 
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
+
+/* f->dynamic from the request; f is otherwise complete. False: no memory. */
+TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
+TCI_FN void tci_dynamic_free(tc_program *f);
+/* Calls of a family: they remember the instance that ran last. */
+TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
+TCI_FN void tci_dynamic_call_free(tc_call *c);
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Sizes of an output for these inputs: shape has room for its rank. The text of a failure is in
+ * c->last. */
+TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape);
+/* The code of the sizes that ran last, counted; NULL: none did. */
+TCI_FN tci_code *tci_dynamic_last(tc_program *f);
+/* A line that names the sizes that are open, with their ranges. */
+TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
+
+#endif
+#endif
+
+/* ---- src/run/program.c, continued ---- */
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
@@ -31615,6 +34483,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
 /* ---- layout of the block ---- */
 
 typedef struct tci_program_sizes {
+    int n_inputs, n_outputs, n_captured, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds;
 } tci_program_sizes;
 
@@ -31626,20 +34495,21 @@ static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n
            (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs, int n_outputs)
+/* n_inputs, n_captured and n_effects are set. */
+static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
-    tci_program_sizes sizes = {0, 0, 0};
-    for (int i = 0; i < code->n_steps; i++) {
+    sizes->n_outputs = code->n_outputs - sizes->n_effects;
+    sizes->n_steps = code->n_symbols ? 0 : code->n_steps;
+    for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes.n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
-        sizes.n_literal_words += (size_t)kernel->n_literals;
+        sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
+        sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
-            sizes.n_binds +=
-                tci_program_is_user_buffer(code, n_inputs, n_outputs, step->operands[j]);
+            sizes->n_binds += tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
+                                                         step->operands[j]);
         }
     }
-    return sizes;
 }
 
 /* Takes n items from the block at *at; with block NULL only counts the bytes. */
@@ -31650,7 +34520,7 @@ static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_by
     return p;
 }
 
-static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci_request *r,
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
                                   const tci_program_sizes *sizes, int64_t **literal_words)
 {
     char *block = (char *)f;
@@ -31658,14 +34528,14 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci
     tc_program *p = f ? f : &unused;
     size_t at = 0;
     tci_program_carve(block, &at, 1, sizeof(tc_program));
-    p->steps = tci_program_carve(block, &at, (size_t)code->n_steps, sizeof(tci_run_step));
+    p->steps = tci_program_carve(block, &at, (size_t)sizes->n_steps, sizeof(tci_run_step));
     p->binds = tci_program_carve(block, &at, sizes->n_binds, sizeof(tci_run_bind));
     p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
     p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
     *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
-    p->captured = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(tci_storage *));
-    p->captured_data = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(void *));
-    p->effects = tci_program_carve(block, &at, (size_t)r->n_effects, sizeof(tci_run_effect));
+    p->captured = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(tci_storage *));
+    p->captured_data = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(void *));
+    p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     return at;
 }
 
@@ -31696,6 +34566,9 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
         f->captured_data[i] = tci_program_lowest(r->captured[i]);
         tci_storage_retain(f->captured[i]);
     }
+    for (int i = 0; i < r->n_effects; i++) {
+        f->effects[i].captured = r->effects[i];
+    }
 }
 
 static bool tci_program_in_place(const tc_program *f, int output, int captured)
@@ -31714,11 +34587,10 @@ static bool tci_program_in_place(const tc_program *f, int output, int captured)
     return false;
 }
 
-static void tci_program_place_effects(tc_program *f, const tci_request *r)
+static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
-        e->captured = r->effects[i];
         e->bytes = f->code->outputs[f->n_outputs + i].bytes;
         e->stage = -1;
         if (!tci_program_in_place(f, f->n_outputs + i, e->captured)) {
@@ -31744,12 +34616,12 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
+static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
 {
     const tci_code *code = f->code;
     int available = code->device ? 1 : tci_pool_threads(&f->options);
     f->max_threads = 1;
-    for (int i = 0; i < code->n_steps; i++) {
+    for (int i = 0; i < n_steps; i++) {
         const tci_code_step *from = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[from->kernel];
         tci_run_step *step = &f->steps[i];
@@ -31806,45 +34678,103 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
-                                  tc_program **f)
+/* A program that has captured nothing yet. */
+static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
+                                 tc_program **f, int64_t **literal_words)
 {
     *f = NULL;
     if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
-    int n_inputs = r->n_user_inputs;
-    int n_outputs = code->n_outputs - r->n_effects;
-    tci_program_sizes sizes = tci_program_measure(code, n_inputs, n_outputs);
-    if (sizes.n_slots > INT32_MAX) {
+    tci_program_measure(code, sizes);
+    if (sizes->n_slots > INT32_MAX) {
         return TC_ERR_LIMIT;
     }
-    int64_t *literal_words = NULL;
-    size_t bytes = tci_program_lay_out(NULL, code, r, &sizes, &literal_words);
+    size_t bytes = tci_program_lay_out(NULL, code, sizes, literal_words);
     tc_program *p = tci_heap_get(bytes);
     if (!p) {
         return TC_ERR_MEMORY;
     }
-    tci_program_lay_out(p, code, r, &sizes, &literal_words);
+    tci_program_lay_out(p, code, sizes, literal_words);
     p->code = code;
     p->options = tci_program_options(o);
-    p->from_memory = r->found == TCI_FOUND_MEMORY;
-    p->from_disk = r->found == TCI_FOUND_DISK;
-    p->n_inputs = n_inputs;
-    p->n_outputs = n_outputs;
-    p->n_effects = r->n_effects;
-    p->n_captured = r->n_captured;
+    p->n_inputs = sizes->n_inputs;
+    p->n_outputs = sizes->n_outputs;
+    p->n_effects = sizes->n_effects;
+    p->n_captured = sizes->n_captured;
+    p->busy = &p->is_busy;
     p->refs = 1;
     pthread_mutex_init(&p->lock, NULL);
-    tci_program_capture(p, r);
-    tci_program_place_effects(p, r);
-    tci_program_fill_steps(p, literal_words);
-    tci_program_sort_aliases(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
     return TC_OK;
 }
+
+/* What was captured is there. */
+static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
+{
+    tci_program_place_effects(f);
+    tci_program_fill_steps(f, n_steps, literal_words);
+    tci_program_sort_aliases(f);
+}
+
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f)
+{
+    tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
+                               .n_captured = r->n_captured,
+                               .n_effects = r->n_effects};
+    int64_t *literal_words = NULL;
+    tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
+    if (status) {
+        return status;
+    }
+    tc_program *p = *f;
+    p->from_memory = r->found == TCI_FOUND_MEMORY;
+    p->from_disk = r->found == TCI_FOUND_DISK;
+    tci_program_capture(p, r);
+    tci_program_complete(p, sizes.n_steps, literal_words);
+#ifdef TC_DYNAMIC_SHAPES
+    if (code->n_symbols && !tci_dynamic_make(p, r)) {
+        tci_program_release(p);
+        *f = NULL;
+        return TC_ERR_MEMORY;
+    }
+#endif
+    return TC_OK;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f)
+{
+    tci_program_sizes sizes = {.n_inputs = family->n_inputs,
+                               .n_captured = family->n_captured,
+                               .n_effects = family->n_effects};
+    int64_t *literal_words = NULL;
+    tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
+    if (status) {
+        return status;
+    }
+    tc_program *p = *f;
+    int n_own = family->code->n_literals;
+    for (int i = 0; i < code->n_literals; i++) {
+        p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
+    }
+    for (int i = 0; i < p->n_captured; i++) {
+        p->captured[i] = family->captured[i];
+        p->captured_data[i] = family->captured_data[i];
+        tci_storage_retain(p->captured[i]);
+    }
+    for (int i = 0; i < p->n_effects; i++) {
+        p->effects[i].captured = family->effects[i].captured;
+    }
+    p->busy = family->busy;
+    tci_program_complete(p, sizes.n_steps, literal_words);
+    return TC_OK;
+}
+#endif
 
 /* ---- lifetime ---- */
 
@@ -31869,6 +34799,9 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_heap_free(f->errors);
         f->errors = next;
     }
+#ifdef TC_DYNAMIC_SHAPES
+    tci_dynamic_free(f);
+#endif
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }
@@ -31923,8 +34856,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
  *
  * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
  * the call's operand pointers as they are. For the others every port (input, captured leaf or
- * output) is bound to device memory: the user's own where the backend can use it, else a copy that
- * the call owns, made when first needed. Inputs with a copy go up before, outputs come down after.
+ * output) is bound to device memory: the user's own where the backend can use it; for what was
+ * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
+ * changed, and where parameters are changed in place; else a copy that the call owns, made when
+ * first needed. Inputs with such a copy go up before, outputs come down after.
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
@@ -32002,6 +34937,23 @@ TCI_FN bool tci_device_make(tc_call *c)
 
 /* ---- binding ---- */
 
+/* The captured leaf behind a port, or -1. */
+static int tci_device_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_device_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && f->effects[effect].stage >= 0;
+}
+
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -32024,27 +34976,59 @@ static bool tci_device_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Binds one port. TC_ERR_MEMORY: the device has none left. */
-static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
 {
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
-    void **copy = &c->device->memory[1 + port], *bound = user_memory;
-    int64_t bytes = tci_device_bytes(code, port);
-    if (bytes == 0) {
-        bound = NULL;
-    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    void **copy = &c->device->memory[1 + port];
+    *bound = user_memory;
+    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
-            *copy = device->alloc(device->user, bytes);
+            *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
-        bound = *copy;
-        if (!bound) {
-            return TC_ERR_MEMORY;
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_device_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_device_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_device_is_staged(c->program, port)) {
+            status = tci_device_bind_captured(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_device_bind_memory(c, port, user_memory, &bound);
         }
     }
     c->device->is_current = c->device->is_current && bound == c->device->bound[port];
     c->device->bound[port] = bound;
-    return TC_OK;
+    return status;
 }
 
 static void tci_device_fill_slots(tc_call *c)
@@ -32080,19 +35064,65 @@ static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_buf
     return status;
 }
 
-/* Copies every port that has a copy in use: inputs up, or outputs down. */
+/* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
 static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, bool up)
 {
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    int begin = up ? 0 : code->n_inputs, end = up ? code->n_inputs : c->device->n_ports;
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    int begin = up ? 0 : f->code->n_inputs;
+    int end = up ? f->code->n_inputs : f->code->n_inputs + f->n_outputs;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
-        int64_t bytes = tci_device_bytes(code, i);
-        if (bytes && mine != theirs) {
+        int64_t bytes = tci_device_bytes(f->code, i);
+        if (bytes && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_device_commit_staged(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    char *data = f->captured_data[e->captured];
+    void *to = NULL;
+    if (!device->copy) {
+        tc_status status = device->sync(device->user);
+        status = status ? status : device->download(device->user, data, from, e->bytes);
+        tci_resident_changed(s, NULL);
+        return status;
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    if (!status) {
+        to = (char *)to + (data - (char *)s->data);
+        status = device->copy(device->user, to, from, e->bytes);
+    }
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+/* Parameters that the run changed are newest on the device now. */
+static tc_status tci_device_commit(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < f->n_effects && !status; i++) {
+        if (f->effects[i].bytes == 0) {
+            continue;
+        }
+        if (f->effects[i].stage >= 0) {
+            status = tci_device_commit_staged(c, i);
+        } else {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
     return status;
@@ -32156,6 +35186,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
         bool records = c->device && device->record && c->program->code->n_steps > 0;
         status = records ? tci_device_replay(c) : tci_device_launch_all(c);
     }
+    if (!status && c->device) {
+        status = tci_device_commit(c);
+    }
     if (!status) {
         status = device->sync(device->user);
     }
@@ -32213,6 +35246,11 @@ static void tci_call_fill_slots(tc_call *c)
 
 TCI_FN tc_call *tci_call_make(tc_program *f)
 {
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        return tci_dynamic_call_make(f);
+    }
+#endif
     const tci_code *code = f->code;
     size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
@@ -32257,6 +35295,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
 TCI_FN void tci_call_free(tc_call *c)
 {
     if (c) {
+#ifdef TC_DYNAMIC_SHAPES
+        tci_dynamic_call_free(c);
+#endif
         tci_device_free(c);
         tci_heap_free_aligned(c->workspace);
         tci_heap_free(c);
@@ -32301,9 +35342,7 @@ static const char *tci_call_dtype_name(int dtype)
     return tci_dtype_get((tc_dtype)dtype)->name;
 }
 
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
-    TCI_PRINTF(3, 4);
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -32333,6 +35372,12 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
     if (b->dtype != port->dtype && b->dtype != -1) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
+    }
+    if (b->sizes && b->n == port->n) {
+        char sizes[256];
+        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
+                               sizes, shape);
     }
     return tci_call_refuse(c, TC_ERR_BUFFER,
                            "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
@@ -32501,18 +35546,27 @@ static tc_status tci_call_check_sorted(tc_call *c, const tc_bufs *inputs, const 
 
 /* ---- checks ---- */
 
+static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
+{
+    bool fit = b->rank == port->rank;
+    for (int i = 0; i < port->rank && fit; i++) {
+        fit = b->sizes[i] == port->shape[i];
+    }
+    return fit;
+}
+
 /* Untyped memory is counted in elements or in bytes. */
 static inline bool tci_call_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
     bool untyped = b->dtype == -1 && (b->n == port->n || b->n == port->bytes);
-    return (typed || untyped) && (b->data || !port->n);
+    bool sized = TCI_LIKELY(!b->sizes) || tci_call_sizes_fit(b, port);
+    return (typed || untyped) && (b->data || !port->n) && sized;
 }
 
-static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tc_program *f = c->program;
-    const tci_code *code = f->code;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != f->n_outputs)) {
         return tci_call_refuse(c, TC_ERR_BUFFER,
                                "given %d inputs and %d outputs, expected %d and %d", inputs->n,
@@ -32520,6 +35574,16 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || (!outputs->items && outputs->n))) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "given a NULL list of buffers");
+    }
+    return TC_OK;
+}
+
+static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
+    if (TCI_UNLIKELY(status)) {
+        return status;
     }
     for (int i = 0; i < inputs->n; i++) {
         if (TCI_UNLIKELY(!tci_call_fits(&inputs->items[i], &code->inputs[i]))) {
@@ -32646,7 +35710,21 @@ static void tci_call_commit(tc_call *c)
         if (e->stage >= 0 && e->bytes) {
             memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
         }
+        tci_resident_changed(f->captured[e->captured], NULL);
     }
+}
+
+/* A host run reads host memory: what a device changed comes home first. */
+static tc_status tci_call_fetch_captured(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_captured; i++) {
+        tc_status status = tci_resident_home(f->captured[i]);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
+        }
+    }
+    return TC_OK;
 }
 
 /* The buffers are checked. */
@@ -32659,6 +35737,10 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
+        status = tci_call_fetch_captured(c);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return status;
+        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
@@ -32678,6 +35760,11 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
     tc_program *f = c->program;
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        return tci_dynamic_call_run(c, inputs, outputs);
+    }
+#endif
     tc_status status = tci_call_check(c, &inputs, &outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
@@ -32685,17 +35772,1281 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_LIKELY(!f->n_effects)) {
         return tci_call_run_checked(c, inputs, outputs);
     }
-    if (__atomic_exchange_n(&f->busy, true, __ATOMIC_ACQUIRE)) {
+    if (__atomic_exchange_n(f->busy, true, __ATOMIC_ACQUIRE)) {
         return tci_call_refuse(c, TC_ERR_BUSY,
                                "a run of this program is under way on another thread, and it "
                                "changes parameters: expected one run at a time");
     }
     status = tci_call_run_checked(c, inputs, outputs);
-    __atomic_store_n(&f->busy, false, __ATOMIC_RELEASE);
+    __atomic_store_n(f->busy, false, __ATOMIC_RELEASE);
     return status;
 }
 
 #undef TCI_CALL_PAIRWISE
+/* ---- src/run/solve.c ---- */
+/* run/solve.c - see run/solve.h: which sizes do the buffers of a run have?
+ *
+ * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
+ * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
+ *
+ * The one idea: every number that is given is an equation, expression = number, and every symbol has
+ * a range. An equation with one open symbol narrows its range: numbers of elements grow (or shrink)
+ * with a size, so the values that fit lie together and are found by halving. That is done until
+ * nothing narrows any more, which mostly closes all symbols at once. What then is open, batch and
+ * height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range, each
+ * narrowing the rest; two that fit end the search.
+ *
+ * No output has an element: then any sizes that fit do, as nothing is written. */
+/* ---- src/run/solve.h ---- */
+/* run/solve.h - the values of a program's symbols from the buffers of a run. Only under
+ * TC_DYNAMIC_SHAPES. */
+#ifndef TCI_RUN_SOLVE_H
+#define TCI_RUN_SOLVE_H
+
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* What is asked of the buffers of one program: made once, then constant. */
+typedef struct tci_solver tci_solver;
+
+/* Of code with symbols: its first n_inputs inputs and n_outputs outputs are the user's, user[i] is
+ * the user's symbol for number i, whose range counts. All outlive the solver. NULL: no memory. */
+TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
+                                   const tci_dim *user);
+TCI_FN void tci_solver_free(tci_solver *v);
+/* Words of room that one search needs, zeroed. */
+TCI_FN size_t tci_solver_room(const tci_solver *v);
+/* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
+ * program takes. TC_ERR_BUFFER: none fit, or several do; text tells. */
+TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
+                                  const tc_bufs *outputs, int64_t *values, char *text,
+                                  size_t text_room);
+
+#endif
+#endif
+
+/* ---- src/run/solve.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TCI_SOLVE_SHORT = 4096,   /* ranges up to this are tried value by value */
+    TCI_SOLVE_BUDGET = 100000 /* values tried in one search */
+};
+
+/* shape[axis] of a port, or its number of elements where axis is -1. */
+typedef struct tci_solve_equation {
+    tci_dim d;
+    int32_t port, axis;
+    int32_t n;         /* symbols */
+    int32_t *symbols;  /* their numbers */
+    bool *divides;     /* d is a multiple of that symbol */
+} tci_solve_equation;
+
+struct tci_solver {
+    const tci_code *code;
+    int n_inputs, n_outputs;
+    const tci_dim *user;
+    int n;                     /* symbols */
+    tci_solve_equation *equations;
+    int n_equations;
+};
+
+/* One search. Level l of it has ranges of its own. */
+typedef struct tci_solve {
+    const tci_solver *v;
+    const tc_bufs *inputs, *outputs;
+    int64_t *point;            /* where expressions are evaluated */
+    int64_t *found;
+    int64_t *ranges;           /* per level: least, then most of each symbol */
+    int32_t level;
+    int n_found, budget;       /* n_found 2: or it cannot be told */
+    bool has_found;            /* `found` holds values that fit */
+    int failed;                /* the equation that nothing fits at level 0, or -1 */
+    int64_t *origin;           /* at level 0: the equation that closed each symbol, or -1 */
+} tci_solve;
+
+/* ---- the equations of a program ---- */
+
+static const tci_code_port *tci_solve_port(const tci_solver *v, int port)
+{
+    return port < v->n_inputs ? &v->code->inputs[port] : &v->code->outputs[port - v->n_inputs];
+}
+
+static void *tci_solve_carve(char *block, size_t *at, size_t n, size_t item_bytes)
+{
+    void *p = block ? block + *at : NULL;
+    *at += (n * item_bytes + 15) & ~(size_t)15;
+    return p;
+}
+
+/* Adds an equation, or with block NULL only counts what it takes. */
+static bool tci_solve_add(tci_solver *v, char *block, size_t *at, tci_dim *list, tci_dim d,
+                          int port, int axis)
+{
+    int n = 0;
+    if (tci_dim_is_known(d)) {
+        return true;
+    }
+    if (!tci_dim_symbols(d, list, &n, v->n)) {
+        return false; /* of another program: a defect */
+    }
+    int32_t *symbols = tci_solve_carve(block, at, (size_t)n, sizeof(*symbols));
+    bool *divides = tci_solve_carve(block, at, (size_t)n, sizeof(*divides));
+    for (int i = 0; i < n && block; i++) {
+        symbols[i] = tci_dim_ordinal(list[i]);
+        divides[i] = tci_dim_divides(list[i], d);
+        if (symbols[i] < 0 || symbols[i] >= v->n) {
+            return false;
+        }
+    }
+    if (block) {
+        v->equations[v->n_equations] =
+            (tci_solve_equation){d, port, axis, n, symbols, divides};
+    }
+    v->n_equations++;
+    return true;
+}
+
+static bool tci_solve_add_all(tci_solver *v, char *block, size_t *at, tci_dim *list)
+{
+    bool good = true;
+    v->n_equations = 0;
+    for (int p = 0; p < v->n_inputs + v->n_outputs && good; p++) {
+        const tci_code_port *port = tci_solve_port(v, p);
+        good = tci_solve_add(v, block, at, list, port->n, p, -1);
+        for (int a = 0; a < port->rank && good; a++) {
+            good = tci_solve_add(v, block, at, list, port->shape[a], p, a);
+        }
+    }
+    return good;
+}
+
+TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
+                                   const tci_dim *user)
+{
+    tci_solver count = {code, n_inputs, n_outputs, user, code->n_symbols, NULL, 0};
+    size_t at = 0;
+    tci_dim *list = tci_heap_get(sizeof(*list) * (size_t)TCI_MAX(code->n_symbols, 1));
+    tci_solver *v = NULL;
+    if (list && tci_solve_add_all(&count, NULL, &at, list)) {
+        size_t head = 0;
+        tci_solve_carve(NULL, &head, 1, sizeof(*v));
+        tci_solve_carve(NULL, &head, (size_t)count.n_equations, sizeof(tci_solve_equation));
+        v = tci_heap_get(head + at);
+        if (v) {
+            *v = count;
+            at = 0;
+            tci_solve_carve((char *)v, &at, 1, sizeof(*v));
+            v->equations = tci_solve_carve((char *)v, &at, (size_t)count.n_equations,
+                                           sizeof(tci_solve_equation));
+            if (!tci_solve_add_all(v, (char *)v, &at, list)) {
+                tci_heap_free(v);
+                v = NULL;
+            }
+        }
+    }
+    tci_heap_free(list);
+    return v;
+}
+
+TCI_FN void tci_solver_free(tci_solver *v)
+{
+    tci_heap_free(v);
+}
+
+/* Every level but the first and the last closes a symbol or settles what an untyped buffer counts. */
+TCI_FN size_t tci_solver_room(const tci_solver *v)
+{
+    size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
+    return (size_t)v->n * (3 + 2 * levels);
+}
+
+/* ---- one equation ---- */
+
+static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
+{
+    int n_inputs = s->v->n_inputs;
+    return port < n_inputs ? &s->inputs->items[port]
+                           : s->outputs ? &s->outputs->items[port - n_inputs] : NULL;
+}
+
+/* The numbers that the expression may be: 0 of them where the buffer does not say. */
+static int tci_solve_targets(const tci_solve *s, const tci_solve_equation *e, int64_t targets[2])
+{
+    const tc_buf *b = tci_solve_buffer(s, e->port);
+    if (!b || (b->sizes != NULL) != (e->axis >= 0)) {
+        return 0;
+    }
+    if (e->axis >= 0) {
+        targets[0] = b->sizes[e->axis];
+        return 1;
+    }
+    int64_t bytes = tci_dtype_get((tc_dtype)tci_solve_port(s->v, e->port)->dtype)->bytes;
+    targets[0] = b->n;
+    targets[1] = b->n / bytes;
+    return b->dtype == -1 && bytes > 1 && b->n > 0 && b->n % bytes == 0 ? 2 : 1;
+}
+
+static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x)
+{
+    s->point[symbol] = x;
+    return tci_dim_value(d, s->point);
+}
+
+/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1: there
+ * is none. */
+static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
+                               int64_t target, bool falling, bool beyond)
+{
+    int64_t end = hi + 1;
+    while (lo < end) {
+        int64_t x = lo + (end - lo) / 2, v = tci_solve_at(s, d, symbol, x);
+        bool there = falling ? v < target : v > target;
+        if (there || (!beyond && v == target)) {
+            end = x;
+        } else {
+            lo = x + 1;
+        }
+    }
+    return lo;
+}
+
+/* Narrows [*lo, *hi] of the only open symbol to where d is target; false: it nowhere is. */
+static bool tci_solve_narrow(const tci_solve *s, tci_dim d, int symbol, int64_t target, int64_t *lo,
+                             int64_t *hi)
+{
+    int64_t at_lo = tci_solve_at(s, d, symbol, *lo), at_hi = tci_solve_at(s, d, symbol, *hi);
+    bool falling = at_hi < at_lo;
+    if (target < TCI_MIN(at_lo, at_hi) || target > TCI_MAX(at_lo, at_hi)) {
+        return false;
+    }
+    if (at_lo == at_hi) {
+        return true;
+    }
+    /* a straight line, as it mostly is */
+    double slope = ((double)at_hi - (double)at_lo) / ((double)*hi - (double)*lo);
+    int64_t x = *lo + (int64_t)(((double)target - (double)at_lo) / slope + 0.5);
+    if (x >= *lo && x <= *hi && tci_solve_at(s, d, symbol, x) == target &&
+        (x == *lo || tci_solve_at(s, d, symbol, x - 1) != target) &&
+        (x == *hi || tci_solve_at(s, d, symbol, x + 1) != target)) {
+        *lo = *hi = x;
+        return true;
+    }
+    int64_t first = tci_solve_first(s, d, symbol, *lo, *hi, target, falling, false);
+    int64_t end = tci_solve_first(s, d, symbol, *lo, *hi, target, falling, true);
+    if (first >= end) {
+        return false;
+    }
+    *lo = first;
+    *hi = end - 1;
+    return true;
+}
+
+/* ---- narrowing ---- */
+
+static int64_t *tci_solve_least(const tci_solve *s)
+{
+    return s->ranges + 2 * (size_t)s->v->n * (size_t)s->level;
+}
+
+static int64_t *tci_solve_most(const tci_solve *s)
+{
+    return tci_solve_least(s) + s->v->n;
+}
+
+/* How many symbols of e are open; *symbol is the last of them. The others go into the point. */
+static int tci_solve_open(const tci_solve *s, const tci_solve_equation *e, int *symbol)
+{
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    int n = 0;
+    for (int i = 0; i < e->n; i++) {
+        int at = e->symbols[i];
+        s->point[at] = least[at];
+        if (least[at] < most[at]) {
+            *symbol = at;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Narrows by one equation. False: nothing fits. *open: symbols that it leaves open. */
+static bool tci_solve_use(tci_solve *s, int equation, int *open, bool *changed)
+{
+    const tci_solve_equation *e = &s->v->equations[equation];
+    int64_t targets[2];
+    int n = tci_solve_targets(s, e, targets), symbol = 0;
+    *open = n ? tci_solve_open(s, e, &symbol) : 0;
+    if (n == 0 || *open > 1) {
+        return true;
+    }
+    if (*open == 0) {
+        int64_t v = tci_dim_value(e->d, s->point);
+        return v == targets[0] || (n == 2 && v == targets[1]);
+    }
+    int64_t *least = &tci_solve_least(s)[symbol], *most = &tci_solve_most(s)[symbol];
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    for (int t = 0; t < n; t++) {
+        int64_t from = *least, to = *most;
+        if (tci_solve_narrow(s, e->d, symbol, targets[t], &from, &to)) {
+            lo = TCI_MIN(lo, from);
+            hi = TCI_MAX(hi, to);
+        }
+    }
+    if (lo > hi) {
+        return false;
+    }
+    *changed = *changed || lo != *least || hi != *most;
+    *least = lo;
+    *most = hi;
+    *open = lo < hi;
+    if (s->level == 0 && lo == hi) {
+        s->origin[symbol] = equation;
+    }
+    return true;
+}
+
+/* Narrows until nothing does any more. */
+static bool tci_solve_propagate(tci_solve *s)
+{
+    bool changed = true, left = true;
+    while (changed && left) {
+        changed = left = false;
+        for (int i = 0; i < s->v->n_equations; i++) {
+            int open;
+            if (!tci_solve_use(s, i, &open, &changed)) {
+                s->failed = s->level == 0 ? i : s->failed;
+                return false;
+            }
+            left = left || open > 0;
+        }
+    }
+    return true;
+}
+
+/* ---- searching ---- */
+
+static void tci_solve_search(tci_solve *s);
+
+static void tci_solve_push(tci_solve *s)
+{
+    const int64_t *from = tci_solve_least(s);
+    s->level++;
+    memcpy(tci_solve_least(s), from, 2 * sizeof(*from) * (size_t)s->v->n);
+}
+
+/* Searches where a symbol lies in [lo, hi]. */
+static void tci_solve_try(tci_solve *s, int symbol, int64_t lo, int64_t hi)
+{
+    if (s->n_found > 1) {
+        return;
+    }
+    if (--s->budget < 0) {
+        s->n_found = 2;
+        return;
+    }
+    tci_solve_push(s);
+    tci_solve_least(s)[symbol] = lo;
+    tci_solve_most(s)[symbol] = hi;
+    tci_solve_search(s);
+    s->level--;
+}
+
+/* All symbols are closed. */
+static void tci_solve_take(tci_solve *s)
+{
+    const int64_t *values = tci_solve_least(s);
+    size_t bytes = sizeof(*values) * (size_t)s->v->n;
+    if (s->n_found == 0) {
+        memcpy(s->found, values, bytes);
+        s->n_found = 1;
+        s->has_found = true;
+    } else if (memcmp(s->found, values, bytes)) {
+        s->n_found = 2;
+    }
+}
+
+/* An untyped buffer decides one symbol, in one way for elements and in another for bytes. */
+static bool tci_solve_split(tci_solve *s)
+{
+    for (int i = 0; i < s->v->n_equations; i++) {
+        const tci_solve_equation *e = &s->v->equations[i];
+        int64_t targets[2];
+        int symbol = 0;
+        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1) {
+            int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
+            int64_t from[2] = {least, least}, to[2] = {most, most};
+            if (tci_solve_narrow(s, e->d, symbol, targets[0], &from[0], &to[0]) &&
+                tci_solve_narrow(s, e->d, symbol, targets[1], &from[1], &to[1])) {
+                tci_solve_try(s, symbol, from[0], to[0]);
+                tci_solve_try(s, symbol, from[1], to[1]);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The largest number that an open symbol must divide, or 0. */
+static int64_t tci_solve_multiple(const tci_solve *s, int symbol)
+{
+    int64_t least = 0;
+    for (int i = 0; i < s->v->n_equations; i++) {
+        const tci_solve_equation *e = &s->v->equations[i];
+        int64_t targets[2];
+        bool divides = false;
+        for (int j = 0; j < e->n; j++) {
+            divides = divides || (e->symbols[j] == symbol && e->divides[j]);
+        }
+        if (divides && tci_solve_targets(s, e, targets) && targets[0] > 0) {
+            least = least ? TCI_MIN(least, targets[0]) : targets[0];
+        }
+    }
+    return least;
+}
+
+static void tci_solve_try_divisors(tci_solve *s, int symbol, int64_t n)
+{
+    int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
+    for (int64_t x = 1; x <= most && x <= n / x && s->n_found < 2; x++) {
+        if (n % x == 0 && x >= least) {
+            tci_solve_try(s, symbol, x, x);
+        }
+        if (n % x == 0 && n / x != x && n / x >= least && n / x <= most) {
+            tci_solve_try(s, symbol, n / x, n / x);
+        }
+    }
+}
+
+/* The least of all ranges, for want of more to go by: whether that fits or not, others may. */
+static void tci_solve_give_up(tci_solve *s)
+{
+    tci_solve_push(s);
+    memcpy(tci_solve_most(s), tci_solve_least(s), sizeof(int64_t) * (size_t)s->v->n);
+    if (tci_solve_propagate(s)) {
+        tci_solve_take(s);
+    }
+    s->level--;
+    s->n_found = 2;
+}
+
+static void tci_solve_search(tci_solve *s)
+{
+    if (!tci_solve_propagate(s)) {
+        return;
+    }
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    int shortest = -1, dividing = -1;
+    int64_t multiple = 0;
+    for (int i = 0; i < s->v->n; i++) {
+        if (least[i] < most[i]) {
+            bool shorter = shortest < 0 || most[i] - least[i] < most[shortest] - least[shortest];
+            int64_t of = tci_solve_multiple(s, i);
+            shortest = shorter ? i : shortest;
+            if (of && (dividing < 0 || of < multiple)) {
+                dividing = i;
+                multiple = of;
+            }
+        }
+    }
+    if (shortest < 0) {
+        tci_solve_take(s);
+        return;
+    }
+    if (tci_solve_split(s)) {
+        return;
+    }
+    if (dividing >= 0) {
+        tci_solve_try_divisors(s, dividing, multiple);
+    } else if (most[shortest] - least[shortest] < TCI_SOLVE_SHORT) {
+        int64_t from = least[shortest], to = most[shortest];
+        for (int64_t x = from; x <= to && s->n_found < 2; x++) {
+            tci_solve_try(s, shortest, x, x);
+        }
+    } else {
+        tci_solve_give_up(s);
+    }
+}
+
+/* ---- texts of refusals ---- */
+
+typedef struct tci_solve_text { char *at; size_t room; } tci_solve_text;
+
+static void tci_solve_say(tci_solve_text *t, const char *format, ...) TCI_PRINTF(2, 3);
+static void tci_solve_say(tci_solve_text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->at, t->room, format, args);
+    va_end(args);
+    size_t wrote = n < 0 ? 0 : TCI_MIN((size_t)n, t->room ? t->room - 1 : 0);
+    t->at += wrote;
+    t->room -= wrote;
+}
+
+static const char *tci_solve_name(const tci_solver *v, int symbol)
+{
+    return tci_dim_name(v->user[symbol]);
+}
+
+/* "input 0" */
+static void tci_solve_say_port(tci_solve_text *t, const tci_solver *v, int port)
+{
+    bool input = port < v->n_inputs;
+    tci_solve_say(t, "%s %d", input ? "input" : "output", input ? port : port - v->n_inputs);
+}
+
+/* "f32 [batch, 4]" */
+static void tci_solve_say_shape(tci_solve_text *t, const tci_solver *v, int port)
+{
+    const tci_code_port *p = tci_solve_port(v, port);
+    tci_solve_say(t, "%s [", tci_dtype_get((tc_dtype)p->dtype)->name);
+    for (int i = 0; i < p->rank; i++) {
+        tci_dim d = tci_dim_replace(p->shape[i], v->n, v->code->symbols, v->user);
+        tci_solve_say(t, "%s%s", i ? ", " : "", TCI_DIM_TEXT(d));
+    }
+    tci_solve_say(t, "]");
+}
+
+/* "'batch' would be 7, expected 0 to 4" and the like: what equation e says of its one symbol. */
+static void tci_solve_say_why(tci_solve_text *t, tci_solve *s, const tci_solve_equation *e,
+                              int symbol, int64_t target)
+{
+    const tci_solver *v = s->v;
+    const char *name = tci_solve_name(v, symbol);
+    int64_t least = tci_dim_least(v->user[symbol]), most = tci_dim_most(v->user[symbol]);
+    int64_t lo = least, hi = most, far_lo = 0, far_hi = (int64_t)1 << 44;
+    int origin = (int)s->origin[symbol];
+    if (tci_solve_narrow(s, e->d, symbol, target, &lo, &hi)) {
+        tci_solve_say(t, "'%s' would be %lld", name, (long long)lo);
+        if (lo < hi) {
+            tci_solve_say(t, " to %lld", (long long)hi);
+        }
+        tci_solve_say(t, ", but ");
+        if (origin >= 0) {
+            tci_solve_say_port(t, v, v->equations[origin].port);
+            tci_solve_say(t, " makes it %lld", (long long)tci_solve_least(s)[symbol]);
+        } else {
+            tci_solve_say(t, "other buffers leave %lld to %lld",
+                          (long long)tci_solve_least(s)[symbol],
+                          (long long)tci_solve_most(s)[symbol]);
+        }
+    } else if (tci_solve_narrow(s, e->d, symbol, target, &far_lo, &far_hi)) {
+        tci_solve_say(t, "'%s' would be %lld, expected %lld to %lld", name, (long long)far_lo,
+                      (long long)least, (long long)most);
+    } else {
+        int64_t above = tci_solve_first(s, e->d, symbol, least, most, target, false, true);
+        tci_solve_say(t, "no '%s' in %lld to %lld gives that", name, (long long)least,
+                      (long long)most);
+        if (above > least && above <= most) {
+            int64_t at_below = tci_solve_at(s, e->d, symbol, above - 1);
+            int64_t at_above = tci_solve_at(s, e->d, symbol, above);
+            tci_solve_say(t, ": %lld makes %lld, %lld makes %lld", (long long)above - 1,
+                          (long long)at_below, (long long)above, (long long)at_above);
+        }
+    }
+}
+
+/* Equation `failed` fits nothing that those before it left. */
+static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
+{
+    const tci_solver *v = s->v;
+    const tci_solve_equation *e = &v->equations[s->failed];
+    int64_t targets[2];
+    int symbol = e->symbols[0];
+    tci_solve_targets(s, e, targets);
+    tci_solve_say_port(t, v, e->port);
+    if (e->axis >= 0) {
+        tci_solve_say(t, ": given size %lld on axis %d of ", (long long)targets[0], e->axis);
+    } else {
+        tci_solve_say(t, ": given %lld elements for ", (long long)targets[0]);
+    }
+    tci_solve_say_shape(t, v, e->port);
+    tci_solve_say(t, ": ");
+    int open = tci_solve_open(s, e, &symbol);
+    if (e->n == 1 || open == 1) {
+        tci_solve_say_why(t, s, e, symbol, targets[0]);
+        return;
+    }
+    tci_solve_say(t, "expected %lld, as", (long long)tci_dim_value(e->d, s->point));
+    for (int i = 0; i < e->n; i++) {
+        int at = e->symbols[i];
+        int origin = (int)s->origin[at];
+        tci_solve_say(t, "%s '%s' is %lld", i ? "," : "", tci_solve_name(v, at),
+                      (long long)s->point[at]);
+        if (origin >= 0) {
+            tci_solve_say(t, " by ");
+            tci_solve_say_port(t, v, v->equations[origin].port);
+        }
+    }
+}
+
+static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
+{
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    const char *between = "";
+    for (int i = 0; i < s->v->n; i++) {
+        if (least[i] < most[i]) {
+            tci_solve_say(t, "%s'%s'", between, tci_solve_name(s->v, i));
+            between = ", ";
+        }
+    }
+}
+
+/* ---- solving ---- */
+
+static tc_status tci_solve_check_ranks(const tci_solve *s, tci_solve_text *t)
+{
+    for (int p = 0; p < s->v->n_inputs + s->v->n_outputs; p++) {
+        const tc_buf *b = tci_solve_buffer(s, p);
+        if (b && b->sizes && b->rank != tci_solve_port(s->v, p)->rank) {
+            tci_solve_say_port(t, s->v, p);
+            tci_solve_say(t, ": given %d sizes, expected ", b->rank);
+            tci_solve_say_shape(t, s->v, p);
+            return TC_ERR_BUFFER;
+        }
+    }
+    return TC_OK;
+}
+
+/* Whatever the sizes are, a run writes nothing. */
+static bool tci_solve_is_empty(const tci_solve *s)
+{
+    const tci_solver *v = s->v;
+    bool empty = s->outputs && v->code->n_outputs == v->n_outputs;
+    for (int i = 0; i < v->n_outputs && empty; i++) {
+        empty = s->outputs->items[i].n == 0;
+    }
+    return empty;
+}
+
+TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
+                                  const tc_bufs *outputs, int64_t *values, char *text,
+                                  size_t text_room)
+{
+    tci_solve s = {.v = v, .inputs = inputs, .outputs = outputs, .failed = -1,
+                   .budget = TCI_SOLVE_BUDGET};
+    tci_solve_text t = {text, text_room};
+    s.point = room;
+    s.found = room + v->n;
+    s.origin = room + 2 * (size_t)v->n;
+    s.ranges = room + 3 * (size_t)v->n;
+    for (int i = 0; i < v->n; i++) {
+        tci_solve_least(&s)[i] = tci_dim_least(v->user[i]);
+        tci_solve_most(&s)[i] = tci_dim_most(v->user[i]);
+        s.origin[i] = -1;
+    }
+    tc_status status = tci_solve_check_ranks(&s, &t);
+    if (status) {
+        return status;
+    }
+    tci_solve_search(&s);
+    if (s.n_found == 1 || (s.has_found && tci_solve_is_empty(&s))) {
+        memcpy(values, s.found, sizeof(*values) * (size_t)v->n);
+        return TC_OK;
+    }
+    if (s.n_found > 1) {
+        tci_solve_say_open(&t, &s);
+        tci_solve_say(&t, ": not certain from the numbers of elements given; expected the sizes of"
+                          " a buffer that has it, as TC_BUF_ND(pointer, sizes...)");
+    } else if (s.failed >= 0) {
+        tci_solve_say_failed(&t, &s);
+    } else {
+        tci_solve_say(&t, "the numbers of elements given fit no ");
+        tci_solve_say_open(&t, &s);
+    }
+    return TC_ERR_BUFFER;
+}
+
+#endif
+/* ---- src/run/dynamic.c ---- */
+/* run/dynamic.c - see run/dynamic.h: one program, any sizes.
+ *
+ * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
+ * ordinary program whose code has the family's functions and known sizes everywhere else. So all
+ * that a run does (run/call.c, run/device.c) knows nothing of symbols.
+ *
+ * An instance is made the first time its sizes are met: every expression of the family is evaluated,
+ * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
+ * words behind its literals, the values of the expressions it uses; an interpreted kernel is made
+ * for the sizes and prepared. Nothing is compiled.
+ *
+ * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
+ * everything. A call remembers what it bound last and goes straight on when buffers look the same;
+ * else the program's list is searched, most recent first; only then are sizes worked out
+ * (run/solve.c). Neither of these allocates.
+ *
+ * Lifetimes: an instance is counted, by the list and by calls that remember it; it leaves the list
+ * when TCI_DYNAMIC_KEPT more recent ones are there. The family's list and order are guarded by its
+ * program's lock; an instance does not change. */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+
+/* How one buffer looked when an instance was made. */
+typedef struct tci_dynamic_look {
+    int64_t n;
+    int32_t dtype;
+    bool sized;
+} tci_dynamic_look;
+
+typedef struct tci_instance {
+    struct tci_instance *next;   /* in the list */
+    int32_t refs;                /* atomic */
+    tc_program *program;
+    int64_t *values;             /* of the symbols */
+    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
+} tci_instance;
+
+typedef struct tci_dynamic tci_dynamic;
+struct tci_dynamic {
+    tci_solver *solver;
+    tci_dim *user;               /* the user's symbol for each */
+    tci_instance *first;         /* most recent first */
+};
+
+struct tci_dynamic_call {
+    tci_instance *instance;      /* that ran last, counted; NULL: none yet */
+    tc_call *inner;              /* a call of it */
+    int64_t *values, *room;      /* for solving */
+};
+
+/* ---- making and freeing ---- */
+
+TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
+{
+    size_t n = (size_t)r->n_symbols;
+    tci_dynamic *d = tci_heap_get(sizeof(*d) + n * sizeof(*d->user));
+    if (!d) {
+        return false;
+    }
+    d->user = (tci_dim *)(d + 1);
+    for (size_t i = 0; i < n; i++) {
+        d->user[i] = r->user_symbols[i];
+    }
+    d->solver = tci_solver_make(f->code, f->n_inputs, f->n_outputs, d->user);
+    f->dynamic = d;
+    return d->solver != NULL;
+}
+
+static void tci_instance_release(tci_instance *x)
+{
+    if (x && __atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        tci_program_release(x->program);
+        tci_heap_free(x);
+    }
+}
+
+TCI_FN void tci_dynamic_free(tc_program *f)
+{
+    tci_dynamic *d = f->dynamic;
+    while (d && d->first) {
+        tci_instance *next = d->first->next;
+        tci_instance_release(d->first);
+        d->first = next;
+    }
+    if (d) {
+        tci_solver_free(d->solver);
+        tci_heap_free(d);
+        f->dynamic = NULL;
+    }
+}
+
+TCI_FN tc_call *tci_dynamic_call_make(tc_program *f)
+{
+    size_t n = (size_t)f->code->n_symbols;
+    size_t dynamic_at = (sizeof(tc_call) + 15) & ~(size_t)15;
+    size_t words_at = dynamic_at + ((sizeof(struct tci_dynamic_call) + 15) & ~(size_t)15);
+    size_t words = n + tci_solver_room(f->dynamic->solver);
+    tc_call *c = tci_heap_get(words_at + words * sizeof(int64_t));
+    if (c) {
+        c->program = f;
+        c->dynamic = (struct tci_dynamic_call *)(void *)((char *)c + dynamic_at);
+        c->dynamic->values = (int64_t *)(void *)((char *)c + words_at);
+        c->dynamic->room = c->dynamic->values + n;
+    }
+    return c;
+}
+
+TCI_FN void tci_dynamic_call_free(tc_call *c)
+{
+    struct tci_dynamic_call *d = c->dynamic;
+    if (d && d->instance) {
+        tci_call_free(d->inner);
+        tci_instance_release(d->instance);
+        d->instance = NULL;
+    }
+}
+
+/* ---- code of known sizes ---- */
+
+/* What is made on the way to an instance; dropped as one when memory runs out. */
+typedef struct tci_dynamic_build {
+    tci_scratch scratch;
+    const tci_code *family;
+    const int64_t *values;
+    tci_code *code;
+    int64_t *words; int n_words, cap_words; /* values of dims, kernel by kernel */
+} tci_dynamic_build;
+
+static void *tci_dynamic_get(tci_dynamic_build *b, int64_t n, size_t item_bytes)
+{
+    void *p = tci_code_get(b->code, (size_t)TCI_MAX(n, (int64_t)1) * item_bytes);
+    if (!p) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program of these sizes");
+    }
+    return p;
+}
+
+/* A size, a count or bytes. */
+static int64_t tci_dynamic_size(tci_dynamic_build *b, tci_dim d)
+{
+    int64_t v = tci_dim_value(d, b->values);
+    if (v >= (int64_t)1 << 60) {
+        tci_scratch_fail(&b->scratch, TC_ERR_LIMIT, "more elements than memory can hold");
+    }
+    return v;
+}
+
+static tci_code_port *tci_dynamic_ports(tci_dynamic_build *b, const tci_code_port *from, int n,
+                                        const char *side)
+{
+    tci_code_port *ports = tci_dynamic_get(b, n, sizeof(*ports));
+    for (int i = 0; i < n; i++) {
+        tci_code_port *p = &ports[i];
+        *p = from[i];
+        p->shape = tci_dynamic_get(b, p->rank, sizeof(*p->shape));
+        for (int a = 0; a < p->rank; a++) {
+            p->shape[a] = tci_dynamic_size(b, from[i].shape[a]);
+            if (p->shape[a] < 0) {
+                tci_scratch_fail(&b->scratch, TC_ERR_SHAPE, "%s %d would have size %lld on axis %d",
+                                 side, i, (long long)p->shape[a], a);
+            }
+        }
+        p->n = tci_dynamic_size(b, from[i].n);
+        p->bytes = tci_dynamic_size(b, from[i].bytes);
+    }
+    return ports;
+}
+
+static void tci_dynamic_memory(tci_dynamic_build *b)
+{
+    const tci_code *from = b->family;
+    tci_code *c = b->code;
+    tci_life *lives = TCI_NEW_ARRAY(&b->scratch, tci_life, from->n_buffers + 1);
+    c->n_buffers = from->n_buffers;
+    c->buffers = tci_dynamic_get(b, from->n_buffers, sizeof(*c->buffers));
+    for (int i = 0; i < from->n_buffers; i++) {
+        c->buffers[i] = from->buffers[i];
+        c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
+        lives[i].first = from->buffers[i].first;
+        lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
+        lives[i].bytes = TCI_MAX(c->buffers[i].bytes, (int64_t)0);
+    }
+    c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
+    for (int i = 0; i < from->n_buffers; i++) {
+        c->buffers[i].offset = lives[i].last >= 0 ? lives[i].offset : 0;
+    }
+}
+
+/* The estimate for one task was made for typical sizes: as these tasks are larger or smaller. */
+static double tci_dynamic_task_ns(const tci_code_kernel *from, const tci_code_kernel *to)
+{
+    double typical = (double)TCI_MAX(tci_dim_hint(from->flops), tci_dim_hint(from->bytes)) *
+                     (double)to->n_tasks;
+    double here = (double)TCI_MAX(to->flops, to->bytes) * (double)tci_dim_hint(from->n_tasks);
+    bool scales = !tci_dim_is_known(from->flops) || !tci_dim_is_known(from->bytes);
+    return scales && typical > 0 ? from->task_ns * here / typical : from->task_ns;
+}
+
+static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
+                                  const tci_code_kernel *from)
+{
+    tci_kernel *k = tci_kernel_at(&b->scratch, from->kernel, b->values);
+    to->interp = tci_interp_make(k);
+    if (!to->interp) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    to->n_tasks = tci_interp_tasks(to->interp);
+    double work = (double)TCI_MAX(to->flops, to->bytes); /* about one a nanosecond */
+    to->task_ns = work / (double)TCI_MAX(to->n_tasks, (int64_t)1);
+    b->code->interp_bytes =
+        TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
+}
+
+static void tci_dynamic_kernels(tci_dynamic_build *b)
+{
+    tci_code *c = b->code;
+    c->kernels = tci_dynamic_get(b, b->family->n_kernels, sizeof(*c->kernels));
+    c->n_kernels = b->family->n_kernels;
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_code_kernel *from = &b->family->kernels[i];
+        tci_code_kernel *to = &c->kernels[i];
+        *to = *from;
+        to->kernel = NULL;
+        to->dims = NULL;
+        to->n_dims = 0;
+        to->n_tasks = tci_dynamic_size(b, from->n_tasks);
+        to->work_bytes = tci_dynamic_size(b, from->work_bytes);
+        to->flops = tci_dim_value(from->flops, b->values);
+        to->bytes = tci_dim_value(from->bytes, b->values);
+        if (from->kernel) {
+            tci_dynamic_interpret(b, to, from);
+        } else {
+            to->task_ns = tci_dynamic_task_ns(from, to);
+        }
+        to->n_literals += from->n_dims;
+    }
+}
+
+/* The words of a kernel stand behind those of the family, once for each kernel. */
+static void tci_dynamic_steps(tci_dynamic_build *b)
+{
+    const tci_code *from = b->family;
+    tci_code *c = b->code;
+    int *first = TCI_NEW_ARRAY(&b->scratch, int, from->n_kernels + 1);
+    c->n_literals = from->n_literals;
+    for (int i = 0; i < from->n_kernels; i++) {
+        first[i] = c->n_literals;
+        for (int j = 0; j < from->kernels[i].n_dims; j++) {
+            int64_t v = tci_dim_value(from->kernels[i].dims[j], b->values);
+            TCI_PUSH(&b->scratch, b->words, b->n_words, b->cap_words, v);
+            c->n_literals++;
+        }
+    }
+    c->n_steps = from->n_steps;
+    c->steps = tci_dynamic_get(b, from->n_steps, sizeof(*c->steps));
+    for (int i = 0; i < from->n_steps; i++) {
+        const tci_code_step *step = &from->steps[i];
+        const tci_code_kernel *k = &from->kernels[step->kernel];
+        int32_t *literals =
+            tci_dynamic_get(b, (int64_t)k->n_literals + k->n_dims, sizeof(*literals));
+        for (int j = 0; j < k->n_literals + k->n_dims; j++) {
+            literals[j] = j < k->n_literals ? step->literals[j]
+                                            : first[step->kernel] + j - k->n_literals;
+        }
+        c->steps[i] = (tci_code_step){step->kernel, step->operands, literals};
+    }
+}
+
+/* Texts, operand lists, aliases and modules stay the family's. */
+static void tci_dynamic_fill_code(tci_dynamic_build *b)
+{
+    const tci_code *from = b->family;
+    tci_code *c = b->code;
+    c->device = from->device;
+    memcpy(c->backend, from->backend, sizeof(c->backend));
+    c->aliases = from->aliases;
+    c->n_aliases = from->n_aliases;
+    c->n_inputs = from->n_inputs;
+    c->inputs = tci_dynamic_ports(b, from->inputs, from->n_inputs, "input");
+    c->n_outputs = from->n_outputs;
+    c->outputs = tci_dynamic_ports(b, from->outputs, from->n_outputs, "output");
+    tci_dynamic_memory(b);
+    tci_dynamic_kernels(b);
+    tci_dynamic_steps(b);
+}
+
+/* ---- instances ---- */
+
+/* " for batch = 3, height = 64" */
+static void tci_dynamic_name_values(const tc_program *f, const int64_t *values, char *text,
+                                    size_t room)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < f->code->n_symbols && at < room; i++) {
+        int n = snprintf(text + at, room - at, "%s%s = %lld", i ? ", " : " for ",
+                         tci_dim_name(f->dynamic->user[i]), (long long)values[i]);
+        at += n > 0 ? (size_t)n : room;
+    }
+}
+
+static tc_status tci_dynamic_refuse(tc_call *c, const int64_t *values, tc_status why,
+                                    const char *text)
+{
+    char sizes[400];
+    tci_dynamic_name_values(c->program, values, sizes, sizeof(sizes));
+    return tci_call_refuse(c, why, "%.500s%s", text, sizes);
+}
+
+static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_program **program)
+{
+    if (setjmp(b->scratch.escape)) {
+        return tci_dynamic_refuse(c, b->values, b->scratch.why, b->scratch.message);
+    }
+    b->code = tci_code_make();
+    if (!b->code) {
+        return tci_dynamic_refuse(c, b->values, TC_ERR_MEMORY, "out of memory");
+    }
+    b->code->family = (tci_code *)(uintptr_t)b->family;
+    tci_code_retain(b->code->family);
+    tci_dynamic_fill_code(b);
+    tc_status status = tci_program_make_instance(b->code, c->program, b->words, program);
+    if (status == TC_ERR_LIMIT) {
+        char text[160];
+        snprintf(text, sizeof(text),
+                 "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
+                 (long long)b->code->arena_bytes, (long long)c->program->options.memory_limit);
+        return tci_dynamic_refuse(c, b->values, status, text);
+    }
+    return status ? tci_dynamic_refuse(c, b->values, status, "out of memory") : TC_OK;
+}
+
+static const tc_buf *tci_dynamic_buffer(const tc_program *f, const tc_bufs *inputs,
+                                        const tc_bufs *outputs, int i)
+{
+    return i < f->n_inputs ? &inputs->items[i] : &outputs->items[i - f->n_inputs];
+}
+
+/* An instance with one count. */
+static tc_status tci_dynamic_make_instance(tc_call *c, const int64_t *values, const tc_bufs *inputs,
+                                           const tc_bufs *outputs, tci_instance **made)
+{
+    const tc_program *f = c->program;
+    size_t n_symbols = (size_t)f->code->n_symbols;
+    int n_buffers = f->n_inputs + f->n_outputs;
+    size_t looks_at = sizeof(tci_instance) + n_symbols * sizeof(int64_t);
+    tci_dynamic_build *b = tci_heap_get(sizeof(*b));
+    tci_instance *x = tci_heap_get(looks_at + (size_t)n_buffers * sizeof(tci_dynamic_look));
+    tc_status status = TC_ERR_MEMORY;
+    if (b && x) {
+        tci_scratch_init(&b->scratch);
+        b->family = f->code;
+        b->values = values;
+        status = tci_dynamic_build_program(c, b, &x->program);
+        tci_code_release(b->code);
+        tci_scratch_free(&b->scratch);
+    } else {
+        tci_dynamic_refuse(c, values, status, "out of memory");
+    }
+    tci_heap_free(b);
+    if (status) {
+        tci_heap_free(x);
+        return status;
+    }
+    x->refs = 1;
+    x->values = (int64_t *)(void *)(x + 1);
+    memcpy(x->values, values, n_symbols * sizeof(*values));
+    x->looks = (tci_dynamic_look *)(void *)((char *)x + looks_at);
+    for (int i = 0; i < n_buffers; i++) {
+        const tc_buf *buffer = tci_dynamic_buffer(f, inputs, outputs, i);
+        x->looks[i] = (tci_dynamic_look){buffer->n, buffer->dtype, buffer->sizes != NULL};
+    }
+    *made = x;
+    return TC_OK;
+}
+
+/* ---- finding ---- */
+
+/* Sizes that are given must be those of the instance; with numbers and types alike, what they say
+ * is then the same as when it was made. */
+static bool tci_dynamic_looks(const tc_program *f, const tci_instance *x, const tc_bufs *inputs,
+                              const tc_bufs *outputs)
+{
+    const tci_code *code = x->program->code;
+    for (int i = 0; i < f->n_inputs + f->n_outputs; i++) {
+        const tc_buf *b = tci_dynamic_buffer(f, inputs, outputs, i);
+        const tci_dynamic_look *look = &x->looks[i];
+        if (b->n != look->n || b->dtype != look->dtype || (b->sizes != NULL) != look->sized) {
+            return false;
+        }
+        if (look->sized) {
+            const tci_code_port *p =
+                i < f->n_inputs ? &code->inputs[i] : &code->outputs[i - f->n_inputs];
+            bool same = b->rank == p->rank;
+            for (int a = 0; a < p->rank && same; a++) {
+                same = b->sizes[a] == p->shape[a];
+            }
+            if (!same) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The caller holds the lock. */
+static void tci_dynamic_to_front(tci_dynamic *d, tci_instance **at)
+{
+    tci_instance *x = *at;
+    *at = x->next;
+    x->next = d->first;
+    d->first = x;
+}
+
+/* The instance of these values (values NULL: that these buffers look like), counted and moved to the
+ * front; NULL: there is none. The caller holds the lock. */
+static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values,
+                                      const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tci_dynamic *d = f->dynamic;
+    size_t bytes = sizeof(*values) * (size_t)f->code->n_symbols;
+    for (tci_instance **at = &d->first; *at; at = &(*at)->next) {
+        tci_instance *x = *at;
+        if (values ? !memcmp(x->values, values, bytes) : tci_dynamic_looks(f, x, inputs, outputs)) {
+            tci_dynamic_to_front(d, at);
+            __atomic_add_fetch(&x->refs, 1, __ATOMIC_RELAXED);
+            return x;
+        }
+    }
+    return NULL;
+}
+
+static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
+                                      const tc_bufs *outputs)
+{
+    pthread_mutex_lock(&f->lock);
+    tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
+    pthread_mutex_unlock(&f->lock);
+    return x;
+}
+
+/* Puts a new instance into the list, unless another thread made the same meanwhile; returns what is
+ * in the list, counted. */
+static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
+{
+    tci_instance *dropped = NULL;
+    pthread_mutex_lock(&f->lock);
+    tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
+    if (other) {
+        dropped = x;
+        x = other;
+    } else {
+        int n = 0;
+        x->refs = 2;
+        x->next = f->dynamic->first;
+        f->dynamic->first = x;
+        for (tci_instance **at = &f->dynamic->first; *at; at = &(*at)->next, n++) {
+            if (n == TCI_DYNAMIC_KEPT) {
+                dropped = *at;
+                *at = NULL;
+                break;
+            }
+        }
+    }
+    pthread_mutex_unlock(&f->lock);
+    tci_instance_release(dropped);
+    return x;
+}
+
+/* ---- runs ---- */
+
+static void tci_dynamic_unbind(struct tci_dynamic_call *d)
+{
+    if (d->instance) {
+        tci_call_give(d->instance->program, d->inner);
+        tci_instance_release(d->instance);
+        d->instance = NULL;
+    }
+}
+
+/* The call's instance becomes that of these buffers. */
+static tc_status tci_dynamic_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tc_program *f = c->program;
+    struct tci_dynamic_call *d = c->dynamic;
+    tci_instance *x = tci_dynamic_take(f, NULL, inputs, outputs);
+    if (!x) {
+        char text[sizeof(c->last.text)];
+        tc_status status = tci_solver_solve(f->dynamic->solver, d->room, inputs, outputs, d->values,
+                                            text, sizeof(text));
+        if (status) {
+            return tci_call_refuse(c, status, "%s", text);
+        }
+        x = tci_dynamic_take(f, d->values, NULL, NULL);
+        if (!x) {
+            status = tci_dynamic_make_instance(c, d->values, inputs, outputs, &x);
+            if (status) {
+                return status;
+            }
+            x = tci_dynamic_put(f, x);
+        }
+    }
+    tci_dynamic_unbind(d);
+    d->inner = tci_call_take(x->program);
+    if (!d->inner) {
+        tc_status status = tci_dynamic_refuse(c, x->values, TC_ERR_MEMORY,
+                                              "out of memory: no workspace for one more call");
+        tci_instance_release(x);
+        return status;
+    }
+    d->instance = x;
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    struct tci_dynamic_call *d = c->dynamic;
+    tc_status status = tci_call_check_lists(c, &inputs, &outputs);
+    if (TCI_UNLIKELY(status)) {
+        return status;
+    }
+    if (!d->instance || !tci_dynamic_looks(c->program, d->instance, &inputs, &outputs)) {
+        status = tci_dynamic_bind(c, &inputs, &outputs);
+        if (status) {
+            return status;
+        }
+    }
+    status = tci_call_run(d->inner, inputs, outputs);
+    if (TCI_UNLIKELY(status)) {
+        c->last = d->inner->last;
+    }
+    return status;
+}
+
+/* ---- look inside ---- */
+
+TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+{
+    const tc_program *f = c->program;
+    struct tci_dynamic_call *d = c->dynamic;
+    char text[sizeof(c->last.text)];
+    tc_status status = tci_solver_solve(f->dynamic->solver, d->room, &inputs, NULL, d->values, text,
+                                        sizeof(text));
+    if (status) {
+        return tci_call_refuse(c, status, "%s", text);
+    }
+    const tci_code_port *p = &f->code->outputs[output];
+    for (int a = 0; a < p->rank; a++) {
+        shape[a] = tci_dim_value(p->shape[a], d->values);
+    }
+    return TC_OK;
+}
+
+TCI_FN tci_code *tci_dynamic_last(tc_program *f)
+{
+    pthread_mutex_lock(&f->lock);
+    tci_instance *x = f->dynamic->first;
+    tci_code *code = x ? x->program->code : NULL;
+    if (code) {
+        tci_code_retain(code);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return code;
+}
+
+TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out)
+{
+    fputs("sizes:", out);
+    for (int i = 0; i < f->code->n_symbols; i++) {
+        tci_dim user = f->dynamic->user[i];
+        fprintf(out, "%s %s (s%d) from %lld to %lld", i ? "," : "", tci_dim_name(user), i,
+                (long long)tci_dim_least(user), (long long)tci_dim_most(user));
+    }
+    fputs("\n", out);
+}
+
+#endif
 
 /* ---- src/debug/dump.c ---- */
 /* debug/dump.c - log lines and stage dumps.
@@ -32817,7 +37168,8 @@ static void tci_explain_port(tci_str *out, const char *what, int index, const tc
 {
     tci_str_printf(out, "  %s %d: %s [", what, index, tci_dtype_get((tc_dtype)port->dtype)->name);
     for (int i = 0; i < port->rank; i++) {
-        tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)port->shape[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, port->shape[i]);
     }
     tci_str_add(out, "]\n");
 }
@@ -33330,13 +37682,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) : -1;
+    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t count = tc_count(t);
+    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* ---- frames ---- */
@@ -33930,7 +38283,8 @@ TC_API tc_tensor tc_retain(tc_tensor t)
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
  * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
  * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. */
+ * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
+ * are: only a tc_input has symbolic ones. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -33962,6 +38316,14 @@ static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t 
     }
     return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
+{
+    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
+    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
+}
+#endif
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
@@ -34079,12 +38441,27 @@ static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
     return x;
 }
 
+/* Memory has sizes that are numbers. */
+static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(sizes[i])) {
+            tci_frame_fail(f, TC_ERR_SHAPE,
+                           "size %s of axis %d has no value before a run: expected a number (or a "
+                           "tc_input)",
+                           TCI_DIM_TEXT(sizes[i]), i);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes)) {
+    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =
@@ -34216,7 +38593,11 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    x->storage->version++;
+    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    if (status) {
+        return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
+    }
+    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&t.ctx->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
@@ -34272,8 +38653,17 @@ static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
     return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
 }
 
+/* A symbolic size that stands as an operand: its value in a run. */
+static bool tci_ops_is_symbol(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (tci_ops_is_symbol(a)) {
+        return tci_build_size_value(&f->ctx->graph, a->i, to);
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
@@ -34730,10 +39120,16 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
-static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     bool whole =
         start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (tci_ops_is_symbol(start) || tci_ops_is_symbol(stop)) {
+        tci_dim way = tci_dim_sub(stop->i, start->i);
+        way = step->i > 0 ? way : tci_dim_neg(way);
+        tci_dim steps = tci_dim_div(tci_dim_sub(way, 1), step->i > 0 ? step->i : -step->i);
+        return tci_dim_max(tci_dim_add(steps, 1), 0);
+    }
     if (whole) {
         bool up = step->i > 0;
         if (up ? stop->i <= start->i : stop->i >= start->i) {
@@ -34750,6 +39146,18 @@ static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return -1;
     }
     return n > 0 ? (int64_t)n : 0;
+}
+
+/* A ramp between symbolic sizes has whole steps of a known size. */
+static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+{
+    const int64_t limit = INT64_MAX / 8;
+    bool whole =
+        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (!tci_ops_is_symbol(start) && !tci_ops_is_symbol(stop) && !tci_ops_is_symbol(step)) {
+        return true;
+    }
+    return whole && step->i <= limit && step->i >= -limit;
 }
 
 /* A bool counts as the integer it is. */
@@ -34771,8 +39179,12 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_arange_can(&start, &stop, &step)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "start or stop is a symbolic size: expected integers, and a step that is a "
+                       "number");
     }
-    int64_t n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
+    tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
     if (n < 0) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);
@@ -35398,6 +39810,78 @@ TC_API void tc_call_free(tc_call *call)
     }
 }
 
+#ifdef TC_DYNAMIC_SHAPES
+
+/* Into shape, which has room for the rank of the output. c: a call of f. */
+static tc_status tci_eval_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+{
+    const tci_code_port *port = &c->program->code->outputs[output];
+    tc_bufs none = {NULL, c->program->n_outputs};
+    if (inputs.n != c->program->n_inputs || (inputs.n && !inputs.items)) {
+        return tci_call_check_lists(c, &inputs, &none);
+    }
+    if (c->program->dynamic) {
+        return tci_dynamic_output(c, inputs, output, shape);
+    }
+    for (int i = 0; i < port->rank; i++) {
+        shape[i] = port->shape[i];
+    }
+    return TC_OK;
+}
+
+/* The size of an axis of an output, or with axis NULL its number of elements. */
+static int64_t tci_eval_output(tc_program *f, tc_bufs inputs, int output, const int *axis,
+                               const char *op, tc_site here)
+{
+    if (!f) {
+        return -1;
+    }
+    if (output < 0 || output >= f->n_outputs) {
+        char text[96];
+        snprintf(text, sizeof(text), "given output %d, expected 0 to %d", output, f->n_outputs - 1);
+        tci_eval_record(f, TC_ERR_ARGUMENT, op, here, text);
+        return -1;
+    }
+    int rank = f->code->outputs[output].rank, at = axis ? *axis + (*axis < 0 ? rank : 0) : 0;
+    if (axis && (at < 0 || at >= rank)) {
+        char text[96];
+        snprintf(text, sizeof(text), "given axis %d of a tensor of rank %d", *axis, rank);
+        tci_eval_record(f, TC_ERR_AXIS, op, here, text);
+        return -1;
+    }
+    tc_call *c = tci_call_take(f);
+    int64_t *shape = tci_heap_get(sizeof(*shape) * (size_t)TCI_MAX(rank, 1)), size = -1;
+    if (!c || !shape) {
+        tci_eval_record(f, TC_ERR_MEMORY, op, here, "out of memory");
+    } else {
+        tc_status status = tci_eval_output_shape(c, inputs, output, shape);
+        size = status ? -1 : axis ? shape[at] : 1;
+        for (int i = 0; i < rank && !axis && !status; i++) {
+            size *= shape[i];
+        }
+        if (status) {
+            tci_eval_record(f, status, op, here, c->last.text);
+        }
+    }
+    tci_heap_free(shape);
+    if (c) {
+        tci_call_give(f, c);
+    }
+    return size;
+}
+
+TC_API int64_t tc_output_size_at(tc_program *f, tc_bufs inputs, int output, int axis, tc_site here)
+{
+    return tci_eval_output(f, inputs, output, &axis, "tc_output_size", here);
+}
+
+TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_site here)
+{
+    return tci_eval_output(f, inputs, output, NULL, "tc_output_count", here);
+}
+
+#endif
+
 /* ---- the lazy form ---- */
 
 /* What one evaluation needs; the arrays are in the batch's scratch. */
@@ -35424,6 +39908,23 @@ static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
     for (int i = 0; i < w->n_nodes; i++) {
         w->nodes[i]->mark = 0;
     }
+}
+
+/* A symbolic size gets its value from the inputs of a run: without any there is none. */
+static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        for (int d = 0; d < n->rank; d++) {
+            if (!tci_dim_is_known(n->shape[d])) {
+                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                                     "%s, the size of axis %d of a tensor made by %s, has no value "
+                                     "before a run: compile it with an input of that size",
+                                     TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
+            }
+        }
+    }
+    return TC_OK;
 }
 
 /* A tci_eval_body: b is the first member of the tci_eval_lazy. */
@@ -35457,6 +39958,10 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
     }
+    status = tci_eval_check_sizes(w, r);
+    if (status) {
+        return status;
+    }
     job->request = r;
     w->nodes = r->roots;
     w->n_values = r->n_roots - r->n_effects;
@@ -35473,8 +39978,9 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
                                  "out of memory: %lld bytes for the value",
                                  (long long)code->outputs[i].bytes);
         }
-        w->bufs[i] =
-            (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
+        w->bufs[i] = (tc_buf){.data = w->values[i]->data,
+                              .n = code->outputs[i].n,
+                              .dtype = code->outputs[i].dtype};
     }
     return TC_OK;
 }
@@ -35628,6 +40134,10 @@ TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
     if (!status) {
         status = tci_eval_check_read(t, n, &to);
     }
+    if (!status && tci_resident_home(n->storage)) {
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
+    }
     if (status || tci_node_count(n) == 0) {
         return status;
     }
@@ -35680,9 +40190,29 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     if (!f || !out) {
         return TC_ERR_ARGUMENT;
     }
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_dynamic_explain(f, out);
+    }
+#endif
     fputs(f->code->explain ? f->code->explain : "", out);
     tci_eval_explain_times(f, out);
     return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+/* What a run of that code moves and takes. */
+static void tci_eval_count_run(const tci_code *code, tc_program_info *info)
+{
+    int64_t moved = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        moved += code->kernels[code->steps[i].kernel].bytes;
+        info->flops += code->kernels[code->steps[i].kernel].flops;
+    }
+    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
+        info->bytes_written += code->outputs[i].bytes;
+    }
+    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+    info->arena_bytes = code->arena_bytes;
 }
 
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
@@ -35695,19 +40225,20 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .n_outputs = f->n_outputs,
                               .n_kernels = code->n_kernels,
                               .n_steps = code->n_steps,
-                              .arena_bytes = code->arena_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
                               .from_disk = f->from_disk};
-    int64_t moved = 0;
-    for (int i = 0; i < code->n_steps; i++) {
-        moved += code->kernels[code->steps[i].kernel].bytes;
-        info->flops += code->kernels[code->steps[i].kernel].flops;
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_code *last = tci_dynamic_last((tc_program *)(uintptr_t)f);
+        if (last) {
+            tci_eval_count_run(last, info);
+            tci_code_release(last);
+        }
+        return TC_OK;
     }
-    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
-        info->bytes_written += code->outputs[i].bytes;
-    }
-    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+#endif
+    tci_eval_count_run(code, info);
     return TC_OK;
 }
 
@@ -36231,6 +40762,10 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     if (!n->storage) {
         return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
                         "given an assign, which has no value: expected the parameter itself");
+    }
+    if (tci_resident_home(n->storage)) {
+        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
+                        "the device that has the value failed");
     }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,

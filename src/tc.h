@@ -36,6 +36,7 @@
 #include "base/env.c"
 #include "base/os.c"
 #include "base/spawn.c"
+#include "base/dim.c"
 
 #include "ops/dtype.c"
 #include "ops/prim.c"
@@ -61,6 +62,7 @@
 #include "kernel/verify.c"
 #include "kernel/lower.c"
 #include "kernel/simplify.c"
+#include "kernel/concrete.c"
 
 #include "plan/algorithm.c"
 #include "plan/group.c"
@@ -98,10 +100,13 @@
 #include "compile/compile.c"
 
 #include "run/pool.c"
+#include "run/resident.c"
 #include "run/buffer.c"
 #include "run/program.c"
 #include "run/device.c"
 #include "run/call.c"
+#include "run/solve.c"
+#include "run/dynamic.c"
 
 #include "debug/dump.c"
 #include "debug/explain.c"

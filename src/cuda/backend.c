@@ -569,6 +569,15 @@ static tc_status tci_cuda_download(void *user, void *to, const void *from_device
     return tci_cuda_copy(to, from_device, bytes);
 }
 
+static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+{
+    (void)user;
+    tci_cuda_use();
+    return tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from,
+                                            (size_t)bytes, tci_cuda.stream),
+                          "cuMemcpyAsync");
+}
+
 static bool tci_cuda_is_device(void *user, const void *memory)
 {
     enum { MEMORY_TYPE = 2, DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
@@ -639,6 +648,7 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
         .record = tci_cuda_record,
         .replay = tci_cuda_replay,
         .sequence_free = tci_cuda_sequence_free,
+        .copy = tci_cuda_copy_within,
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,
     };

@@ -380,7 +380,7 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_literals)
+                                 int n_words)
 {
     const tci_matrix *x = l->matrix;
     tci_cuda_matrix_words(out, symbol, x);
@@ -390,7 +390,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
                    "tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_literals, 1),
+                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
                    (int)(TCI_MATRIX_WARP * tci_cuda_matrix_describe(x).warps), symbol, symbol);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"

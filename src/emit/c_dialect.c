@@ -523,11 +523,11 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 }
 
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                        int n_literals)
+                        int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
     (void)l;
-    (void)n_literals;
+    (void)n_words;
     tci_str_printf(
         out,
         "__attribute__((visibility(\"default\")))\n"

@@ -1,14 +1,16 @@
 /* graph/node.h - the graph: a hash-consed SSA DAG of ops.
  *
  * Invariants (checked by graph/verify.c):
- *  - inputs precede users; shapes have no negative size; element counts fit int64
+ *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
+ *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
  *    and ASSIGN
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key):
+ * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
+ * WINDOW but its axis may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
@@ -40,12 +42,12 @@
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
+#include "../base/dim.h"
 #include "../base/hash.h"
 #include "../base/str.h"
 #include "../ops/dtype.h"
 #include "../ops/table.h"
 
-typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
 
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
@@ -68,12 +70,14 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
-    uint64_t version;  /* raised by tc_touch */
+    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
 } tci_storage;
 
 typedef struct tci_node {
@@ -83,7 +87,7 @@ typedef struct tci_node {
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
-    int64_t *attr;
+    int64_t *attr; /* those that are sizes are tci_dims */
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
@@ -108,11 +112,11 @@ static inline bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
-static inline int64_t tci_node_count(const tci_node *n)
+static inline tci_dim tci_node_count(const tci_node *n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n->rank; i++) {
-        count *= n->shape[i];
+        count = tci_dim_mul(count, n->shape[i]);
     }
     return count;
 }

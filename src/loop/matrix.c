@@ -35,8 +35,8 @@ static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
         !tci_kx_affine(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) {
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
     side->operand = (int32_t)in->imm;
@@ -292,9 +292,15 @@ TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 
 /* ---- the hole ---- */
 
+/* Where the main loop stands: on a whole number of columns or of groups of rows. */
 static tci_lin tci_matrix_given(tci_build *b, int axis)
 {
-    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
 }
 
 /* The sums of the rows at hand, where the main loop has left them. */
@@ -385,6 +391,9 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->threads = TCI_MATRIX_WARP;
     l->matrix = x;
     tci_matrix_hole(tci_build_make(s, k, l), x);
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
     launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
     double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
     launch->task_ns = cycles / 1.7;

@@ -13,7 +13,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
                                         [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
+    case TCI_LX_CONST: tci_dim_print(out, e->c); return;
     case TCI_LX_VAR:
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
@@ -42,7 +42,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     if (e->op == TCI_LX_ADD) {
         tci_lprint_lx(out, l, e->b, true);
     } else {
-        tci_str_printf(out, "%lld", (long long)e->c);
+        tci_dim_print(out, e->c);
     }
     tci_str_add(out, nested ? ")" : "");
 }
@@ -88,7 +88,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_lprint_lx(out, l, st->x, false);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(out, ", stride %lld", (long long)st->imm);
+        tci_str_add(out, ", stride ");
+        tci_dim_print(out, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
@@ -145,10 +146,18 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_PRIM: tci_str_printf(out, "%s ", tci_prim_get((tci_prim)st->prim)->name); break;
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
-        tci_str_printf(out, " in [%lld, %lld]", (long long)st->value.i, (long long)st->imm);
+        tci_str_add(out, " in [");
+        tci_dim_print(out, st->value.i);
+        tci_str_add(out, ", ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
-    case TCI_L_FAULT: tci_str_printf(out, "index of %lld: ", (long long)st->imm); break;
+    case TCI_L_FAULT:
+        tci_str_add(out, "index of ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, ": ");
+        break;
     default: break;
     }
     tci_lprint_args(out, l, st);
@@ -206,8 +215,9 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
-                       (long long)o->n, o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[", i, tci_dtype_get((tc_dtype)o->dtype)->name);
+        tci_dim_print(out, o->n);
+        tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
 }

@@ -8,9 +8,9 @@
  * before the first result is needed, and written once.
  *
  * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
- * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp reads
- * as a whole, so each of them gets the same values and nobody has to be told the result; then the
- * lanes of a warp. */
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
+ * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
+ * the lanes of a warp. */
 #include "row.h"
 
 enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
@@ -29,7 +29,7 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
         }
         axis = reads ? st->axes[0] : axis;
     }
-    if (axis < 0 || k->axes[axis].size == 0) {
+    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
         return 0;
     }
     for (int i = 0; i < k->n_insts; i++) {

@@ -1,4 +1,5 @@
-/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
+ * threads.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -22,9 +23,10 @@ enum {
 
 static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
-    int64_t along = 0, across = 0;
-    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
-        !tci_build_coef(k, in->x, vec_axis, &across)) {
+    tci_dim along = 0, across = 0;
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
+        !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }
     int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
@@ -39,7 +41,9 @@ TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci
     q->vec_axis = vec_axis;
     q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
     q->n_loads = 0;
-    if (row_axis < 0 || k->axes[row_axis].size < TCI_SQUARE / 4 ||
+    bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
+                 tci_dim_is_known(k->axes[vec_axis].size);
+    if (!known || k->axes[row_axis].size < TCI_SQUARE / 4 ||
         k->axes[vec_axis].size < TCI_SQUARE / 4) {
         return false;
     }

@@ -26,6 +26,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
     TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
 

@@ -363,6 +363,13 @@ static tc_status emu_download(void *user, void *to, const void *from, int64_t by
     return TC_OK;
 }
 
+static tc_status emu_copy(void *user, void *to, const void *from, int64_t bytes)
+{
+    (void)user;
+    memmove(to, from, (size_t)bytes);
+    return TC_OK;
+}
+
 static const tc_backend emu_backend = {
     .name = "emulated",
     .dialect = "cuda",
@@ -378,6 +385,7 @@ static const tc_backend emu_backend = {
     .free = emu_free,
     .upload = emu_upload,
     .download = emu_download,
+    .copy = emu_copy,
     .last_error = emu_last_error,
 };
 
