@@ -6,8 +6,8 @@
 /* cuda/matrix.c - see cuda/matrix.h. The text of the main loop, in three layers:
  *   the prelude's small functions, one PTX instruction each; tests that run the text without a GPU
  *     define TC_NO_PTX and these names
- *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that warps
- *     play (loop/matrix.h), over a class S that holds the numbers of one kernel
+ *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that
+ *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
  *   the kernel: its class S, the split into parts, and the third part around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, the staged tile, barriers
@@ -166,8 +166,8 @@ static const char tci_cuda_matrix_ptx[] =
     ": \"memory\");\n}\n"
     "#endif\n";
 
-/* One warp arrives for all its threads, after what they did. */
-static const char tci_cuda_matrix_parts[] =
+/* Barriers and loading. tc_warp_arrive: one arrival of a warp, after what all its threads did. */
+static const char tci_cuda_matrix_loading[] =
     "TC_I void tc_warp_arrive(unsigned bar) {\n    __syncwarp();\n"
     "    if (threadIdx.x == 0) {\n        tc_barrier_arrive(bar);\n    }\n}\n"
     "TC_I unsigned long long tc_box(unsigned at) {\n"
@@ -197,14 +197,18 @@ static const char tci_cuda_matrix_parts[] =
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        const tc_place p = S::place(t);\n"
     "        for (int k = 0; k < S::k; k += 64) {\n"
-    "            const unsigned boxes = at + stage * S::stage_bytes, full = tc_full<S>(at, stage);\n"
+    "            const unsigned boxes = at + stage * S::stage_bytes;\n"
+    "            const unsigned full = tc_full<S>(at, stage);\n"
     "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
     "            tc_barrier_expect(full, S::stage_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
-    "                parity ^= 1;\n            }\n        }\n    }\n}\n"
-    "template <class S> TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n}\n";
+
+static const char tci_cuda_matrix_multiplying[] =
+    "template <class S>\n"
+    "TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
     "    const int lane = threadIdx.x, row = 16 * (threadIdx.y & 3);\n"
     "    if constexpr (S::staged_bytes == 4) {\n"
     "        const unsigned at = to + 4 * ((row + lane / 4) * S::staged_pitch + 2 * (lane & 3));\n"
@@ -250,7 +254,8 @@ static const char tci_cuda_matrix_parts[] =
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
-    tci_str_add(out, tci_cuda_matrix_parts);
+    tci_str_add(out, tci_cuda_matrix_loading);
+    tci_str_add(out, tci_cuda_matrix_multiplying);
 }
 
 /* ---- products ---- */
@@ -308,8 +313,8 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
     const tci_matrix_side *side = &x->side[which];
     char letter = "ab"[which], own = "mn"[which];
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, tc_place p, "
-                   "int k) {\n",
+                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n",
                    letter);
     if (side->along_k) {
         tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
@@ -356,7 +361,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
     int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + x->rows * x->staged_pitch * bytes;
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
-                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, a_bytes = %d, "
+                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
+                   "a_bytes = %d, "
                    "stage_bytes = %d, a_step = %d, b_step = %d,\n"
                    "        staged_pitch = %d, staged_bytes = %d, barriers = %lld\n    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,

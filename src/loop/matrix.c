@@ -19,7 +19,7 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
-    TCI_MATRIX_FILL = 2000,          /* cycles until a tile's first product, and to leave its sums */
+    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
