@@ -330,12 +330,14 @@ TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
 static const emu_mutation mutations[] = {
     {"", ""}, /* none: the text as it is */
     {"unsigned parity = 1;", "unsigned parity = 0;"},
-    {"unsigned parity = 0, taken = 1;", "unsigned parity = 1, taken = 1;"},
-    {"unsigned parity = 0, taken = 1;", "unsigned parity = 0, taken = 0;"},
-    {"unsigned ready = 0;", "unsigned ready = 1;"},
+    {"unsigned parity = 0, taken", "unsigned parity = 1, taken"},
+    {"taken = S::buffers > 1 || group == 0;", "taken = 0;"},
+    {"taken = S::buffers > 1 || group == 0;", "taken = 1;"},
+    {"before & 1 : 0;", "before & 1 : 1;"},
+    {"before & 1 : 0;", "1 - (before & 1) : 0;"},
     {"tc_barrier_wait(tc_full<S>(at, stage), parity);", ""},
     {"tc_barrier_wait(tc_empty<S>(at, stage), parity);", ""},
-    {"tc_barrier_wait(tc_taken<S>(at, group), taken);", ""},
+    {"tc_barrier_wait(tc_taken<S>(at, user), taken);", ""},
     {"tc_barrier_wait(tc_ready<", "if (0) tc_barrier_wait(tc_ready<"},
     {"tc_products_wait<1>();", ""},
     {"tc_products_wait<0>();", "tc_products_wait<1>();"},
