@@ -22,12 +22,10 @@
 #include "blocked.h"
 
 enum {
-    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
     TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
-    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
-    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
     TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
@@ -36,6 +34,7 @@ enum {
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -128,12 +127,10 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     }
     const tci_kstage *st = &k->stages[0];
     int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
-    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
+    int64_t tile = (int64_t)p->unroll * lanes;
+    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
     int64_t depth = k->axes[st->axes[0]].size * p->inner;
     int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
-    }
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
     bool costly = vec.strided || vec.computed || row.computed;
@@ -142,9 +139,11 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     }
     const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+                       st->n_axes == 1 && p->n_depths > 1 && few;
+    p->fetch_packed = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                      st->n_axes == 1 && !few;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
+                    st->n_axes == 1 && !few;
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
@@ -152,14 +151,12 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
     p->vec_by_vector = vec.contiguous;
     p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
-                                                                          : TCI_BLOCKED_COLUMNS);
+    int64_t block = TCI_MIN(columns, few ? TCI_BLOCKED_LONG : TCI_BLOCKED_COLUMNS);
     p->columns = tci_blocked_ceil_div(block, tile) * tile;
-    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
-    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
-                                                 1);
-    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
-    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = few ? p->group : 1;
     return true;
 }
 
@@ -260,6 +257,74 @@ static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen
     }
 }
 
+/* ---- fetching ---- */
+
+static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = base;
+    fetch.x = tci_build_lx(b, x);
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+}
+
+/* What the vectors will be made of, `ahead` inner points later. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t ahead)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, ahead), 0, 0, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
+/* The partial sums that the next tile of columns continues or begins. */
+static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_blocked_fetch_at(s->b, ~s->partial.value,
+                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+    }
+}
+
+/* Where the tile's results will be written. */
+static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < b->k->n_stores; i++) {
+        for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
+            tci_stage_point(b, tile, j);
+            tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
+        }
+    }
+}
+
 /* ---- packing ---- */
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
@@ -293,6 +358,9 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
         tci_build_value(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
+    if (s->p->fetch_packed) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD);
+    }
     if (open) {
         tci_blocked_close(s, 0, open);
     }
@@ -418,44 +486,6 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-static void tci_blocked_fetch(tci_build *b, int inst)
-{
-    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
-    fetch.mem = TCI_MEM_PREFETCH;
-    fetch.base = (int32_t)b->k->insts[inst].imm;
-    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
-    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
-}
-
-/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
- * while this one is multiplied. */
-static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
-{
-    tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
-    const tci_bind *here = b->bind[axis];
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
-    for (int i = 0; i < tile->n_vecs; i++) {
-        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
-        tci_blocked_fetch(b, s->p->vec_inst);
-    }
-    tci_build_set(b, axis, here);
-}
-
-/* Each tile of columns fetches some of the rows that are packed after its own. */
-static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
-{
-    tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
-    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
-    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
-    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
-        tci_lin at = tci_lin_plus(row, i);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch(b, s->p->row_inst);
-    }
-}
-
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_pair *acc)
@@ -472,7 +502,7 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
     if (s->p->fetch_vectors) {
-        tci_blocked_fetch_vectors(s, tile);
+        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, s->p->depth);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -585,6 +615,10 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     if (last > 0) {
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_move(s, partial, n, acc, true);
+        tci_build_close(b, &open);
+        tci_blocked_fetch_partial(s, partial, n);
+        tci_blocked_if(s, last, last, &open);
+        tci_blocked_fetch_results(s, &tile);
         tci_build_close(b, &open);
     }
     tci_blocked_dot(s, &tile, number, acc);

@@ -456,6 +456,21 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+/* Units of packed panels are counted in row tiles: a range of tasks may begin and end inside a
+ * group, so that any number of threads gets even shares, and each packs the columns of a block once
+ * for the whole of its range. */
+static void tci_sched_blocked_units(tci_sched *s, double target)
+{
+    s->chunk = s->blocked.columns;
+    s->group = s->blocked.group;
+    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_sched_ceil_div(s->n_tiles, s->group);
+    s->units = s->points * s->n_chunks * s->n_groups * s->group;
+    int64_t share = s->blocked.share;
+    double share_ns = s->total_ns * (double)share / (double)TCI_MAX(s->units, 1);
+    s->grain = TCI_MIN(TCI_MAX((int64_t)(target / share_ns), 1) * share, TCI_MAX(s->units, 1));
+}
+
 static void tci_sched_units(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -488,9 +503,8 @@ static void tci_sched_units(tci_sched *s)
         s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
-        s->chunk = s->blocked.columns;
-        s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-        s->group = s->blocked.group;
+        tci_sched_blocked_units(s, target);
+        return;
     }
     if (s->machine.block_threads) {
         s->group = 1;
@@ -752,13 +766,6 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_sched_rows(s, &tile, group);
         return;
     }
-    if (s->blocked.columns > 0) {
-        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
-        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
-        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
-        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
-        return;
-    }
     if (s->panel > 0) {
         tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
                            0,           0,        s->n_vec - 1, s->chunk};
@@ -798,21 +805,55 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
     return digit;
 }
 
+/* The row tiles of group u of the blocked form, of those that the call is for. */
+static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
+                              tci_lin group)
+{
+    tci_build *b = s->b;
+    tci_loop *l = s->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
+    if (s->group % s->grain != 0 || s->grain < s->group) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+        int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
+        from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, s->group), 0);
+        last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
+        first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
+    }
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
+    tci_blocked_emit(b, &s->blocked, chunk, tci_build_lx(b, tci_build_let(b, first)),
+                     tci_build_lx(b, tci_build_let(b, last)));
+}
+
 static void tci_sched_nest(tci_sched *s)
 {
     tci_build *b = s->b;
     tci_loop *l = s->l;
     tci_lopen open;
-    tci_lin u = tci_lin_const(0);
+    tci_lin u = tci_lin_const(0), unit = u;
+    bool blocked = s->blocked.columns > 0;
     bool loops = s->units > 1;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
     if (loops) {
-        int begin =
+        begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
+        end = tci_lx_make(
+            l, TCI_LX_MIN,
+            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain),
+            end, 0);
+    }
+    if (blocked) {
+        int round = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+        int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+        int to = tci_lx_make(l, TCI_LX_DIV, round, -1, s->group);
+        u = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+        loops = true;
+    } else if (loops) {
         u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     }
+    unit = u;
     int64_t above = s->n_chunks * s->points;
     tci_lin group, chunk;
     if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
@@ -830,7 +871,11 @@ static void tci_sched_nest(tci_sched *s)
         tci_lin at = tci_sched_digit(s, &u, size, left == 1);
         tci_build_set(b, s->others[i], tci_build_bind(b, at, 0, size - 1, false, -1));
     }
-    tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    if (blocked) {
+        tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else {
+        tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    }
     if (loops) {
         tci_build_close(b, &open);
     }
