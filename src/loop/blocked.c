@@ -25,9 +25,10 @@ enum {
     TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
-    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
@@ -111,52 +112,62 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
 }
 
+/* The columns of a block, and the row tiles that share it. */
+static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t block = TCI_BLOCKED_COLUMNS;
+    if (p->fused) {
+        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+    }
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = p->fused ? p->group : 1;
+}
+
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
-    int64_t tile = (int64_t)p->unroll * lanes;
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    int64_t depth = k->axes[st->axes[0]].size * p->inner;
-    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && !few;
+    p->fused = few && p->fetch_vectors;
+    p->vec_by_vector = vec.contiguous;
+    p->row_by_vector = row.contiguous;
+    if (!tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+                    tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
     if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
-    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
-    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1 && p->n_depths > 1 && few;
-    p->fetch_packed = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                      st->n_axes == 1 && !few;
-    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && !few;
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    p->vec_by_vector = vec.contiguous;
-    p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, few ? TCI_BLOCKED_LONG : TCI_BLOCKED_COLUMNS);
-    p->columns = tci_blocked_ceil_div(block, tile) * tile;
-    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
-    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
-    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
-    p->share = few ? p->group : 1;
+    tci_blocked_cut_points(k, lanes, p);
     return true;
 }
 
@@ -173,8 +184,13 @@ typedef struct tci_blocked_state {
     int block;              /* number of the depth block: lx */
     tci_lin first, depth;   /* of the first inner axis */
     tci_lin column;         /* first of the block */
+    int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
+    int64_t row_elements;   /* of a row panel */
     tci_tile at;            /* rows of the current tile */
+    tci_lin number;         /* fused: the current tile of columns, */
+    int64_t count;          /* its columns */
+    bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
 static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
@@ -202,20 +218,21 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[0];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    int64_t row_elements;
     s->tile = (int64_t)p->unroll * lanes;
-    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
         s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
-        row_elements = s->row_step * depth;
+        s->row_elements = s->row_step * depth;
     } else {
         s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
-        row_elements = s->row_step * rows;
+        s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    int64_t vec_elements = p->fused ? s->tile * depth
+                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? p->n_tiles : 1;
+    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, s->row_elements * row_panels, row_type), 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
@@ -274,16 +291,17 @@ static void tci_blocked_fetch(tci_build *b, int inst)
     tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
 }
 
-/* What the vectors will be made of, `ahead` inner points later. */
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
 static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
-                                      int64_t ahead)
+                                      int64_t inner, int64_t columns)
 {
     tci_build *b = s->b;
     int axis = b->k->stages[0].axes[0];
     const tci_bind *here = b->bind[axis];
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, ahead), 0, 0, false, -1));
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
     for (int i = 0; i < n; i++) {
-        tci_build_set(b, s->p->vec_axis, vecs[i]);
+        tci_lin at = tci_lin_plus(vecs[i]->at, columns);
+        tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
         tci_blocked_fetch(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
@@ -358,8 +376,8 @@ static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t
         tci_build_value(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
-    if (s->p->fetch_packed) {
-        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD);
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD, 0);
     }
     if (open) {
         tci_blocked_close(s, 0, open);
@@ -501,8 +519,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
-    if (s->p->fetch_vectors) {
-        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, s->p->depth);
+    if (s->packs) {
+        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -636,15 +654,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
 }
 
 /* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
-                             int64_t skip)
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
     int64_t last = b->k->axes[s->p->row_axis].size - 1;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
     tci_lopen open;
-    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
     for (int64_t r = 0; r < rows; r++) {
         binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
     }
@@ -654,23 +673,69 @@ static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    tci_blocked_pack_rows(s);
-    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    s->row->base = tci_lin_mul(b, tile, s->p->fused ? s->row_elements : 0);
+    body(s);
     tci_build_set(b, s->p->row_axis, NULL);
     tci_build_close(b, &open);
 }
 
-static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
+                             void (*body)(tci_blocked_state *))
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
-        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
-                         0);
+        tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
+                             body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+    tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+}
+
+/* ---- the two orders of tiles ---- */
+
+static void tci_blocked_row_body(tci_blocked_state *s)
+{
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, s->chunk, tci_blocked_tile);
+}
+
+static void tci_blocked_fused_body(tci_blocked_state *s)
+{
+    tci_blocked_tile(s, s->number, s->count);
+}
+
+/* All row tiles for one tile of columns; the first leaves what it reads in the panel. */
+static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    bool more = p->n_tiles > 1;
+    int one = tci_lx_const(l, 1);
+    s->number = number;
+    s->count = count;
+    s->packs = true;
+    s->vec->stage = 0;
+    s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
+    tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
+                         tci_blocked_fused_body);
+    s->packs = false;
+    s->vec->stage = -1;
+    if (more) {
+        tci_blocked_rows(s, one, tci_lx_const(l, p->n_tiles), tci_blocked_fused_body);
+    }
+}
+
+static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
+{
+    if (s->p->fused) {
+        tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
+        tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
+    } else {
+        tci_blocked_pack_vec(s, s->chunk);
+        tci_blocked_rows(s, begin, end, tci_blocked_row_body);
+    }
 }
 
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
@@ -678,10 +743,11 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[0];
     tci_blocked_state s = {.b = b, .p = p};
-    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
     b->stage = 0;
+    s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
     int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
@@ -700,8 +766,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
     s.row->origin[first] = s.vec->origin[first] = s.first;
-    tci_blocked_pack_vec(&s, number);
-    tci_blocked_all_rows(&s, number, begin, end);
+    tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }

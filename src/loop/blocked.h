@@ -19,8 +19,8 @@ typedef struct tci_blocked {
     int64_t inner;          /* points of the other inner axes */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
-    bool fetch_vectors;     /* the vector factor of the next block is fetched ahead */
-    bool fetch_packed;      /* the vector factor is fetched a few rows ahead of its packing */
+    bool fused;             /* the first row tile packs the vector factor while it multiplies */
+    bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
     bool fetch_rows;        /* the row factor of the next row tile is */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
