@@ -29,6 +29,7 @@ enum {
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -55,6 +56,7 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    int64_t joined;           /* chunks that one panel covers where a call has them all */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
     int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
@@ -511,6 +513,7 @@ static void tci_sched_units(tci_sched *s)
     }
     s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
     s->units = s->points * s->n_chunks * s->n_groups;
+    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
@@ -753,6 +756,22 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
 }
 
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. `end` is the call's last unit. */
+static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+{
+    tci_loop *l = s->l;
+    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                       0,           0,        s->n_vec - 1, s->chunk * s->joined};
+    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
+    if (s->joined > 1) {
+        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
+    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
+    tci_stage_panel(s->b, &panel);
+}
+
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
@@ -764,14 +783,6 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tile.stream = s->stream;
         tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
-        return;
-    }
-    if (s->panel > 0) {
-        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        s->n_vec - 1, s->chunk};
-        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
-        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
-        tci_stage_panel(s->b, &panel);
         return;
     }
     if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
@@ -851,7 +862,7 @@ static void tci_sched_nest(tci_sched *s)
         u = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
         loops = true;
     } else if (loops) {
-        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
     unit = u;
     int64_t above = s->n_chunks * s->points;
@@ -873,6 +884,8 @@ static void tci_sched_nest(tci_sched *s)
     }
     if (blocked) {
         tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else if (s->panel > 0) {
+        tci_sched_panel(s, chunk, end);
     } else {
         tci_sched_vectors(s, chunk, tci_build_lx(b, group));
     }
