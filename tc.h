@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b08ce80955f10fee"
+#define TCI_BUILD "c8c93481e03a08e1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -548,6 +548,21 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
+/* ---- symbolic sizes ---- */
+#ifdef TC_DYNAMIC_SHAPES
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
+ * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+ * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
+ * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
+ * does not link. */
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
+#define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
+#define tc_ctx_make tc_ctx_make_dynamic_shapes
+#else
+#define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#endif
+
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
@@ -583,8 +598,8 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative), TC_ERR_LIMIT
- * (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -623,10 +638,12 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-TC_API int64_t tc_size(tc_tensor t, int axis); /* -1 also for an axis that is not there */
+/* -1 also for an axis that is not there. A symbolic size is one to hand on: to a call that takes
+ * sizes, or as an operand, where it stands for its value in a run. */
+TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements */
-TC_API int64_t tc_nbytes(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
+TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
@@ -1316,7 +1333,7 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -1380,7 +1397,8 @@ typedef struct tc_backend {
     tc_status (*sync)(void *user);
 
     /* Device memory. All four or none; none: kernels work on host memory. */
-    void *(*alloc)(void *user, int64_t bytes); /* 64-byte aligned; NULL: out of memory */
+    /* 64-byte aligned; NULL: out of memory */
+    void *(*alloc)(void *user, int64_t bytes);
     void (*free)(void *user, void *memory);
     /* Both block until the bytes are there. */
     tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);
@@ -1446,7 +1464,7 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
 #define TCI_HAS_CPU
 #endif
 #endif
-#if defined(TC_CUDA) && defined(TCI_HAS_CPU)
+#if defined(TC_CUDA) && defined(__has_include)
 #if __has_include("tc_cuda.h")
 #define TCI_HAS_CUDA
 #endif
@@ -3442,6 +3460,1142 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
 }
 
 #undef TCI_SPAWN_CLOSEFROM
+/* ---- src/base/dim.c ---- */
+/* base/dim.c - see base/dim.h: sizes as canonical expressions over symbols.
+ *
+ * In: sizes, known or symbolic. Out: sizes, interned. Data structures:
+ *   atom   a symbol, or floor(a / b), min(a, b), max(a, b) of two expressions, one of them unknown
+ *   term   coefficient * product of atoms (ascending, repeated for powers)
+ *   expression  a sum of terms, highest first, the constant last; bounds of its value and a hint
+ * Canonical: no two terms with the same atoms, no coefficient 0, and never a plain number or an
+ * expression that is known. The order of atoms compares what they are, never where they lie, so
+ * the text of an expression is the same in every process.
+ *
+ * Tables are lists of chunks that never move: readers take no lock, as an index only reaches them
+ * after the entry was written (through the lock or whatever handed the number over). */
+/* ---- src/base/dim.h ---- */
+/* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
+ *
+ * Every size, stride, offset and bound that a stage computes with is a tci_dim and goes through the
+ * functions below; without TC_DYNAMIC_SHAPES they are the operators of C.
+ *
+ * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
+ * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
+ * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
+ * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
+ *
+ * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
+ * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
+ * size. */
+#ifndef TCI_BASE_DIM_H
+#define TCI_BASE_DIM_H
+
+
+typedef int64_t tci_dim;
+typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#define TCI_DIM_NONE ((tci_dim)((uint64_t)1 << 62)) /* expression 0: no value at all */
+
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    return (uint64_t)d >> 61 != 2;
+}
+
+/* A symbol of the user (name not NULL), or number `ordinal` of a program being compiled. The same
+ * arguments give the same symbol. */
+TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most);
+TCI_FN bool tci_dim_is_valid(tci_dim d);
+/* d with each symbol from[i] replaced by to[i]. */
+TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to);
+/* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
+TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room);
+TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
+/* The value where symbol number i has values[i]. Quotients by 0 are 0. */
+TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
+/* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */
+TCI_FN int tci_dim_write(tci_dim d, int64_t *words);
+/* Reads one back, moving *words on; TCI_DIM_NONE where they make none. symbols[0 .. n). */
+TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                            int n);
+TCI_FN void tci_dim_free_all(void);
+
+TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max);
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b);
+TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a);
+TCI_FN int64_t tci_dim_least_any(tci_dim d);
+TCI_FN int64_t tci_dim_most_any(tci_dim d);
+TCI_FN int64_t tci_dim_hint_any(tci_dim d);
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d);
+TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
+/* Known operands stay on the short way. */
+#define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
+
+#else
+
+#define TCI_DIM_ANY(a, b) false
+#define tci_dim_add_any(a, b) 0
+#define tci_dim_mul_any(a, b) 0
+#define tci_dim_div_any(a, b) 0
+#define tci_dim_extreme(a, b, max) 0
+#define tci_dim_le_any(a, b) false
+#define tci_dim_divides_any(c, a) false
+#define tci_dim_least_any(d) (d)
+#define tci_dim_most_any(d) (d)
+#define tci_dim_hint_any(d) (d)
+#define tci_dim_is_known(d) true
+#define tci_dim_is_valid(d) true
+static inline void tci_dim_print(tci_str *out, tci_dim d)
+{
+    tci_str_printf(out, "%lld", (long long)d);
+}
+static inline tci_dim_text tci_dim_text_of(tci_dim d)
+{
+    tci_dim_text t;
+    snprintf(t.text, sizeof(t.text), "%lld", (long long)d);
+    return t;
+}
+
+#endif
+#define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
+
+/* ---- arithmetic: known operands as C has it ---- */
+
+static inline tci_dim tci_dim_add(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_add_any(a, b) : a + b;
+}
+
+static inline tci_dim tci_dim_mul(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_mul_any(a, b) : a * b;
+}
+
+static inline tci_dim tci_dim_neg(tci_dim a)
+{
+    return tci_dim_mul(a, -1);
+}
+
+static inline tci_dim tci_dim_sub(tci_dim a, tci_dim b)
+{
+    return tci_dim_add(a, tci_dim_neg(b));
+}
+
+/* floor(a / b), b > 0 */
+static inline tci_dim tci_dim_div(tci_dim a, tci_dim b)
+{
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_div_any(a, b);
+    }
+    tci_dim q = a / b;
+    return a % b < 0 ? q - 1 : q;
+}
+
+static inline tci_dim tci_dim_ceil_div(tci_dim a, tci_dim b)
+{
+    return tci_dim_div(tci_dim_add(a, tci_dim_add(b, -1)), b);
+}
+
+/* a - b * floor(a / b), b > 0 */
+static inline tci_dim tci_dim_mod(tci_dim a, tci_dim b)
+{
+    return tci_dim_sub(a, tci_dim_mul(b, tci_dim_div(a, b)));
+}
+
+static inline tci_dim tci_dim_min(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, false) : TCI_MIN(a, b);
+}
+
+static inline tci_dim tci_dim_max(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, true) : TCI_MAX(a, b);
+}
+
+/* ---- what is certain: true only where it holds for every value of the symbols ---- */
+
+static inline bool tci_dim_le(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : a <= b;
+}
+
+static inline bool tci_dim_lt(tci_dim a, tci_dim b)
+{
+    return tci_dim_le(tci_dim_add(a, 1), b);
+}
+
+/* a is a multiple of c, c > 0 */
+static inline bool tci_dim_divides(tci_dim c, tci_dim a)
+{
+    return TCI_DIM_ANY(a, c) ? tci_dim_divides_any(c, a) : a % c == 0;
+}
+
+/* Bounds of the value, saturated. */
+static inline int64_t tci_dim_least(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_least_any(d);
+}
+
+static inline int64_t tci_dim_most(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_most_any(d);
+}
+
+/* A typical value, for estimates of cost: never for what must be right. */
+static inline int64_t tci_dim_hint(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_hint_any(d);
+}
+
+#endif
+
+/* ---- src/base/dim.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+
+enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+
+typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
+
+typedef struct tci_dim_atom {
+    uint8_t kind;
+    int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
+    char *name;           /* SYMBOL: "" without one */
+    tci_dim a, b;         /* the others */
+    int64_t least, most, hint;
+} tci_dim_atom;
+
+typedef struct tci_dim_term {
+    int64_t coef;
+    int32_t n, atoms[TCI_DIM_ATOMS];
+} tci_dim_term;
+
+typedef struct tci_dim_expr {
+    int32_t n;
+    tci_dim_term *terms;
+    uint32_t hash;
+    int64_t least, most, hint;
+} tci_dim_expr;
+
+/* An expression being made; `bad` once it does not fit. */
+typedef struct tci_dim_sum {
+    int n;
+    bool bad;
+    tci_dim_term terms[TCI_DIM_TERMS];
+} tci_dim_sum;
+
+static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
+static void *tci_dim_atom_chunks[TCI_DIM_CHUNKS], *tci_dim_expr_chunks[TCI_DIM_CHUNKS];
+static int tci_dim_n_atoms, tci_dim_n_exprs;
+
+/* ---- tables: chunk i holds 256 << i entries ---- */
+
+static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
+{
+    int chunk = 0, first = 0, n = TCI_DIM_FIRST;
+    while (index >= first + n) {
+        first += n;
+        n *= 2;
+        chunk++;
+    }
+    if (chunk >= TCI_DIM_CHUNKS) {
+        return NULL;
+    }
+    if (!chunks[chunk] && make) {
+        chunks[chunk] = tci_heap_get(item_bytes * (size_t)n);
+    }
+    return chunks[chunk] ? (char *)chunks[chunk] + item_bytes * (size_t)(index - first) : NULL;
+}
+
+static const tci_dim_atom *tci_dim_atom_at(int index)
+{
+    return tci_dim_slot(tci_dim_atom_chunks, sizeof(tci_dim_atom), index, false);
+}
+
+/* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
+static tci_dim tci_dim_number(int index, uint32_t hash)
+{
+    return TCI_DIM_NONE | (int64_t)index << 24 | (hash & 0xffffff);
+}
+
+static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
+{
+    int64_t index = (d & (TCI_DIM_NONE - 1)) >> 24;
+    if (index <= 0 || index > INT32_MAX) {
+        return NULL;
+    }
+    const tci_dim_expr *e =
+        tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), (int)index, false);
+    return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
+}
+
+TCI_FN bool tci_dim_is_valid(tci_dim d)
+{
+    return tci_dim_is_known(d) || tci_dim_expr_of(d);
+}
+
+/* ---- order ---- */
+
+static int tci_dim_compare(tci_dim a, tci_dim b);
+
+static int tci_dim_sign(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int tci_dim_atom_compare(int32_t x, int32_t y)
+{
+    if (x == y) {
+        return 0;
+    }
+    const tci_dim_atom *a = tci_dim_atom_at(x), *b = tci_dim_atom_at(y);
+    int order = tci_dim_sign(a->kind, b->kind);
+    if (order || a->kind != TCI_DIM_SYMBOL) {
+        order = order ? order : tci_dim_compare(a->a, b->a);
+        return order ? order : tci_dim_compare(a->b, b->b);
+    }
+    order = tci_dim_sign(a->ordinal, b->ordinal);
+    order = order ? order : strcmp(a->name, b->name);
+    order = order ? order : tci_dim_sign(a->least, b->least);
+    return order ? order : tci_dim_sign(a->most, b->most);
+}
+
+/* More atoms first, so that the constant comes last. */
+static int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y)
+{
+    int order = tci_dim_sign(y->n, x->n);
+    for (int i = 0; !order && i < x->n; i++) {
+        order = tci_dim_atom_compare(x->atoms[i], y->atoms[i]);
+    }
+    return order;
+}
+
+static int tci_dim_compare(tci_dim a, tci_dim b)
+{
+    const tci_dim_expr *x = tci_dim_is_known(a) ? NULL : tci_dim_expr_of(a);
+    const tci_dim_expr *y = tci_dim_is_known(b) ? NULL : tci_dim_expr_of(b);
+    if (!x || !y) {
+        return x ? 1 : y ? -1 : tci_dim_sign(a, b);
+    }
+    int order = tci_dim_sign(x->n, y->n);
+    for (int i = 0; !order && i < x->n; i++) {
+        order = tci_dim_term_compare(&x->terms[i], &y->terms[i]);
+        order = order ? order : tci_dim_sign(x->terms[i].coef, y->terms[i].coef);
+    }
+    return order;
+}
+
+/* ---- bounds, saturated at +-2^61 ---- */
+
+static const int64_t tci_dim_limit = (int64_t)1 << 61;
+
+static int64_t tci_dim_clamp(int64_t v)
+{
+    return TCI_MIN(TCI_MAX(v, -tci_dim_limit), tci_dim_limit);
+}
+
+static int64_t tci_dim_plus(int64_t a, int64_t b)
+{
+    return tci_dim_clamp(tci_dim_clamp(a) + tci_dim_clamp(b));
+}
+
+static int64_t tci_dim_times(int64_t a, int64_t b)
+{
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    bool negative = (a < 0) != (b < 0);
+    if (x && y > (uint64_t)tci_dim_limit / x) {
+        return negative ? -tci_dim_limit : tci_dim_limit;
+    }
+    return negative ? -(int64_t)(x * y) : (int64_t)(x * y);
+}
+
+static int64_t tci_dim_quotient(int64_t a, int64_t b)
+{
+    if (b == 0) {
+        return 0;
+    }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+typedef struct tci_dim_range { int64_t least, most, hint; } tci_dim_range;
+
+static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
+{
+    tci_dim_range r = {t->coef, t->coef, t->coef};
+    for (int i = 0; i < t->n; i++) {
+        const tci_dim_atom *a = tci_dim_atom_at(t->atoms[i]);
+        int64_t ends[4] = {tci_dim_times(r.least, a->least), tci_dim_times(r.least, a->most),
+                           tci_dim_times(r.most, a->least), tci_dim_times(r.most, a->most)};
+        r.least = TCI_MIN(TCI_MIN(ends[0], ends[1]), TCI_MIN(ends[2], ends[3]));
+        r.most = TCI_MAX(TCI_MAX(ends[0], ends[1]), TCI_MAX(ends[2], ends[3]));
+        r.hint = tci_dim_times(r.hint, a->hint);
+    }
+    return r;
+}
+
+static tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
+{
+    tci_dim_range all = {0, 0, 0};
+    for (int i = 0; i < n; i++) {
+        tci_dim_range r = tci_dim_range_of_term(&terms[i]);
+        all.least = tci_dim_plus(all.least, r.least);
+        all.most = tci_dim_plus(all.most, r.most);
+        all.hint = tci_dim_plus(all.hint, r.hint);
+    }
+    return all;
+}
+
+TCI_FN int64_t tci_dim_least_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->least : -tci_dim_limit;
+}
+
+TCI_FN int64_t tci_dim_most_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->most : tci_dim_limit;
+}
+
+TCI_FN int64_t tci_dim_hint_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->hint : 0;
+}
+
+/* ---- sums ---- */
+
+static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
+{
+    int at = 0, order = 1;
+    while (at < s->n && (order = tci_dim_term_compare(&s->terms[at], t)) < 0) {
+        at++;
+    }
+    if (t->coef == 0 || s->bad) {
+        return;
+    }
+    if (at < s->n && order == 0) {
+        s->terms[at].coef = tci_dim_plus(s->terms[at].coef, t->coef);
+        s->bad = s->terms[at].coef >= tci_dim_limit || s->terms[at].coef <= -tci_dim_limit;
+        if (s->terms[at].coef == 0) {
+            memmove(&s->terms[at], &s->terms[at + 1], sizeof(*t) * (size_t)(s->n - at - 1));
+            s->n--;
+        }
+        return;
+    }
+    if (s->n == TCI_DIM_TERMS) {
+        s->bad = true;
+        return;
+    }
+    memmove(&s->terms[at + 1], &s->terms[at], sizeof(*t) * (size_t)(s->n - at));
+    s->terms[at] = *t;
+    s->n++;
+}
+
+/* Terms of a number or an expression; *n of them. */
+static const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
+{
+    *n = 1;
+    if (tci_dim_is_known(d)) {
+        memset(known, 0, sizeof(*known));
+        known->coef = d;
+        *n = d != 0;
+        return known;
+    }
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    *n = e ? e->n : -1;
+    return e ? e->terms : NULL;
+}
+
+static tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad)
+{
+    tci_dim_term r;
+    memset(&r, 0, sizeof(r));
+    r.coef = tci_dim_times(x->coef, y->coef);
+    *bad = *bad || x->n + y->n > TCI_DIM_ATOMS || r.coef >= tci_dim_limit ||
+           r.coef <= -tci_dim_limit;
+    for (int i = 0, j = 0; !*bad && r.n < x->n + y->n;) {
+        bool first = j == y->n ||
+                     (i < x->n && tci_dim_atom_compare(x->atoms[i], y->atoms[j]) <= 0);
+        r.atoms[r.n++] = first ? x->atoms[i++] : y->atoms[j++];
+    }
+    return r;
+}
+
+/* s += scale * d */
+static void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scale)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
+    s->bad = s->bad || n < 0;
+    for (int i = 0; i < n && !s->bad; i++) {
+        tci_dim_term t = tci_dim_term_product(&terms[i], scale, &s->bad);
+        tci_dim_sum_add(s, &t);
+    }
+}
+
+static uint32_t tci_dim_hash(const tci_dim_sum *s)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < s->n; i++) {
+        h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
+        for (int a = 0; a < s->terms[i].n; a++) {
+            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+        }
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool tci_dim_same_terms(const tci_dim_expr *e, const tci_dim_sum *s)
+{
+    bool same = e->n == s->n;
+    for (int i = 0; same && i < s->n; i++) {
+        same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
+               e->terms[i].coef == s->terms[i].coef;
+    }
+    return same;
+}
+
+/* With the lock held. */
+static tci_dim tci_dim_intern(const tci_dim_sum *s)
+{
+    uint32_t hash = tci_dim_hash(s);
+    for (int i = 1; i < tci_dim_n_exprs; i++) {
+        const tci_dim_expr *have =
+            tci_dim_slot(tci_dim_expr_chunks, sizeof(*have), i, false);
+        if (have->hash == hash && tci_dim_same_terms(have, s)) {
+            return tci_dim_number(i, hash);
+        }
+    }
+    int index = TCI_MAX(tci_dim_n_exprs, 1);
+    tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), index, true);
+    tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
+    if (!terms) {
+        return TCI_DIM_NONE;
+    }
+    memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
+    tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
+    tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
+    *e = fresh;
+    tci_dim_n_exprs = index + 1;
+    return tci_dim_number(index, hash);
+}
+
+static tci_dim tci_dim_finish(const tci_dim_sum *s)
+{
+    if (s->bad) {
+        return TCI_DIM_NONE;
+    }
+    if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
+        return s->n ? s->terms[0].coef : 0;
+    }
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim d = tci_dim_intern(s);
+    pthread_mutex_unlock(&tci_dim_lock);
+    return d;
+}
+
+/* ---- atoms ---- */
+
+static bool tci_dim_same_atom(const tci_dim_atom *x, const tci_dim_atom *y)
+{
+    return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
+           strcmp(x->name, y->name) == 0 &&
+           (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
+}
+
+/* The index of an atom, found or made; -1: out of memory. The name is copied. */
+static int tci_dim_atom_intern(tci_dim_atom atom)
+{
+    for (int i = 0; i < tci_dim_n_atoms; i++) {
+        if (tci_dim_same_atom(tci_dim_atom_at(i), &atom)) {
+            return i;
+        }
+    }
+    tci_dim_atom *a =
+        tci_dim_slot(tci_dim_atom_chunks, sizeof(*a), tci_dim_n_atoms, true);
+    size_t n = strlen(atom.name) + 1;
+    char *name = a ? tci_heap_get(n) : NULL;
+    if (!name) {
+        return -1;
+    }
+    memcpy(name, atom.name, n);
+    atom.name = name;
+    *a = atom;
+    return tci_dim_n_atoms++;
+}
+
+static tci_dim tci_dim_of_atom(tci_dim_atom atom)
+{
+    tci_dim_sum s;
+    s.n = 1;
+    memset(&s.terms[0], 0, sizeof(s.terms[0]));
+    s.terms[0].coef = 1;
+    s.terms[0].n = 1;
+    pthread_mutex_lock(&tci_dim_lock);
+    int index = tci_dim_atom_intern(atom);
+    pthread_mutex_unlock(&tci_dim_lock);
+    s.bad = index < 0;
+    s.terms[0].atoms[0] = index;
+    return tci_dim_finish(&s);
+}
+
+/* The number whose square is nearest below least * most: halfway, as sizes go. */
+static int64_t tci_dim_middle(int64_t least, int64_t most)
+{
+    int64_t lo = TCI_MAX(least, 1), hi = TCI_MAX(most, 1), from = lo, to = hi;
+    while (from < to) {
+        int64_t half = from + (to - from + 1) / 2;
+        if (tci_dim_times(half, half) <= tci_dim_times(lo, hi)) {
+            from = half;
+        } else {
+            to = half - 1;
+        }
+    }
+    return TCI_MAX(TCI_MIN(from, most), least);
+}
+
+TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
+{
+    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0,
+                      least, most, tci_dim_middle(least, most)};
+    return least == most ? least : tci_dim_of_atom(a);
+}
+
+static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_range r)
+{
+    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b,
+                         r.least, r.most, r.hint};
+    return tci_dim_of_atom(atom);
+}
+
+/* ---- arithmetic ---- */
+
+static const tci_dim_term tci_dim_one = {1, 0, {0}};
+
+TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_sum_take(&s, a, &tci_dim_one);
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    return tci_dim_finish(&s);
+}
+
+TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
+    s.bad = n < 0;
+    for (int i = 0; i < n; i++) {
+        tci_dim_sum_take(&s, b, &terms[i]);
+    }
+    return tci_dim_finish(&s);
+}
+
+/* x = q * y for terms: false where y does not divide it. */
+static bool tci_dim_term_divide(const tci_dim_term *x, const tci_dim_term *y, tci_dim_term *q)
+{
+    memset(q, 0, sizeof(*q));
+    if (x->coef % y->coef != 0) {
+        return false;
+    }
+    q->coef = x->coef / y->coef;
+    int j = 0;
+    for (int i = 0; i < x->n; i++) {
+        if (j < y->n && x->atoms[i] == y->atoms[j]) {
+            j++;
+        } else {
+            q->atoms[q->n++] = x->atoms[i];
+        }
+    }
+    return j == y->n;
+}
+
+/* Long division: a = q * b + r, where no term of r is a multiple of b's highest one. */
+static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
+{
+    int n;
+    tci_dim_term known, factor;
+    const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
+    tci_dim_sum left = {.n = 0};
+    tci_dim_sum_take(&left, a, &tci_dim_one);
+    q->n = r->n = 0;
+    q->bad = r->bad = left.bad || n <= 0;
+    while (left.n > 0 && !left.bad && !q->bad) {
+        tci_dim_term top = left.terms[0];
+        if (tci_dim_term_divide(&top, &terms[0], &factor)) {
+            tci_dim_sum_add(q, &factor);
+            factor.coef = -factor.coef;
+            tci_dim_sum_take(&left, b, &factor);
+        } else {
+            tci_dim_sum_add(r, &top);
+            top.coef = -top.coef;
+            tci_dim_sum_add(&left, &top);
+        }
+        r->bad = r->bad || left.bad;
+    }
+}
+
+static int64_t tci_dim_gcd(int64_t a, int64_t b)
+{
+    a = a < 0 ? -a : a;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* floor((g x + c) / (g d)) = floor((x + floor(c / g)) / d): the factor g goes. */
+static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(r, &known, &n);
+    int64_t g = tci_dim_is_known(*b) ? *b : 1;
+    for (int i = 0; i < n; i++) {
+        g = terms[i].n ? tci_dim_gcd(g, TCI_MAX(terms[i].coef, -terms[i].coef)) : g;
+    }
+    if (g <= 1) {
+        return r;
+    }
+    tci_dim_sum s = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        tci_dim_term t = terms[i];
+        t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
+        tci_dim_sum_add(&s, &t);
+    }
+    *b /= g;
+    return tci_dim_finish(&s);
+}
+
+/* A lone quotient by a number. */
+static const tci_dim_atom *tci_dim_is_quotient(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e || e->n != 1 || e->terms[0].coef != 1 || e->terms[0].n != 1) {
+        return NULL;
+    }
+    const tci_dim_atom *a = tci_dim_atom_at(e->terms[0].atoms[0]);
+    return a->kind == TCI_DIM_DIV && tci_dim_is_known(a->b) ? a : NULL;
+}
+
+static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
+{
+    if (tci_dim_is_known(r) && tci_dim_is_known(b)) {
+        return tci_dim_quotient(r, b);
+    }
+    if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
+        return 0;
+    }
+    bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
+    if (tci_dim_lt(r, 0) && (small || tci_dim_le(tci_dim_neg(b), r))) {
+        return -1;
+    }
+    r = tci_dim_reduce(r, &b);
+    if (b == 1) {
+        return r;
+    }
+    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r) : NULL;
+    if (inner) {
+        return tci_dim_div(inner->a, tci_dim_mul(inner->b, b));
+    }
+    int64_t lo = tci_dim_least(b), hi = tci_dim_most(b), least = tci_dim_least(r),
+            most = tci_dim_most(r);
+    lo = TCI_MAX(lo, 1);
+    hi = TCI_MAX(hi, 1);
+    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
+                           tci_dim_quotient(most, most < 0 ? hi : lo),
+                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
+    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
+        range.least = TCI_MIN(range.least, 0);
+        range.most = TCI_MAX(range.most, 0);
+    }
+    return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
+}
+
+TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum q, r;
+    if (b == 1 || b == 0) {
+        return b ? a : 0;
+    }
+    tci_dim_divide(a, b, &q, &r);
+    tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
+    if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
+        return TCI_DIM_NONE;
+    }
+    return rest == 0 ? whole : tci_dim_add(whole, tci_dim_div_rest(rest, b));
+}
+
+TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a)
+{
+    tci_dim_sum q, r;
+    tci_dim_divide(a, c, &q, &r);
+    return !q.bad && !r.bad && r.n == 0;
+}
+
+TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max)
+{
+    if (tci_dim_le(a, b)) {
+        return max ? b : a;
+    }
+    if (tci_dim_le(b, a)) {
+        return max ? a : b;
+    }
+    if (tci_dim_compare(a, b) > 0) {
+        tci_dim t = a;
+        a = b;
+        b = t;
+    }
+    int64_t lo_a = tci_dim_least(a), lo_b = tci_dim_least(b), hi_a = tci_dim_most(a),
+            hi_b = tci_dim_most(b), hint_a = tci_dim_hint(a), hint_b = tci_dim_hint(b);
+    tci_dim_range r = {max ? TCI_MAX(lo_a, lo_b) : TCI_MIN(lo_a, lo_b),
+                       max ? TCI_MAX(hi_a, hi_b) : TCI_MIN(hi_a, hi_b),
+                       max ? TCI_MAX(hint_a, hint_b) : TCI_MIN(hint_a, hint_b)};
+    return tci_dim_of_pair(max ? TCI_DIM_MAX : TCI_DIM_MIN, a, b, r);
+}
+
+/* ---- what is certain ---- */
+
+/* Takes one atom that is never negative and stands in every term out of all of them. */
+static bool tci_dim_factor(tci_dim_sum *s)
+{
+    for (int i = 0; s->n > 0 && i < s->terms[0].n; i++) {
+        int32_t atom = s->terms[0].atoms[i];
+        bool all = tci_dim_atom_at(atom)->least >= 0;
+        for (int t = 1; all && t < s->n; t++) {
+            int at = 0;
+            while (at < s->terms[t].n && s->terms[t].atoms[at] != atom) {
+                at++;
+            }
+            all = at < s->terms[t].n;
+        }
+        for (int t = 0; all && t < s->n; t++) {
+            tci_dim_term *term = &s->terms[t];
+            int at = 0;
+            while (term->atoms[at] != atom) {
+                at++;
+            }
+            term->n--;
+            memmove(&term->atoms[at], &term->atoms[at + 1],
+                    sizeof(*term->atoms) * (size_t)(term->n - at));
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* b - a >= 0: by its bounds, then by those of what is left when a common factor goes; a MIN or MAX
+ * on its own side is at most, at least each of its operands. */
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_term minus = tci_dim_one;
+    if (a == b) {
+        return a != TCI_DIM_NONE;
+    }
+    minus.coef = -1;
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    tci_dim_sum_take(&s, a, &minus);
+    if (s.bad) {
+        return false;
+    }
+    do {
+        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0) {
+            return true;
+        }
+    } while (tci_dim_factor(&s));
+    for (int side = 0; side < 2; side++) {
+        const tci_dim_expr *e = tci_dim_is_known(side ? b : a) ? NULL
+                                                               : tci_dim_expr_of(side ? b : a);
+        bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
+        const tci_dim_atom *atom = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
+        if (atom && atom->kind == TCI_DIM_MIN && !side) {
+            return tci_dim_le(atom->a, b) || tci_dim_le(atom->b, b);
+        }
+        if (atom && atom->kind == TCI_DIM_MAX && side) {
+            return tci_dim_le(a, atom->a) || tci_dim_le(a, atom->b);
+        }
+    }
+    return false;
+}
+
+/* ---- symbols, replacement, values ---- */
+
+TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    for (int t = 0; e && t < e->n; t++) {
+        for (int i = 0; i < e->terms[t].n; i++) {
+            const tci_dim_atom *a = tci_dim_atom_at(e->terms[t].atoms[i]);
+            if (a->kind != TCI_DIM_SYMBOL) {
+                if (!tci_dim_symbols(a->a, list, n, room) ||
+                    !tci_dim_symbols(a->b, list, n, room)) {
+                    return false;
+                }
+                continue;
+            }
+            tci_dim symbol = tci_dim_of_atom(*a);
+            int at = 0;
+            while (at < *n && list[at] != symbol) {
+                at++;
+            }
+            if (at == room) {
+                return false;
+            }
+            list[at] = symbol;
+            *n = TCI_MAX(*n, at + 1);
+        }
+    }
+    return true;
+}
+
+static const tci_dim_atom *tci_dim_symbol_of(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
+    const tci_dim_atom *a = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
+    return a && a->kind == TCI_DIM_SYMBOL ? a : NULL;
+}
+
+TCI_FN const char *tci_dim_name(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->name : "";
+}
+
+static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind != TCI_DIM_SYMBOL) {
+        tci_dim x = tci_dim_replace(a->a, n, from, to), y = tci_dim_replace(a->b, n, from, to);
+        return a->kind == TCI_DIM_DIV ? tci_dim_div(x, y)
+               : a->kind == TCI_DIM_MIN ? tci_dim_min(x, y) : tci_dim_max(x, y);
+    }
+    tci_dim d = tci_dim_of_atom(*a);
+    for (int i = 0; i < n; i++) {
+        if (from[i] == d) {
+            return to[i];
+        }
+    }
+    return d;
+}
+
+TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    tci_dim sum = e ? 0 : d;
+    for (int t = 0; e && t < e->n; t++) {
+        tci_dim product = e->terms[t].coef;
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product = tci_dim_mul(product, tci_dim_replace_atom(e->terms[t].atoms[i], n, from, to));
+        }
+        sum = tci_dim_add(sum, product);
+    }
+    return sum;
+}
+
+static int64_t tci_dim_atom_value(int32_t index, const int64_t *values)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        return a->ordinal >= 0 ? values[a->ordinal] : 0;
+    }
+    int64_t x = tci_dim_value(a->a, values), y = tci_dim_value(a->b, values);
+    return a->kind == TCI_DIM_DIV   ? tci_dim_quotient(x, y)
+           : a->kind == TCI_DIM_MIN ? TCI_MIN(x, y)
+                                    : TCI_MAX(x, y);
+}
+
+TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    int64_t sum = tci_dim_is_known(d) ? d : 0;
+    for (int t = 0; e && t < e->n; t++) {
+        int64_t product = e->terms[t].coef;
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product = tci_dim_times(product, tci_dim_atom_value(e->terms[t].atoms[i], values));
+        }
+        sum = tci_dim_plus(sum, product);
+    }
+    return sum;
+}
+
+/* ---- text ---- */
+
+static void tci_dim_print_atom(tci_str *out, int32_t index)
+{
+    static const char *const words[] = {"", "floor(", "min(", "max("};
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        if (a->ordinal >= 0) { /* its range is part of what it is */
+            tci_str_printf(out, "s%d{%lld..%lld}", a->ordinal, (long long)a->least,
+                           (long long)a->most);
+        } else {
+            tci_str_add(out, a->name);
+        }
+        return;
+    }
+    tci_str_add(out, words[a->kind]);
+    tci_dim_print(out, a->a);
+    tci_str_add(out, a->kind == TCI_DIM_DIV ? " / " : ", ");
+    tci_dim_print(out, a->b);
+    tci_str_add(out, ")");
+}
+
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e) {
+        tci_str_printf(out, tci_dim_is_known(d) ? "%lld" : "?", (long long)d);
+        return;
+    }
+    tci_str_add(out, e->n > 1 ? "(" : "");
+    for (int t = 0; t < e->n; t++) {
+        const tci_dim_term *term = &e->terms[t];
+        tci_str_add(out, t ? " + " : "");
+        if (term->coef != 1 || term->n == 0) {
+            tci_str_printf(out, "%lld%s", (long long)term->coef, term->n ? "*" : "");
+        }
+        for (int i = 0; i < term->n; i++) {
+            tci_str_add(out, i ? "*" : "");
+            tci_dim_print_atom(out, term->atoms[i]);
+        }
+    }
+    tci_str_add(out, e->n > 1 ? ")" : "");
+}
+
+TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
+{
+    tci_dim_text t;
+    tci_str text = {.s = NULL};
+    tci_dim_print(&text, d);
+    snprintf(t.text, sizeof(t.text), "%s", tci_str_text(&text));
+    tci_str_free(&text);
+    return t;
+}
+
+/* ---- words: n terms, each coefficient, number of atoms, atoms; an atom is its kind, then a
+ * symbol's number or its two expressions ---- */
+
+static int tci_dim_put(int64_t *words, int at, int64_t v)
+{
+    if (words) {
+        words[at] = v;
+    }
+    return at + 1;
+}
+
+static int tci_dim_write_at(tci_dim d, int64_t *words, int at)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
+    at = tci_dim_put(words, at, TCI_MAX(n, 0));
+    for (int t = 0; t < n; t++) {
+        at = tci_dim_put(words, at, terms[t].coef);
+        at = tci_dim_put(words, at, terms[t].n);
+        for (int i = 0; i < terms[t].n; i++) {
+            const tci_dim_atom *a = tci_dim_atom_at(terms[t].atoms[i]);
+            at = tci_dim_put(words, at, a->kind);
+            if (a->kind == TCI_DIM_SYMBOL) {
+                at = tci_dim_put(words, at, a->ordinal);
+            } else {
+                at = tci_dim_write_at(a->a, words, at);
+                at = tci_dim_write_at(a->b, words, at);
+            }
+        }
+    }
+    return at;
+}
+
+TCI_FN int tci_dim_write(tci_dim d, int64_t *words)
+{
+    return tci_dim_write_at(d, words, 0);
+}
+
+static int64_t tci_dim_next(const int64_t **words, const int64_t *end, int64_t lo, int64_t hi,
+                            bool *bad)
+{
+    int64_t v = *words < end ? *(*words)++ : lo - 1;
+    *bad = *bad || v < lo || v > hi;
+    return *bad ? lo : v;
+}
+
+static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                                int n, int depth, bool *bad)
+{
+    tci_dim sum = 0;
+    *bad = *bad || depth > 64;
+    int64_t terms = tci_dim_next(words, end, 0, TCI_DIM_TERMS, bad);
+    for (int64_t t = 0; t < terms && !*bad; t++) {
+        tci_dim product = tci_dim_next(words, end, -tci_dim_limit, tci_dim_limit, bad);
+        int64_t atoms = tci_dim_next(words, end, 0, TCI_DIM_ATOMS, bad);
+        for (int64_t i = 0; i < atoms && !*bad; i++) {
+            int64_t kind = tci_dim_next(words, end, TCI_DIM_SYMBOL, TCI_DIM_MAX, bad);
+            tci_dim atom;
+            if (kind == TCI_DIM_SYMBOL) {
+                int64_t ordinal = tci_dim_next(words, end, 0, n - 1, bad);
+                atom = *bad ? 0 : symbols[ordinal];
+            } else {
+                tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
+                tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
+                atom = kind == TCI_DIM_DIV ? tci_dim_div(a, b)
+                       : kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+            }
+            product = tci_dim_mul(product, atom);
+        }
+        sum = tci_dim_add(sum, product);
+    }
+    return sum;
+}
+
+TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                            int n)
+{
+    bool bad = false;
+    tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
+    return bad ? TCI_DIM_NONE : d;
+}
+
+/* ---- the end ---- */
+
+TCI_FN void tci_dim_free_all(void)
+{
+    pthread_mutex_lock(&tci_dim_lock);
+    for (int i = 1; i < tci_dim_n_exprs; i++) {
+        tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), i, false);
+        tci_heap_free(e->terms);
+    }
+    for (int i = 0; i < tci_dim_n_atoms; i++) {
+        tci_heap_free(tci_dim_atom_at(i)->name);
+    }
+    for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
+        tci_heap_free(tci_dim_atom_chunks[i]);
+        tci_heap_free(tci_dim_expr_chunks[i]);
+        tci_dim_atom_chunks[i] = tci_dim_expr_chunks[i] = NULL;
+    }
+    tci_dim_n_atoms = tci_dim_n_exprs = 0;
+    pthread_mutex_unlock(&tci_dim_lock);
+}
+
+#endif
 
 /* ---- src/ops/dtype.c ---- */
 /* ops/dtype.c - the element types: facts of each row, promotion, and values of any type.
@@ -5297,14 +6451,16 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 /* graph/node.h - the graph: a hash-consed SSA DAG of ops.
  *
  * Invariants (checked by graph/verify.c):
- *  - inputs precede users; shapes have no negative size; element counts fit int64
+ *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
+ *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
  *    and ASSIGN
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key):
+ * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
+ * WINDOW but its axis may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
@@ -5473,9 +6629,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 
 #endif
 
-/* ---- src/graph/node.h, continued ---- */
-typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
 
+/* ---- src/graph/node.h, continued ---- */
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
     TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
@@ -5512,7 +6667,7 @@ typedef struct tci_node {
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
-    int64_t *attr;
+    int64_t *attr; /* those that are sizes are tci_dims */
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
@@ -5537,11 +6692,11 @@ static inline bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
-static inline int64_t tci_node_count(const tci_node *n)
+static inline tci_dim tci_node_count(const tci_node *n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n->rank; i++) {
-        count *= n->shape[i];
+        count = tci_dim_mul(count, n->shape[i]);
     }
     return count;
 }
@@ -6191,6 +7346,18 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 struct tc_conv;
 struct tc_pool;
 
+/* For the end of a message that says that two sizes are unequal, or that `size` may be less than
+ * needed: what a symbol has to do with it; else "". */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b);
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
+#define TCI_UNEQUAL_NOTE(a, b) (tci_build_unequal_note(a, b).text)
+#define TCI_LEAST_NOTE(size, needed) (tci_build_least_note(size, needed).text)
+#else
+#define TCI_UNEQUAL_NOTE(a, b) ""
+#define TCI_LEAST_NOTE(size, needed) ""
+#endif
+
 
 /* ---- build.c: elementwise (promotes, broadcasts) and reductions ---- */
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
@@ -6199,6 +7366,9 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
+
+/* A size as a 0-d tensor. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
 
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
 TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value);
@@ -6212,20 +7382,22 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
 TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step);
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step);
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
-                                  const int64_t *axis_kernel_stride_dilation);
+                                  const tci_dim *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
 /* before and after: an entry for each axis. */
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill);
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill);
 
 /* ---- contract.c ---- */
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
@@ -6244,6 +7416,7 @@ TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
 /* tci_graph_node after tci_build_check_shape. */
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -6316,7 +7489,8 @@ TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank, const tci_d
     int i = 0;
     text[n++] = '[';
     for (; i < rank && n + 28 < room; i++) {
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId64, i ? ", " : "", shape[i]);
+        n += (size_t)snprintf(text + n, room - n, "%s%s", i ? ", " : "", TCI_DIM_TEXT(shape[i]));
+        n = TCI_MIN(n, room - 8); /* a long expression is cut off */
     }
     snprintf(text + n, room - n, "%s]", i < rank ? ", ..." : "");
 }
@@ -6342,28 +7516,100 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
     return true;
 }
 
+static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+{
+    tci_dim size = shape[axis];
+    bool known = tci_dim_is_known(size);
+    if (!tci_dim_is_valid(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the size of axis %d is no valid TC_DIM: expected a name and 0 <= least <= "
+                       "most <= 2^40, or a size as tc_size returns it",
+                       axis);
+    } else if (!tci_dim_le(0, size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s",
+                       TCI_DIM_TEXT(size), axis, known ? "is" : "may be",
+                       tci_shape_text_of(rank, shape).text);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 /* Zero sizes are left out of the product: then no stride computed from the shape overflows either.
- */
+ * Of a symbolic size counts the most that it may be. */
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype)
 {
     int64_t limit = INT64_MAX / TCI_MAX(tci_dtype_get(dtype)->bytes, 8);
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
-        if (shape[i] < 0) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "size %" PRId64 " of axis %d is negative in shape %s",
-                           shape[i], i, tci_shape_text_of(rank, shape).text);
+        if (!tci_build_check_size(g, i, rank, shape)) {
             return false;
         }
-        int64_t size = TCI_MAX(shape[i], 1);
+        int64_t size = TCI_MAX(tci_dim_most(shape[i]), 1);
         if (count > limit / size) {
-            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s has more elements than memory can address",
-                           tci_shape_text_of(rank, shape).text);
+            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s %s more elements than memory can address",
+                           tci_shape_text_of(rank, shape).text,
+                           tci_build_is_known(rank, shape) ? "has" : "may have");
             return false;
         }
         count *= size;
     }
     return true;
 }
+
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(shape[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+/* Two declarations of one name, the likely mistake, are told apart by their ranges. */
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
+{
+    tci_shape_text t = {""};
+    const char *name = tci_dim_name(a);
+    if (tci_dim_is_known(a) && tci_dim_is_known(b)) {
+        return t;
+    }
+    if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
+        snprintf(t.text, sizeof(t.text),
+                 " (%.40s is declared as %" PRId64 "..%" PRId64 " and as %" PRId64 "..%" PRId64 ")",
+                 name, tci_dim_least(a), tci_dim_most(a), tci_dim_least(b), tci_dim_most(b));
+    } else {
+        snprintf(t.text, sizeof(t.text), " (a symbolic size is equal only to itself)");
+    }
+    return t;
+}
+
+/* What would make `size` at least `needed`: a range for the symbol that it hangs on. */
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
+{
+    tci_shape_text t = {""};
+    tci_dim symbol;
+    int n = 0;
+    if (tci_dim_is_known(size) || !tci_dim_symbols(size, &symbol, &n, 1) || n != 1) {
+        return t;
+    }
+    const char *name = tci_dim_name(symbol);
+    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
+    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
+        if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &value))) {
+            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
+            if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &from_there))) {
+                snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
+                         name, value);
+            }
+            break;
+        }
+    }
+    return t;
+}
+#endif
 
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -6457,10 +7703,9 @@ static bool tci_build_merge(tci_graph *g, int rank, tci_dim *shape, const tci_no
         tci_dim size = x->shape[i];
         if (*have != size && *have != 1 && size != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not broadcast: axis %d is %" PRId64 " against "
-                                                                                    "%" PRId64,
-                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i, *have,
-                           size);
+                           "shapes %s and %s do not broadcast: axis %d is %s against %s%s",
+                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i,
+                           TCI_DIM_TEXT(*have), TCI_DIM_TEXT(size), TCI_UNEQUAL_NOTE(*have, size));
             return false;
         }
         *have = *have == 1 ? size : *have;
@@ -6670,19 +7915,30 @@ static bool tci_build_is_arg(int op)
 /* max, min, argmax and argmin have no value over nothing. */
 static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, const int64_t *picked)
 {
-    int64_t results = 1, empty = -1;
+    tci_dim results = 1;
+    int empty = -1;
     for (int i = 0; i < x->rank; i++) {
         if (!picked[i]) {
-            results *= x->shape[i];
-        } else if (!x->shape[i]) {
+            results = tci_dim_mul(results, x->shape[i]);
+        } else if (!tci_dim_le(1, x->shape[i])) {
             empty = i;
         }
     }
-    if (empty < 0 || !results) {
+    /* Results that are a multiple of the size are none where the size is 0. */
+    if (empty < 0 || results == 0 ||
+        (x->shape[empty] != 0 && tci_dim_divides(x->shape[empty], results))) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%s over axis %d of shape %s, which has size 0, has no value",
-                   tci_op_name(op), (int)empty, TCI_SHAPE_TEXT(x));
+    if (tci_dim_is_known(x->shape[empty])) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s, which has size 0, has no value",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x));
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s has no value where %s is 0%s",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(x->shape[empty]),
+                       TCI_LEAST_NOTE(x->shape[empty], 1));
+    }
     return false;
 }
 
@@ -6730,7 +7986,7 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     for (int i = 0; i < rank; i++) {
         ones[i] = 1;
     }
-    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) ? &flat : (tci_dim[1]){0});
+    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) == 0 ? (tci_dim[1]){0} : &flat);
     tci_node *r = tci_build_reduce(g, op, line, axis, false);
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
@@ -6789,6 +8045,20 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     }
     int64_t attr = at;
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+}
+
+/* ---- a size as a value ---- */
+
+/* A symbolic one is the last element of a ramp that is one longer. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
+{
+    if (tci_dim_is_known(size)) {
+        tci_value f = {.f = (double)size}, i = {.i = size};
+        return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+    }
+    tci_node *ramp = tci_build_iota(g, tci_dim_add(size, 1));
+    tci_node *last = tci_build_slice(g, ramp, 0, size, INT64_MAX, 1);
+    return tci_build_cast(g, tci_build_reshape(g, last, 0, NULL), dtype);
 }
 
 /* ---- effects ---- */
@@ -6861,19 +8131,21 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
     if (!tci_build_check_shape(g, rank, out, (tc_dtype)x->dtype)) {
         return false;
     }
-    int64_t count = 1, have = tci_node_count(x);
+    tci_dim count = 1, have = tci_node_count(x);
     for (int i = 0; i < rank; i++) {
-        count *= out[i];
+        count = tci_dim_mul(count, out[i]);
     }
-    if (unknown >= 0 && count && have % count == 0) {
-        out[unknown] = have / count;
+    if (unknown >= 0 && count != 0 && tci_dim_divides(count, have)) {
+        out[unknown] = tci_dim_div(have, count);
         return true;
     }
     if (unknown < 0 && count == have) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%" PRId64 " elements of shape %s do not fit shape %s", have,
-                   TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text);
+    bool known = tci_dim_is_known(count) && tci_dim_is_known(have);
+    tci_graph_fail(g, TC_ERR_SHAPE, "%s elements of shape %s do not fit shape %s%s",
+                   TCI_DIM_TEXT(have), TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text,
+                   known ? "" : " at every value of its symbolic sizes");
     return false;
 }
 
@@ -6975,9 +8247,9 @@ TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci
         out[i] = shape[i] == -1 && from >= 0 ? have : shape[i];
         if (out[i] != have && have != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shape %s does not expand to %s: axis %d is %" PRId64 ", only size 1 "
-                                                                                 "repeats",
-                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from, have);
+                           "shape %s does not expand to %s: axis %d is %s, only size 1 repeats%s",
+                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from,
+                           TCI_DIM_TEXT(have), TCI_UNEQUAL_NOTE(have, out[i]));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -7027,8 +8299,8 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
 /* ---- slice, flip, pad ---- */
 
 /* One axis walked from start, n elements, by step. */
-static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t n,
-                                     int64_t step)
+static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim n,
+                                     tci_dim step)
 {
     if (start == 0 && step == 1 && n == x->shape[axis]) {
         return x;
@@ -7045,24 +8317,33 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_
         attr[2 * i + 1] = 1;
     }
     shape[axis] = n;
-    if (n > 0) {
+    if (n != 0) {
         attr[2 * axis] = start;
-        attr[2 * axis + 1] = n > 1 ? step : 1;
+        attr[2 * axis + 1] = n != 1 ? step : 1;
     }
     return tci_words_put(g, &w,
                          tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. */
-static int64_t tci_move_bound(int64_t v, int64_t n, int64_t lo, int64_t hi)
+/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. A
+ * symbolic one is a size, so never from the end. */
+static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim lo, tci_dim hi)
 {
-    v = v < 0 ? (v < -n ? lo : v + n) : v;
-    return TCI_MIN(TCI_MAX(v, lo), hi);
+    if (tci_dim_is_known(v) && v < 0) {
+        v = v < -tci_dim_most(n) ? lo : tci_dim_add(v, n);
+    }
+    return tci_dim_min(tci_dim_max(v, lo), hi);
 }
 
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step)
+/* How many of 0, stride, 2 * stride, ... lie before `way`. */
+static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
+{
+    return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
+}
+
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step)
 {
     int at;
     if (!x) {
@@ -7079,19 +8360,28 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t st
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    int64_t n = x->shape[at], count = 0;
-    if (step > 0) {
-        int64_t from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
-        count = to > from ? (to - from - 1) / step + 1 : 0;
+    if (!tci_dim_is_valid(start) || !tci_dim_is_valid(stop) || !tci_dim_is_valid(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "start, stop or step is no valid symbolic size: expected numbers, or sizes "
+                       "as TC_DIM and tc_size give them");
+        return NULL;
+    }
+    tci_dim n = x->shape[at];
+    if (tci_dim_lt(0, step)) {
+        tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
+        tci_dim count = tci_move_steps(tci_dim_sub(to, from), step);
         return tci_move_slice_axis(g, x, at, from, count, step);
     }
-    bool open = stop == INT64_MAX || stop == INT64_MIN;
-    int64_t from = tci_move_bound(start, n, -1, n - 1),
-            to = open ? -1 : tci_move_bound(stop, n, -1, n - 1);
-    if (from > to) {
-        int64_t stride = step == INT64_MIN ? INT64_MAX : -step;
-        count = (from - to - 1) / stride + 1;
+    if (!tci_dim_is_known(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
+                       TCI_DIM_TEXT(step), TCI_LEAST_NOTE(step, 1));
+        return NULL;
     }
+    bool open = stop == INT64_MAX || stop == INT64_MIN;
+    tci_dim last = tci_dim_sub(n, 1), from = tci_move_bound(start, n, -1, last);
+    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
+    tci_dim count =
+        tci_move_steps(tci_dim_sub(from, to), step == INT64_MIN ? INT64_MAX : -step);
     return tci_move_slice_axis(g, x, at, from, count, step);
 }
 
@@ -7101,14 +8391,21 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!x->rank || x->shape[at] < 2) {
+    if (!x->rank || (tci_dim_is_known(x->shape[at]) && x->shape[at] < 2)) {
         return x;
     }
-    return tci_move_slice_axis(g, x, at, x->shape[at] - 1, x->shape[at], -1);
+    return tci_move_slice_axis(g, x, at, tci_dim_sub(x->shape[at], 1), x->shape[at], -1);
 }
 
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill)
+/* A count of a PAD that no sum with a size takes out of int64. */
+static bool tci_move_pad_fits(tci_dim count)
+{
+    const int64_t limit = INT64_MAX / 8;
+    return tci_dim_is_known(count) ? count <= limit && count >= -limit : tci_dim_is_valid(count);
+}
+
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill)
 {
     if (!x || !fill) {
         return NULL;
@@ -7126,16 +8423,15 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     }
     bool nothing = true;
     for (int i = 0; i < x->rank; i++) {
-        const int64_t limit = INT64_MAX / 8;
-        bool huge =
-            before[i] > limit || before[i] < -limit || after[i] > limit || after[i] < -limit;
-        shape[i] = huge ? -1 : x->shape[i] + before[i] + after[i];
-        nothing = nothing && !before[i] && !after[i];
-        if (shape[i] < 0) {
+        bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
+        shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
+        nothing = nothing && before[i] == 0 && after[i] == 0;
+        if (!tci_dim_le(0, shape[i])) {
             tci_graph_fail(g, huge ? TC_ERR_LIMIT : TC_ERR_SHAPE,
-                           "padding axis %d of size %" PRId64 " by %" PRId64 " before and %" PRId64
-                           " after leaves no valid size",
-                           i, x->shape[i], before[i], after[i]);
+                           "padding axis %d of size %s by %s before and %s after leaves no valid "
+                           "size%s",
+                           i, TCI_DIM_TEXT(x->shape[i]), TCI_DIM_TEXT(before[i]),
+                           TCI_DIM_TEXT(after[i]), TCI_LEAST_NOTE(shape[i], 0));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -7148,7 +8444,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     return tci_words_put(g, &w, in[1] ? r : NULL);
 }
 
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill)
 {
     int at;
@@ -7179,7 +8475,7 @@ static bool tci_move_cat_skips(const tci_node *x)
 /* Checks the shapes; the first operand that counts in *first (NULL: none), the joined size in
  * *size. */
 static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axis, int *at,
-                               const tci_node **first, int64_t *size)
+                               const tci_node **first, tci_dim *size)
 {
     *first = NULL;
     *size = 0;
@@ -7212,17 +8508,17 @@ static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axi
                            i + 1, TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(*first), *at);
             return false;
         }
-        if (x->shape[*at] > INT64_MAX - *size) {
+        if (tci_dim_most(x->shape[*at]) > INT64_MAX - tci_dim_most(*size)) {
             tci_graph_fail(g, TC_ERR_LIMIT, "the joined axis is too long");
             return false;
         }
-        *size += x->shape[*at];
+        *size = tci_dim_add(*size, x->shape[*at]);
     }
     return *first || tci_build_axis(g, axis, 1, at);
 }
 
 static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int at,
-                                   const tci_node *first, int64_t size)
+                                   const tci_node *first, tci_dim size)
 {
     tc_dtype dtype = (tc_dtype)xs[0]->dtype;
     for (int i = 1; i < n; i++) {
@@ -7265,7 +8561,7 @@ TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axi
 {
     int at;
     const tci_node *first;
-    int64_t size;
+    tci_dim size;
     if (n < 1) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "nothing to concatenate: expected at least one tensor");
         return NULL;
@@ -7293,6 +8589,25 @@ static bool tci_move_check_index(tci_graph *g, const tci_node *index)
     return true;
 }
 
+/* Nothing can be read from an axis without elements, so it has some wherever there are reads. */
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads)
+{
+    tci_dim size = x->shape[axis];
+    if (reads == 0 || tci_dim_le(1, size) || (size != 0 && tci_dim_divides(size, reads))) {
+        return true;
+    }
+    if (tci_dim_is_known(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of %s has size 0: nothing can be read from it",
+                       axis, what);
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "axis %d of %s is %s, which may be 0: nothing can be read from it then%s",
+                       axis, what, TCI_DIM_TEXT(size), TCI_LEAST_NOTE(size, 1));
+    }
+    return false;
+}
+
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
@@ -7314,7 +8629,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
     }
     bool fits = x->rank == index->rank;
     for (int i = 0; fits && i < x->rank; i++) {
-        fits = i == at || index->shape[i] <= x->shape[i];
+        fits = i == at || tci_dim_le(index->shape[i], x->shape[i]);
     }
     if (!fits) {
         tci_graph_fail(g, TC_ERR_SHAPE,
@@ -7324,8 +8639,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(x), at);
         return NULL;
     }
-    if (!x->shape[at] && tci_node_count(index)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of x has size 0: nothing can be read from it", at);
+    if (!tci_build_can_read(g, "x", x, at, tci_node_count(index))) {
         return NULL;
     }
     tci_node *in[2] = {x, index};
@@ -7347,8 +8661,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
     }
     if (!x->rank) {
         if (tci_node_count(index) != 1) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %" PRId64,
-                           tci_node_count(index));
+            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %s",
+                           TCI_DIM_TEXT(tci_node_count(index)));
             return NULL;
         }
         tci_dim one = 1;
@@ -7373,7 +8687,41 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_t *spec)
+/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
+                             tci_dim *count)
+{
+    tci_dim kernel = spec[0], stride = spec[1], dilation = spec[2];
+    bool valid = tci_dim_le(1, kernel) && tci_dim_le(1, stride) && tci_dim_le(1, dilation);
+    int64_t most = tci_dim_most(kernel);
+    if (valid && (most <= 1 || tci_dim_most(dilation) <= (INT64_MAX - 1) / (most - 1))) {
+        tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
+        tci_dim room = tci_dim_sub(size, span);
+        *count = tci_dim_add(tci_dim_div(room, stride), 1);
+        valid = tci_dim_le(0, room);
+        if (!valid && !tci_dim_is_known(room)) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
+                           "(dilation %s) needs at least %s%s",
+                           (int)axis, TCI_DIM_TEXT(size), tci_dim_least(size),
+                           TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(span),
+                           TCI_LEAST_NOTE(room, 0));
+            return false;
+        }
+    } else {
+        valid = false;
+    }
+    if (!valid) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "a window of %s elements (dilation %s, stride %s) does not fit axis "
+                       "%" PRId64 " of size %s (padding included)",
+                       TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(stride), axis,
+                       TCI_DIM_TEXT(size));
+    }
+    return valid;
+}
+
+TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_dim *spec)
 {
     tci_words w;
     tci_dim *shape = x ? tci_words_get(g, &w, x->rank + n) : NULL;
@@ -7384,20 +8732,11 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_
         shape[i] = x->shape[i];
     }
     for (int i = 0; i < n; i++) {
-        int64_t axis = spec[4 * i], kernel = spec[4 * i + 1], stride = spec[4 * i + 2],
-                dilation = spec[4 * i + 3];
-        int64_t size = x->shape[axis];
-        bool valid = kernel >= 1 && stride >= 1 && dilation >= 1;
-        if (!valid || (kernel > 1 && dilation > (INT64_MAX - 1) / (kernel - 1)) ||
-            dilation * (kernel - 1) + 1 > size) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " elements (dilation %" PRId64 ", stride %" PRId64
-                           ") does not fit axis %" PRId64 " of size %" PRId64 " (padding included)",
-                           kernel, dilation, stride, axis, size);
+        int64_t axis = spec[4 * i];
+        if (!tci_move_windows(g, axis, x->shape[axis], spec + 4 * i + 1, &shape[axis])) {
             return tci_words_put(g, &w, NULL);
         }
-        shape[axis] = (size - dilation * (kernel - 1) - 1) / stride + 1;
-        shape[x->rank + i] = kernel;
+        shape[x->rank + i] = spec[4 * i + 1];
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank + n, shape, 1,
@@ -7452,10 +8791,11 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         int j = tci_contract_find(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not fit: axis %d of the first is %" PRId64
-                           ", axis %d of the second is %" PRId64,
-                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i, a->node->shape[i],
-                           j, b->node->shape[j]);
+                           "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of "
+                           "the second is %s%s",
+                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i,
+                           TCI_DIM_TEXT(a->node->shape[i]), j, TCI_DIM_TEXT(b->node->shape[j]),
+                           TCI_UNEQUAL_NOTE(a->node->shape[i], b->node->shape[j]));
             return false;
         }
     }
@@ -7615,9 +8955,9 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     int n = t->n;
     if (size != t->node->shape[j]) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "a repeated label needs equal sizes: axis %d is %" PRId64 ", axis %d is "
-                                                                                 "%" PRId64,
-                       i, size, j, t->node->shape[j]);
+                       "a repeated label needs equal sizes: axis %d is %s, axis %d is %s%s", i,
+                       TCI_DIM_TEXT(size), j, TCI_DIM_TEXT(t->node->shape[j]),
+                       TCI_UNEQUAL_NOTE(size, t->node->shape[j]));
         return false;
     }
     tci_words w;
@@ -7636,11 +8976,11 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     }
     order[n - 2] = i;
     order[n - 1] = j;
-    shape[n - 2] = size * size;
+    shape[n - 2] = tci_dim_mul(size, size);
     t->labels[n - 2] = label;
     t->n = n - 1;
     tci_node *flat = tci_build_reshape(g, tci_build_permute(g, t->node, n, order), n - 1, shape);
-    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, size + 1);
+    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, tci_dim_add(size, 1));
     return tci_words_put(g, &w, t->node) != NULL;
 }
 
@@ -7696,12 +9036,11 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     tci_dim inner_a = a->shape[a->rank - 1], inner_b = b->shape[b->rank > 1 ? b->rank - 2 : 0];
     if (inner_a != inner_b) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "shapes %s and %s do not fit: axis %d of the first is %" PRId64 ", axis %d "
-                                                                                       "of the "
-                                                                                       "second is "
-                                                                                       "%" PRId64,
-                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, inner_a,
-                       b->rank > 1 ? b->rank - 2 : 0, inner_b);
+                       "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of the "
+                       "second is %s%s",
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, TCI_DIM_TEXT(inner_a),
+                       b->rank > 1 ? b->rank - 2 : 0, TCI_DIM_TEXT(inner_b),
+                       TCI_UNEQUAL_NOTE(inner_a, inner_b));
         return tci_words_put(g, &w, NULL);
     }
     int rank = 0;
@@ -8104,7 +9443,8 @@ static void tci_print_words(tci_str *out, const char *open, const int64_t *words
 {
     tci_str_add(out, open);
     for (int i = 0; i < n; i++) {
-        tci_str_printf(out, "%s%" PRId64, i ? ", " : "", words[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, words[i]);
     }
     tci_str_add(out, close);
 }
@@ -8185,7 +9525,8 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
  *
  * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the breach.
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
- * for every node; one a family what holds for its attributes and shapes. */
+ * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
+ * certainly broken is a breach: not every bound of an expression can be proven. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -8203,6 +9544,12 @@ static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
                                                       : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
+}
+
+/* a <= b, as far as is known. */
+static bool tci_verify_le(tci_dim a, tci_dim b)
+{
+    return tci_dim_is_valid(a) && tci_dim_is_valid(b) && !tci_dim_lt(b, a);
 }
 
 static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
@@ -8224,8 +9571,8 @@ static void tci_verify_every(const tci_verify *v)
     tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
     tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
     for (int i = 0; i < n->rank; i++) {
-        tci_verify_that(v, n->shape[i] >= 0, "a negative size");
-        int64_t size = TCI_MAX(n->shape[i], 1);
+        tci_verify_that(v, tci_verify_le(0, n->shape[i]), "a negative size");
+        int64_t size = TCI_MAX(tci_dim_most(n->shape[i]), 1);
         tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
         count *= size;
     }
@@ -8308,10 +9655,12 @@ static void tci_verify_slice(const tci_verify *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        if (n->shape[i]) {
-            int64_t last = start + (n->shape[i] - 1) * step;
-            bool inside = start >= 0 && start < x->shape[i] && last >= 0 && last < x->shape[i];
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
+        if (tci_dim_le(1, size)) {
+            tci_dim last = tci_dim_add(start, tci_dim_mul(tci_dim_sub(size, 1), step));
+            tci_dim end = tci_dim_sub(x->shape[i], 1);
+            bool inside = tci_verify_le(0, start) && tci_verify_le(start, end) &&
+                          tci_verify_le(0, last) && tci_verify_le(last, end);
             tci_verify_that(v, inside, "reaches outside of its input");
         }
     }
@@ -8333,12 +9682,15 @@ static void tci_verify_window(const tci_verify *v)
     int n_windows = n->rank - x->rank;
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *a = n->attr + 4 * i;
-        tci_verify_that(v, a[0] >= 0 && a[0] < x->rank && a[1] >= 1 && a[2] >= 1 && a[3] >= 1,
-                        "window out of range");
+        const tci_dim *a = n->attr + 4 * i;
+        bool valid = a[0] >= 0 && a[0] < x->rank && tci_verify_le(1, a[1]) &&
+                     tci_verify_le(1, a[2]) && tci_verify_le(1, a[3]);
+        tci_verify_that(v, valid, "window out of range");
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
-        int64_t last = (n->shape[a[0]] - 1) * a[2] + (a[1] - 1) * a[3];
-        tci_verify_that(v, !n->shape[a[0]] || last < x->shape[a[0]],
+        tci_dim size = n->shape[a[0]];
+        tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
+                                   tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
+        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[a[0]], 1)),
                         "reaches outside of its input");
     }
 }
@@ -8378,7 +9730,7 @@ static void tci_verify_cat(const tci_verify *v)
     const tci_node *n = v->n;
     tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
                     "axis out of range");
-    int64_t size = 0;
+    tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
         tci_verify_that(v, x->rank == n->rank && x->dtype == n->dtype,
@@ -8387,7 +9739,7 @@ static void tci_verify_cat(const tci_verify *v)
             tci_verify_that(v, d == n->attr[0] || x->shape[d] == n->shape[d],
                             "operands of other sizes");
         }
-        size += x->shape[n->attr[0]];
+        size = tci_dim_add(size, x->shape[n->attr[0]]);
     }
     tci_verify_that(v, size == n->shape[n->attr[0]], "size of the joined axis");
 }
@@ -8402,12 +9754,13 @@ static void tci_verify_gather(const tci_verify *v)
                     "has the shape of the index");
     tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
     for (int d = 0; d < n->rank; d++) {
-        tci_verify_that(v, d == n->attr[0] || n->shape[d] <= x->shape[d], "index longer than x");
+        tci_verify_that(v, d == n->attr[0] || tci_verify_le(n->shape[d], x->shape[d]),
+                        "index longer than x");
     }
 }
 
 /* The size that a label of the result or of an operand has, or -1. */
-static int64_t tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
+static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
 {
     for (int i = 0; i < x->rank; i++) {
         if (labels[i] == label) {
@@ -8429,16 +9782,16 @@ static void tci_verify_contract(const tci_verify *v)
                     "one dtype, not bool");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
-        int64_t size = tci_verify_label_size(b, lb, la[i]);
-        tci_verify_that(v, size < 0 || size == a->shape[i], "a label of two sizes");
+        tci_dim size = tci_verify_label_size(b, lb, la[i]);
+        tci_verify_that(v, size == -1 || size == a->shape[i], "a label of two sizes");
         for (int k = 0; k < i; k++) {
             tci_verify_that(v, la[k] != la[i], "a label twice in one operand");
         }
     }
     for (int i = 0; i < n->rank; i++) {
-        int64_t in_a = tci_verify_label_size(a, la, out[i]),
+        tci_dim in_a = tci_verify_label_size(a, la, out[i]),
                 in_b = tci_verify_label_size(b, lb, out[i]);
-        tci_verify_that(v, in_a == n->shape[i] || (in_a < 0 && in_b == n->shape[i]),
+        tci_verify_that(v, in_a == n->shape[i] || (in_a == -1 && in_b == n->shape[i]),
                         "size of a result's label");
     }
 }
@@ -8624,11 +9977,11 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
     return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
 }
 
-static int64_t tci_composite_count(const tci_node *x, const int64_t *axes, int n)
+static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return count;
 }
@@ -8640,7 +9993,7 @@ static tci_node *tci_composite_mean(tci_graph *g, tci_node *x, const int64_t *ax
         return NULL;
     }
     tci_node *count =
-        tci_composite_number(g, (tc_dtype)x->dtype, (double)tci_composite_count(x, axes, n));
+        tci_build_size_value(g, tci_composite_count(x, axes, n), (tc_dtype)x->dtype);
     return tci_composite_binary(g, TCI_OP_DIV,
                                 tci_composite_reduce(g, TCI_OP_SUM, x, axes, n, keepdims), count);
 }
@@ -8651,7 +10004,7 @@ static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, 
     if (!x) {
         return NULL;
     }
-    if (!tci_node_count(x)) {
+    if (tci_node_count(x) == 0) {
         return tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)x->dtype, 0.0), x->rank,
                                    x->shape);
     }
@@ -8806,8 +10159,11 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
                        tci_dtype_get((tc_dtype)target->dtype)->name);
         return NULL;
     }
-    if (!logits->shape[axis] && tci_node_count(target)) {
+    if (logits->shape[axis] == 0 && tci_node_count(target) != 0) {
         tci_graph_fail(g, TC_ERR_SHAPE, "the logits have no classes: axis %d has size 0", axis);
+        return NULL;
+    }
+    if (!tci_build_can_read(g, "the logits", logits, axis, tci_node_count(target))) {
         return NULL;
     }
     tci_node *in[2] = {logits, target};
@@ -8887,7 +10243,7 @@ static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
     if (!sum) {
         return NULL;
     }
-    tci_node *count = tci_composite_number(g, (tc_dtype)sum->dtype, (double)tci_node_count(target));
+    tci_node *count = tci_build_size_value(g, tci_node_count(target), (tc_dtype)sum->dtype);
     return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
 }
 
@@ -8915,7 +10271,7 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
 
 typedef struct tci_composite_image {
     bool batched;
-    int64_t n, c, h, w;
+    tci_dim n, c, h, w;
 } tci_composite_image;
 
 /* [N, C, H, W], or [C, H, W] taken as one image. */
@@ -8943,8 +10299,8 @@ static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], c
     v[1] = given && given[1] ? given[1] : zero1;
     if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is {%" PRId64 ", %" PRId64 "}: expected small positive numbers", name,
-                       v[0], v[1]);
+                       "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
+                       TCI_DIM_TEXT(v[1]));
         return false;
     }
     return true;
@@ -8967,23 +10323,24 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
                        bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
         return false;
     }
-    if (groups < 1 || image->c % groups || w->shape[0] % groups) {
+    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, image->c) ||
+        !tci_dim_divides(groups, w->shape[0])) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "groups is %" PRId64 ": expected a divisor of %" PRId64 " channels in and "
-                                                                               "%" PRId64 " out",
-                       groups, image->c, w->shape[0]);
+                       "groups is %s: expected a divisor of %s channels in and %s out",
+                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(image->c), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
-    if (w->shape[1] != image->c / groups) {
+    if (w->shape[1] != tci_dim_div(image->c, groups)) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %" PRId64 " channels a group: x has %" PRId64
-                       " channels in %" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), w->shape[1], image->c, groups);
+                       "the weight of shape %s reads %s channels a group: x has %s channels in "
+                       "%" PRId64 " groups",
+                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(w->shape[1]), TCI_DIM_TEXT(image->c),
+                       groups);
         return false;
     }
     if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%" PRId64 "]",
-                       TCI_SHAPE_TEXT(bias), w->shape[0]);
+        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%s]",
+                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
     return true;
@@ -8991,12 +10348,12 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
 
 /* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
 static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
-                                       const int64_t after[2], tci_node *fill,
-                                       const int64_t kernel[2], const int64_t stride[2],
+                                       const tci_dim after[2], tci_node *fill,
+                                       const tci_dim kernel[2], const int64_t stride[2],
                                        const int64_t dilation[2])
 {
-    const int64_t lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
-    const int64_t spec[8] = {2, kernel[0], stride[0], dilation[0],
+    const tci_dim lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
+    const tci_dim spec[8] = {2, kernel[0], stride[0], dilation[0],
                              3, kernel[1], stride[1], dilation[1]};
     return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
 }
@@ -9010,14 +10367,14 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     }
     enum { N, G, C, H, W, P, Q, O };
     const tci_dim *d = windows->shape;
-    int64_t o = w->shape[0];
+    tci_dim o = w->shape[0];
     const tci_dim result[4] = {d[0], o, d[2], d[3]};
     if (groups == 1) {
         const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
-    const tci_dim sx[7] = {d[0], groups, d[1] / groups, d[2], d[3], d[4], d[5]};
-    const tci_dim sw[5] = {groups, o / groups, w->shape[1], w->shape[2], w->shape[3]};
+    const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
+    const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
     const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
     tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
                                      tci_build_reshape(g, w, 5, sw), lw, 5, out);
@@ -9069,29 +10426,36 @@ static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits. */
-static bool tci_composite_pool_axis(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padding, bool ceil_mode, int64_t *after)
+/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
+ * or not at every value of a symbolic size, when *missing is what may be negative. */
+static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
+                                    int64_t padding, bool ceil_mode, tci_dim *after,
+                                    tci_dim *missing)
 {
+    *missing = 0;
     if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
         return false;
     }
-    int64_t span = dilation * (kernel - 1) + 1, room = size + 2 * padding - span;
-    if (room < 0) {
+    int64_t span = dilation * (kernel - 1) + 1;
+    tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
+    if (!tci_dim_le(0, room)) {
+        *missing = room;
         return false;
     }
-    int64_t count = room / stride + 1;
-    if (ceil_mode && room % stride && count * stride < size + padding) {
-        count++; /* it starts inside x or its near padding */
+    tci_dim count = tci_dim_add(tci_dim_div(room, stride), 1);
+    if (ceil_mode) { /* a last one must start inside x or its near padding */
+        count = tci_dim_min(tci_dim_add(tci_dim_ceil_div(room, stride), 1),
+                            tci_dim_ceil_div(padded, stride));
     }
-    *after = (count - 1) * stride + span - size - padding;
+    *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
     return true;
 }
 
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
 {
     tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2], after[2];
+    int64_t stride[2], padding[2], dilation[2];
+    tci_dim after[2], missing;
     if (!x || !tci_composite_image_of(g, x, &image)) {
         return NULL;
     }
@@ -9107,12 +10471,20 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
         !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
         return NULL;
     }
-    if (!image.c || !image.h || !image.w) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "x has an empty image: only the batch axis may have size 0");
-        return NULL;
+    const tci_dim size[3] = {image.h, image.w, image.c};
+    for (int i = 0; i < 3; i++) {
+        if (size[i] == 0) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x has an empty image: only the batch axis may have size 0");
+            return NULL;
+        }
+        if (!tci_dim_le(1, size[i])) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x may have an empty image, as %s may be 0: only the batch axis may%s",
+                           TCI_DIM_TEXT(size[i]), TCI_LEAST_NOTE(size[i], 1));
+            return NULL;
+        }
     }
-    const int64_t size[2] = {image.h, image.w};
     for (int i = 0; i < 2; i++) {
         if (padding[i] > o->kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
@@ -9121,11 +10493,12 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
             return NULL;
         }
         if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
-                                     o->ceil_mode, &after[i])) {
+                                     o->ceil_mode, &after[i], &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %" PRId64
-                           " elements and padding %" PRId64,
-                           o->kernel[i], dilation[i], size[i], padding[i]);
+                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
+                           "elements and padding %" PRId64 "%s",
+                           o->kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
+                           TCI_LEAST_NOTE(missing, 0));
             return NULL;
         }
     }
@@ -9452,6 +10825,11 @@ static tci_node *tci_rule_binary(const tci_vjp *v, int op, tci_node *a, tci_node
     return tci_vjp_built(v, tci_build_ew(v->g, op, in));
 }
 
+static tci_node *tci_rule_size(const tci_vjp *v, tc_dtype t, tci_dim size)
+{
+    return tci_vjp_built(v, tci_build_size_value(v->g, size, t));
+}
+
 static tci_node *tci_rule_reshape(const tci_vjp *v, tci_node *x, int rank, const tci_dim *shape)
 {
     return tci_vjp_built(v, tci_build_reshape(v->g, x, rank, shape));
@@ -9464,8 +10842,8 @@ static tci_node *tci_rule_sum(const tci_vjp *v, tci_node *x, const int *axes, in
 }
 
 /* Zeros around x along one axis; negative counts cut off. */
-static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, int64_t before,
-                              int64_t after)
+static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, tci_dim before,
+                              tci_dim after)
 {
     tci_node *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
     return tci_vjp_built(v, tci_build_pad(v->g, x, axis, before, after, zero));
@@ -9482,17 +10860,23 @@ static tci_dim *tci_rule_insert(const tci_vjp *v, const tci_node *x, int axis, t
 }
 
 /* step - 1 zeros between the elements along an axis. */
-static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, int64_t step)
+static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, tci_dim step)
 {
-    int64_t n = x->shape[axis];
-    if (step == 1 || n < 2) {
+    tci_dim n = x->shape[axis];
+    if (step == 1 || n == 0 || n == 1) {
         return x;
     }
     tci_dim *whole = tci_scratch_copy(v->s, x->shape, sizeof(*whole) * (size_t)x->rank);
     tci_node *apart = tci_rule_reshape(v, x, x->rank + 1, tci_rule_insert(v, x, axis + 1, 1));
-    whole[axis] = n * step;
-    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, step - 1);
-    return tci_rule_pad(v, tci_rule_reshape(v, padded, x->rank, whole), axis, 0, 1 - step);
+    whole[axis] = tci_dim_mul(n, step);
+    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, tci_dim_sub(step, 1));
+    tci_node *flat = tci_rule_reshape(v, padded, x->rank, whole);
+    if (tci_dim_le(1, n)) {
+        return tci_rule_pad(v, flat, axis, 0, tci_dim_sub(1, step));
+    }
+    /* where n may be 0 there may be no zeros to cut off */
+    tci_dim end = tci_dim_max(tci_dim_sub(whole[axis], tci_dim_sub(step, 1)), 0);
+    return tci_vjp_built(v, tci_build_slice(v->g, flat, axis, 0, end, 1));
 }
 
 /* 0, 1, 2 ... along one axis of a shape, 1 along the others. */
@@ -9512,7 +10896,7 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
 {
     tci_node *i = tci_vjp_built(v, tci_build_cast(v->g, index, TC_I64));
     tci_node *zero = tci_rule_number(v, TC_I64, 0);
-    tci_node *size = tci_rule_number(v, TC_I64, (double)shape[axis]);
+    tci_node *size = tci_rule_size(v, TC_I64, shape[axis]);
     tci_node *from_end = tci_rule_binary(v, TCI_OP_ADD, i, size);
     tci_node *place = tci_vjp_built(
         v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero), from_end, i));
@@ -9567,14 +10951,15 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_node *r = v->grad;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
-        if (count && step < 0) {
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
+        if (count != 0 && tci_dim_lt(step, 0)) {
             r = tci_vjp_built(v, tci_build_flip(v->g, r, i));
-            start += (count - 1) * step;
-            step = -step;
+            start = tci_dim_add(start, tci_dim_mul(tci_dim_sub(count, 1), step));
+            step = tci_dim_neg(step);
         }
         r = tci_rule_spread(v, r, i, step);
-        r = tci_rule_pad(v, r, i, start, x->shape[i] - start - r->shape[i]);
+        tci_dim end = tci_dim_add(start, r->shape[i]);
+        r = tci_rule_pad(v, r, i, start, tci_dim_sub(x->shape[i], end));
     }
     return r;
 }
@@ -9582,13 +10967,14 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
 static tci_node *tci_vjp_PAD(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    int64_t *before = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
-    int64_t *after = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
+    tci_dim *before = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
+    tci_dim *after = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
     tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
     int64_t away = v->which ? -1 : 1;
     for (int i = 0; i < n->rank; i++) {
-        before[i] = -away * n->attr[i];
-        after[i] = away * (x->shape[i] + n->attr[i] - n->shape[i]);
+        tci_dim end = tci_dim_add(x->shape[i], n->attr[i]);
+        before[i] = tci_dim_mul(n->attr[i], -away);
+        after[i] = tci_dim_mul(tci_dim_sub(end, n->shape[i]), away);
     }
     if (!v->which) {
         return tci_build_pad_axes(v->g, v->grad, before, after, zero);
@@ -9606,26 +10992,27 @@ static tci_node *tci_vjp_PAD(const tci_vjp *v)
 static tci_node *tci_vjp_CAT(const tci_vjp *v)
 {
     int axis = (int)v->n->attr[0];
-    int64_t start = 0;
+    tci_dim start = 0;
     for (int i = 0; i < v->which; i++) {
-        start += v->n->in[i]->shape[axis];
+        start = tci_dim_add(start, v->n->in[i]->shape[axis]);
     }
-    return tci_build_slice(v->g, v->grad, axis, start, start + v->n->in[v->which]->shape[axis], 1);
+    tci_dim stop = tci_dim_add(start, v->n->in[v->which]->shape[axis]);
+    return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
 /* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
  * is the axis of the window's elements; in the result it is the last, still to be summed over.
  * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
  * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
-static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t *entry, int from,
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const tci_dim *entry, int from,
                                    tci_dim size)
 {
     int axis = (int)entry[0], at = 0;
-    int64_t kernel = entry[1], d = entry[3], reach = (kernel - 1) * d;
+    tci_dim kernel = entry[1], d = entry[3], reach = tci_dim_mul(tci_dim_sub(kernel, 1), d);
     int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
     r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
     r = tci_rule_spread(v, r, axis, entry[2]);
-    r = tci_rule_pad(v, r, axis, reach, size - r->shape[axis]);
+    r = tci_rule_pad(v, r, axis, reach, tci_dim_sub(size, r->shape[axis]));
     for (int i = 0; i < r->rank; i++) {
         if (i != from) {
             order[at++] = i;
@@ -9637,10 +11024,11 @@ static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t 
     r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
     tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
     for (int i = 0; i + 1 < r->rank; i++) {
-        shape[i] = i == axis ? kernel * (size + reach) : r->shape[i + (i > axis)];
+        shape[i] = i == axis ? tci_dim_mul(kernel, tci_dim_add(size, reach))
+                             : r->shape[i + (i > axis)];
     }
     r = tci_rule_reshape(v, r, r->rank - 1, shape);
-    const int64_t one_axis[4] = {axis, kernel, kernel, d * kernel + 1};
+    const tci_dim one_axis[4] = {axis, kernel, kernel, tci_dim_add(tci_dim_mul(d, kernel), 1)};
     return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
 }
 
@@ -9651,7 +11039,7 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
     tci_node *r = v->grad;
     for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
-        const int64_t *entry = n->attr + 4 * i;
+        const tci_dim *entry = n->attr + 4 * i;
         r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
         axes[i] = x->rank + i;
     }
@@ -9661,12 +11049,16 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || !tci_node_count(n)) {
+    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || tci_node_count(n) == 0) {
         return NULL;
     }
     int last = n->rank;
     tc_axes axis = {&last, 1, false};
-    tci_dim *flat = tci_rule_insert(v, n, n->rank, tci_node_count(x) / tci_node_count(n));
+    tci_dim each = 1;
+    for (int i = n->rank; i < x->rank; i++) {
+        each = tci_dim_mul(each, x->shape[i]);
+    }
+    tci_dim *flat = tci_rule_insert(v, n, n->rank, each);
     tci_node *elements = tci_rule_reshape(v, n->in[0], n->rank + 1, flat);
     tci_node *first = tci_build_reduce(v->g, TCI_OP_ARGMAX, elements, axis, true);
     tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_vjp_built(v, first),
@@ -9690,7 +11082,7 @@ static tci_node *tci_vjp_GATHER(const tci_vjp *v)
     tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
     tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
     for (int i = 0; i < rank; i++) { /* places that no index reaches */
-        r = tci_rule_pad(v, r, i, 0, x->shape[i] - r->shape[i]);
+        r = tci_rule_pad(v, r, i, 0, tci_dim_sub(x->shape[i], r->shape[i]));
     }
     return r;
 }
@@ -9759,7 +11151,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
     const int *own = tci_rule_labels(v, v->which, 0);
     const int *others = tci_rule_labels(v, 1 - v->which, 0);
     int *out = tci_rule_labels(v, 2, n_windows);
-    int64_t *spec = TCI_NEW_ARRAY(v->s, int64_t, 4 * n_windows);
+    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * n_windows);
     for (int i = 0; i < x->rank; i++) {
         if (tci_rule_find(out, n->rank, own[i]) < 0 &&
             tci_rule_find(others, other->rank, own[i]) < 0) {
@@ -9776,14 +11168,15 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
         }
     }
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *entry = window->attr + 4 * i;
+        const tci_dim *entry = window->attr + 4 * i;
         int axis = tci_rule_find(out, n->rank, own[entry[0]]);
-        int64_t reach = (entry[1] - 1) * entry[3], size = x->shape[entry[0]];
+        tci_dim reach = tci_dim_mul(tci_dim_sub(entry[1], 1), entry[3]);
+        tci_dim size = x->shape[entry[0]];
         int element = tci_rule_find(others, other->rank, own[x->rank + i]);
         grad = tci_rule_spread(v, grad, axis, entry[2]);
-        grad = tci_rule_pad(v, grad, axis, reach, size - grad->shape[axis]);
+        grad = tci_rule_pad(v, grad, axis, reach, tci_dim_sub(size, grad->shape[axis]));
         other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
-        const int64_t stepped[4] = {axis, entry[1], 1, entry[3]};
+        const tci_dim stepped[4] = {axis, entry[1], 1, entry[3]};
         memcpy(spec + 4 * i, stepped, sizeof(stepped));
         out[n->rank + i] = own[x->rank + i];
     }
@@ -9819,12 +11212,12 @@ static tci_node *tci_vjp_LOG_SOFTMAX(const tci_vjp *v)
 
 static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, int n)
 {
-    double count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= (double)x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return tci_rule_binary(v, TCI_OP_DIV, tci_rule_sum(v, x, axes, n, true),
-                           tci_rule_number(v, (tc_dtype)x->dtype, count));
+                           tci_rule_size(v, (tc_dtype)x->dtype, count));
 }
 
 /* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
@@ -9905,7 +11298,7 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
     int axis = x->rank > 1 ? 1 : 0;
     tci_node *p = tci_build_softmax(v->g, tci_build_cast(v->g, x, t), axis, false);
     tci_node *one = tci_rule_number(v, t, 1);
-    tci_node *count = tci_rule_number(v, t, (double)tci_node_count(target));
+    tci_node *count = tci_rule_size(v, t, tci_node_count(target));
     tci_node *line = tci_vjp_built(v, tci_build_unsqueeze(v->g, target, axis));
     tci_node *hits = tci_rule_hits(v, line, x->rank, x->shape, axis);
     tci_node *off = tci_build_where(v->g, hits, tci_rule_binary(v, TCI_OP_SUB, p, one), p);
@@ -10517,13 +11910,14 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
 static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
 {
     tci_node *x = n->in[0];
-    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) > 0, whole = true;
+    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) != 0, whole = true;
     int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * n->rank);
     tci_node *from = merge ? x->in[0] : x;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        attr[2 * i] = merge ? x->attr[2 * i] + x->attr[2 * i + 1] * start : start;
-        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : merge ? x->attr[2 * i + 1] * step : step;
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim by = merge ? x->attr[2 * i + 1] : 1;
+        attr[2 * i] = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : tci_dim_mul(by, step);
         whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
     }
     if (whole) {
@@ -10574,24 +11968,26 @@ static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
 
 /* ---- nothing to compute ---- */
 
-static int64_t tci_rewrite_operand_count(const tci_node *n)
+static bool tci_rewrite_has_empty_operand(const tci_node *n)
 {
-    int64_t least = INT64_MAX;
+    bool empty = false;
     for (int i = 0; i < n->n_in; i++) {
-        least = TCI_MIN(least, tci_node_count(n->in[i]));
+        empty = empty || tci_node_count(n->in[i]) == 0;
     }
-    return least;
+    return empty;
 }
 
 /* A value without elements, or a sum over none, is a constant: no kernel runs over an empty domain,
- * where work moved out of its loops (the check of an index) would run all the same. */
+ * where work moved out of its loops (the check of an index) would run all the same. That is decided
+ * where sizes are known; a symbolic one is not 0. */
 static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
 {
     bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
                 n->op == TCI_OP_CONTRACT;
     bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
                     (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
-    if (!computes || (tci_node_count(n) && !(sums && !tci_rewrite_operand_count(n)))) {
+    if (!computes ||
+        (tci_node_count(n) != 0 && !(sums && tci_rewrite_has_empty_operand(n)))) {
         return NULL;
     }
     bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;
@@ -10705,11 +12101,11 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64, written here) virtual lanes on the LAST inner axis of each
- *       REDUCE stage: element j of that axis goes to lane j % 64, lanes go on over the other inner
- *       axes (in order); at the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1:
- *       acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
- *       exist changes nothing.
+ *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
+ *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
+ *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
+ *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
@@ -10728,10 +12124,12 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
 
 enum {
     TCI_VLANES = 64,
-    TCI_VLANES_MAX = 512
+    TCI_VLANES_MAX = 2048
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
-/* ---- index expressions ---- */
+/* ---- index expressions ----
+ * Numbers in here (coefficients, ranges, guards, sizes) may be symbolic (base/dim.h); what is
+ * decided about them holds where no axis of the kernel is empty, as nothing is evaluated then. */
 typedef enum tci_kx_op {
     TCI_KX_CONST, /* c */
     TCI_KX_AXIS,  /* axis number c */
@@ -10744,8 +12142,8 @@ typedef enum tci_kx_op {
 typedef struct tci_kx {
     uint8_t op;
     int32_t a, b;     /* indices of kx nodes; -1 unused */
-    int64_t c;
-    int64_t lo, hi;   /* range, inclusive */
+    tci_dim c;
+    tci_dim lo, hi;   /* range, inclusive */
 } tci_kx;
 
 /* ---- instructions ---- */
@@ -10770,13 +12168,13 @@ typedef struct tci_kinst {
     int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
     int32_t guard;    /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
     int32_t n_guards;
-    int64_t imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
+    tci_dim imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
     tci_value value;  /* CONST; LOAD: fill where a guard fails */
     uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
-typedef struct tci_kguard { int32_t x; int64_t lo, hi; } tci_kguard;
+typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 typedef enum tci_kred_op {
@@ -10807,10 +12205,10 @@ typedef struct tci_kstage {
 typedef struct tci_koperand {
     uint8_t dtype;      /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
-    int64_t n;          /* elements that may be touched: offsets lie in [0, n) */
+    tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
 typedef struct tci_kaxis {
-    int64_t size;
+    tci_dim size;
     bool inner;
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
@@ -10839,24 +12237,24 @@ typedef struct tci_kernel {
 
 /* kernel/ir.c: hash-consing constructors (simplify on the way). */
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner);
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c);
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner);
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c);
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis);
 TCI_FN int tci_kx_add(tci_kernel *k, int a, int b);
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
 /* axes it depends on, as tci_kinst.axes */
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 /* finds or adds; derives axes and stage */
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
@@ -10874,11 +12272,11 @@ typedef void (*tci_kernel_fn)(void *const *bufs, const int64_t *lits, int64_t *f
 #endif
 
 /* ---- src/kernel/ir.c, continued ---- */
-typedef struct tci_kx_term { int32_t atom; int64_t coef; } tci_kx_term;
+typedef struct tci_kx_term { int32_t atom; tci_dim coef; } tci_kx_term;
 typedef struct tci_kx_sum {
     tci_kx_term *terms;
     int n, cap;
-    int64_t base;
+    tci_dim base;
 } tci_kx_sum;
 
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
@@ -10889,7 +12287,7 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
     return k;
 }
 
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner)
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)
 {
     tci_kaxis axis = {size, inner};
     TCI_PUSH(k->s, k->axes, k->n_axes, k->cap_axes, axis);
@@ -10965,14 +12363,13 @@ static int tci_kx_intern(tci_kernel *k, tci_kx x)
 
 /* ---- index expressions ---- */
 
-static int64_t tci_kx_floor_div(int64_t a, int64_t c)
+/* A common divisor: the greatest of known numbers, else one that divides the other, or 1. */
+static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 {
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
-static int64_t tci_kx_gcd(int64_t a, int64_t b)
-{
+    if (!tci_dim_is_known(a) || !tci_dim_is_known(b)) {
+        bool known = tci_dim_is_known(a) && a <= 0;
+        return !known && tci_dim_divides(a, b) ? a : 1;
+    }
     a = a < 0 ? -a : a;
     b = b < 0 ? -b : b;
     while (b) {
@@ -10983,7 +12380,7 @@ static int64_t tci_kx_gcd(int64_t a, int64_t b)
     return a;
 }
 
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
 {
     tci_kx x = {TCI_KX_CONST, -1, -1, c, c, c};
     return tci_kx_intern(k, x);
@@ -10993,22 +12390,22 @@ TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
  * there. */
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
 {
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     if (size == 1) {
         return tci_kx_const(k, 0);
     }
-    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size > 0 ? size - 1 : 0};
+    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1)};
     return tci_kx_intern(k, x);
 }
 
-static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coef)
+static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, tci_dim coef)
 {
     int at = 0;
     while (at < sum->n && sum->terms[at].atom < atom) {
         at++;
     }
     if (at < sum->n && sum->terms[at].atom == atom) {
-        sum->terms[at].coef += coef;
+        sum->terms[at].coef = tci_dim_add(sum->terms[at].coef, coef);
         if (sum->terms[at].coef == 0) {
             sum->n--;
             for (int i = at; i < sum->n; i++) {
@@ -11027,7 +12424,7 @@ static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coe
 }
 
 /* sum += scale * x */
-static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
+static void tci_kx_linear(tci_kernel *k, int x, tci_dim scale, tci_kx_sum *sum)
 {
     while (k->kx[x].op == TCI_KX_ADD) {
         tci_kx_linear(k, k->kx[x].b, scale, sum);
@@ -11035,12 +12432,20 @@ static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
     }
     tci_kx e = k->kx[x];
     if (e.op == TCI_KX_CONST) {
-        sum->base += scale * e.c;
+        sum->base = tci_dim_add(sum->base, tci_dim_mul(scale, e.c));
     } else if (e.op == TCI_KX_MUL) {
-        tci_kx_sum_add(k, sum, e.a, scale * e.c);
+        tci_kx_sum_add(k, sum, e.a, tci_dim_mul(scale, e.c));
     } else {
         tci_kx_sum_add(k, sum, x, scale);
     }
+}
+
+/* The range of c times what lies in [lo, hi]. */
+static tci_kx tci_kx_scaled(const tci_kernel *k, int atom, tci_dim c)
+{
+    tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
+    tci_kx x = {TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi)};
+    return x;
 }
 
 static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
@@ -11048,18 +12453,15 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
     int all = -1;
     for (int i = 0; i < sum->n; i++) {
         int atom = sum->terms[i].atom;
-        int64_t c = sum->terms[i].coef;
         int term = atom;
-        if (c != 1) {
-            int64_t lo = k->kx[atom].lo * c, hi = k->kx[atom].hi * c;
-            tci_kx x = {TCI_KX_MUL, atom, -1, c, TCI_MIN(lo, hi), TCI_MAX(lo, hi)};
-            term = tci_kx_intern(k, x);
+        if (sum->terms[i].coef != 1) {
+            term = tci_kx_intern(k, tci_kx_scaled(k, atom, sum->terms[i].coef));
         }
         if (all < 0) {
             all = term;
         } else {
-            tci_kx x = {TCI_KX_ADD, all, term, 0, k->kx[all].lo + k->kx[term].lo,
-                        k->kx[all].hi + k->kx[term].hi};
+            tci_kx x = {TCI_KX_ADD, all, term, 0, tci_dim_add(k->kx[all].lo, k->kx[term].lo),
+                        tci_dim_add(k->kx[all].hi, k->kx[term].hi)};
             all = tci_kx_intern(k, x);
         }
     }
@@ -11067,7 +12469,8 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
         return all < 0 ? tci_kx_const(k, sum->base) : all;
     }
     int base = tci_kx_const(k, sum->base);
-    tci_kx x = {TCI_KX_ADD, all, base, 0, k->kx[all].lo + sum->base, k->kx[all].hi + sum->base};
+    tci_kx x = {TCI_KX_ADD, all, base, 0, tci_dim_add(k->kx[all].lo, sum->base),
+                tci_dim_add(k->kx[all].hi, sum->base)};
     return tci_kx_intern(k, x);
 }
 
@@ -11079,7 +12482,7 @@ TCI_FN int tci_kx_add(tci_kernel *k, int a, int b)
     return tci_kx_join(k, &sum);
 }
 
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
 {
     tci_kx_sum sum = {0};
     if (c != 0) {
@@ -11089,22 +12492,22 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
 }
 
 /* Splits x into out * c + rest: the terms that c divides, and the others. */
-static void tci_kx_divide(tci_kernel *k, int x, int64_t c, tci_kx_sum *out, tci_kx_sum *rest)
+static void tci_kx_divide(tci_kernel *k, int x, tci_dim c, tci_kx_sum *out, tci_kx_sum *rest)
 {
     tci_kx_sum sum = {0};
     tci_kx_linear(k, x, 1, &sum);
     for (int i = 0; i < sum.n; i++) {
-        if (sum.terms[i].coef % c == 0) {
-            tci_kx_sum_add(k, out, sum.terms[i].atom, sum.terms[i].coef / c);
+        if (tci_dim_divides(c, sum.terms[i].coef)) {
+            tci_kx_sum_add(k, out, sum.terms[i].atom, tci_dim_div(sum.terms[i].coef, c));
         } else {
             tci_kx_sum_add(k, rest, sum.terms[i].atom, sum.terms[i].coef);
         }
     }
-    out->base = tci_kx_floor_div(sum.base, c);
-    rest->base = sum.base - out->base * c;
+    out->base = tci_dim_div(sum.base, c);
+    rest->base = tci_dim_mod(sum.base, c);
 }
 
-static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
+static tci_dim tci_kx_sum_gcd(const tci_kx_sum *sum, tci_dim c)
 {
     for (int i = 0; i < sum->n; i++) {
         c = tci_kx_gcd(c, sum->terms[i].coef);
@@ -11112,34 +12515,34 @@ static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
     return c;
 }
 
-static void tci_kx_sum_scale_down(tci_kx_sum *sum, int64_t g)
+static void tci_kx_sum_scale_down(tci_kx_sum *sum, tci_dim g)
 {
     for (int i = 0; i < sum->n; i++) {
-        sum->terms[i].coef /= g;
+        sum->terms[i].coef = tci_dim_div(sum->terms[i].coef, g);
     }
-    sum->base = tci_kx_floor_div(sum->base, g);
+    sum->base = tci_dim_div(sum->base, g);
 }
 
 /* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
  * goes. */
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return a;
     }
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
-    int64_t g = tci_kx_sum_gcd(&rest, c);
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
     tci_kx_sum_scale_down(&rest, g);
-    c /= g;
+    c = tci_dim_div(c, g);
     int r = tci_kx_join(k, &rest);
-    int64_t lo = tci_kx_floor_div(k->kx[r].lo, c), hi = tci_kx_floor_div(k->kx[r].hi, c);
+    tci_dim lo = tci_dim_div(k->kx[r].lo, c), hi = tci_dim_div(k->kx[r].hi, c);
     if (lo == hi) {
-        out.base += lo;
+        out.base = tci_dim_add(out.base, lo);
         return tci_kx_join(k, &out);
     }
     if (k->kx[r].op == TCI_KX_DIV) {
-        c *= k->kx[r].c;
+        c = tci_dim_mul(c, k->kx[r].c);
         r = k->kx[r].a;
     }
     if (c == 1) {
@@ -11151,7 +12554,7 @@ TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
     return tci_kx_join(k, &out);
 }
 
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return tci_kx_const(k, 0);
@@ -11159,29 +12562,29 @@ TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
     int r = tci_kx_join(k, &rest);
-    int64_t q = tci_kx_floor_div(k->kx[r].lo, c);
-    if (q == tci_kx_floor_div(k->kx[r].hi, c)) {
-        return tci_kx_add(k, r, tci_kx_const(k, -q * c));
+    tci_dim q = tci_dim_div(k->kx[r].lo, c);
+    if (q == tci_dim_div(k->kx[r].hi, c)) {
+        return tci_kx_add(k, r, tci_kx_const(k, tci_dim_neg(tci_dim_mul(q, c))));
     }
-    int64_t g = tci_kx_sum_gcd(&rest, c);
-    if (g > 1 && rest.base % g == 0) { /* mod(g r, g c) = g mod(r, c) */
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
+    if (g != 1 && tci_dim_divides(g, rest.base)) { /* mod(g r, g c) = g mod(r, c) */
         tci_kx_sum_scale_down(&rest, g);
-        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), c / g), g);
+        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
     }
-    if (k->kx[r].op == TCI_KX_MOD && k->kx[r].c % c == 0) {
+    if (k->kx[r].op == TCI_KX_MOD && tci_dim_divides(c, k->kx[r].c)) {
         return tci_kx_mod(k, k->kx[r].a, c);
     }
-    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, c - 1};
+    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1)};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi)
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi)
 {
     tci_kx x = {TCI_KX_VALUE, -1, -1, inst, lo, hi};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base)
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base)
 {
     for (int i = 0; i < k->n_axes; i++) {
         coef[i] = 0;
@@ -11194,15 +12597,15 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *ba
             rest = e.a;
             e = k->kx[e.b];
         }
-        int64_t c = 1;
+        tci_dim c = 1;
         if (e.op == TCI_KX_MUL) {
             c = e.c;
             e = k->kx[e.a];
         }
         if (e.op == TCI_KX_CONST) {
-            *base += c * e.c;
+            *base = tci_dim_add(*base, tci_dim_mul(c, e.c));
         } else if (e.op == TCI_KX_AXIS) {
-            coef[e.c] += c;
+            coef[e.c] = tci_dim_add(coef[e.c], c);
         } else {
             return false;
         }
@@ -11332,7 +12735,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
     return tci_kernel_inst(k, i);
 }
 
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n)
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
     tci_koperand o = {(uint8_t)dtype, is_output, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
@@ -11346,11 +12749,18 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int
 static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
                                                    "all", "argmax", "argmin", "dot"};
 
+/* dim, then text */
+static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
+{
+    tci_dim_print(out, d);
+    tci_str_add(out, text);
+}
+
 static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
 {
     const tci_kx *e = &k->kx[x];
     switch (e->op) {
-    case TCI_KX_CONST: tci_str_printf(out, "%lld", (long long)e->c); break;
+    case TCI_KX_CONST: tci_dim_print(out, e->c); break;
     case TCI_KX_AXIS: tci_str_printf(out, "a%lld", (long long)e->c); break;
     case TCI_KX_ADD:
         tci_kernel_print_kx(out, k, e->a);
@@ -11359,16 +12769,19 @@ static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
         break;
     case TCI_KX_MUL:
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, "*%lld", (long long)e->c);
+        tci_str_add(out, "*");
+        tci_dim_print(out, e->c);
         break;
     case TCI_KX_VALUE:
-        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo,
-                       (long long)e->hi);
+        tci_str_printf(out, "[v%lld in ", (long long)e->c);
+        tci_kernel_print_dim(out, e->lo, "..");
+        tci_kernel_print_dim(out, e->hi, "]");
         break;
     default:
         tci_str_add(out, "(");
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, ")%s%lld", e->op == TCI_KX_DIV ? "//" : "%", (long long)e->c);
+        tci_str_add(out, e->op == TCI_KX_DIV ? ")//" : ")%");
+        tci_dim_print(out, e->c);
         break;
     }
 }
@@ -11377,9 +12790,11 @@ static void tci_kernel_print_guards(tci_str *out, const tci_kernel *k, const tci
 {
     for (int g = 0; g < i->n_guards; g++) {
         const tci_kguard *guard = &k->guards[i->guard + g];
-        tci_str_printf(out, "%s%lld <= ", g ? " and " : "", (long long)guard->lo);
+        tci_str_add(out, g ? " and " : "");
+        tci_kernel_print_dim(out, guard->lo, " <= ");
         tci_kernel_print_kx(out, k, guard->x);
-        tci_str_printf(out, " <= %lld", (long long)guard->hi);
+        tci_str_add(out, " <= ");
+        tci_dim_print(out, guard->hi);
     }
 }
 
@@ -11423,7 +12838,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
         break;
     case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
     case TCI_K_FAULT:
-        tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm);
+        tci_str_printf(out, "checked v%d of ", i->args[0]);
+        tci_dim_print(out, i->imm);
         break;
     default:
         tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
@@ -11470,8 +12886,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
-        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
-                       (long long)k->axes[a].size);
+        tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
+        tci_dim_print(out, k->axes[a].size);
     }
     tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
     if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
@@ -11479,9 +12895,9 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     }
     tci_str_printf(out, " literals %d\n", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
-        tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
-                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,
-                       (long long)k->operands[p].n);
+        tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
+        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);
@@ -11502,8 +12918,12 @@ static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tc
     for (int a = 0; a < k->n_axes; a++) {
         empty |= k->axes[a].size == 0;
     }
-    if (i->n_guards == 0 && !empty) {
-        TCI_ASSERT(s, k->kx[i->x].lo >= 0 && k->kx[i->x].hi < k->operands[i->imm].n);
+    /* a load without guard stays inside: where that cannot be told for all sizes, it is not */
+    tci_dim lo = k->kx[i->x].lo, hi = k->kx[i->x].hi;
+    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) &&
+                 tci_dim_is_known(k->operands[i->imm].n);
+    if (i->n_guards == 0 && !empty && known) {
+        TCI_ASSERT(s, lo >= 0 && hi < k->operands[i->imm].n);
     }
 }
 
@@ -11528,8 +12948,27 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* No plain arithmetic was done on a symbolic number. */
+static void tci_kernel_verify_dims(tci_scratch *s, const tci_kernel *k)
+{
+    for (int a = 0; a < k->n_axes; a++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->axes[a].size));
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->kx[x].c) && tci_dim_is_valid(k->kx[x].lo) &&
+                          tci_dim_is_valid(k->kx[x].hi));
+    }
+    for (int g = 0; g < k->n_guards; g++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->guards[g].lo) && tci_dim_is_valid(k->guards[g].hi));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->operands[p].n));
+    }
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    tci_kernel_verify_dims(s, k);
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }
@@ -11714,13 +13153,13 @@ static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
 }
 
 /* guard and lo <= x <= hi. */
-static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64_t hi)
+static int tci_lower_guard_and(tci_lower *l, int guard, int x, tci_dim lo, tci_dim hi)
 {
     const tci_kx *e = &l->k->kx[x];
-    if (guard < 0 || e->lo > hi || e->hi < lo || lo > hi) {
+    if (guard < 0 || tci_dim_lt(hi, e->lo) || tci_dim_lt(e->hi, lo) || tci_dim_lt(hi, lo)) {
         return -1;
     }
-    if (e->lo >= lo && e->hi <= hi) {
+    if (tci_dim_le(lo, e->lo) && tci_dim_le(e->hi, hi)) {
         return guard;
     }
     int n = l->sets[guard].n;
@@ -11729,10 +13168,10 @@ static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64
     for (int i = 0; i < n; i++) {
         list[i] = l->k->guards[l->sets[guard].first + i];
         if (list[i].x == x) {
-            list[i].lo = TCI_MAX(list[i].lo, lo);
-            list[i].hi = TCI_MIN(list[i].hi, hi);
+            list[i].lo = tci_dim_max(list[i].lo, lo);
+            list[i].hi = tci_dim_min(list[i].hi, hi);
             merged = true;
-            if (list[i].lo > list[i].hi) {
+            if (tci_dim_lt(list[i].hi, list[i].lo)) {
                 return -1;
             }
         }
@@ -11984,27 +13423,36 @@ TCI_FN int tci_lower_cost(int op)
 
 /* ---- index maps of the movement ops ---- */
 
+/* A size as a factor of strides: that of an axis without elements does not matter, but is never
+ * 0 where it is known. */
+static tci_dim tci_lower_extent(tci_dim size)
+{
+    return size == 0 ? 1 : size;
+}
+
 TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
                             const int *idx)
 {
-    int64_t dense = 1, lowest = 0;
+    tci_dim dense = 1, lowest = 0;
     int x = tci_kx_const(l->k, 0);
     for (int i = rank - 1; i >= 0; i--) {
-        int64_t stride = strides ? strides[i] : dense;
+        tci_dim stride = strides ? strides[i] : dense;
         x = tci_kx_add(l->k, x, tci_kx_mul(l->k, idx[i], stride));
-        lowest += stride < 0 && shape[i] > 0 ? stride * (shape[i] - 1) : 0;
-        dense *= TCI_MAX(shape[i], 1);
+        if (tci_dim_lt(stride, 0) && shape[i] != 0) {
+            lowest = tci_dim_add(lowest, tci_dim_mul(stride, tci_dim_add(shape[i], -1)));
+        }
+        dense = tci_dim_mul(dense, tci_lower_extent(shape[i]));
     }
-    return tci_kx_add(l->k, x, tci_kx_const(l->k, -lowest));
+    return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
 static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
 {
-    int64_t stride = 1;
+    tci_dim stride = 1;
     for (int i = in->rank - 1; i >= 0; i--) {
-        int64_t size = TCI_MAX(in->shape[i], 1);
+        tci_dim size = tci_lower_extent(in->shape[i]);
         idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
-        stride *= size;
+        stride = tci_dim_mul(stride, size);
     }
 }
 
@@ -12024,7 +13472,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, -n->attr[i])); break;
+        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -12047,21 +13495,23 @@ static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner_idx, int guard)
 {
     for (int i = 0; i < n->rank; i++) {
-        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0, n->in[0]->shape[i] - 1);
+        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0,
+                                    tci_dim_add(n->in[0]->shape[i], -1));
     }
     return guard;
 }
 
 /* Guard of the part of CAT's axis that input i covers. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
-                               int64_t *start)
+                               tci_dim *start)
 {
     int axis = (int)n->attr[0];
     *start = 0;
     for (int j = 0; j < i; j++) {
-        *start += n->in[j]->shape[axis];
+        *start = tci_dim_add(*start, n->in[j]->shape[axis]);
     }
-    return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
+    tci_dim end = tci_dim_add(*start, n->in[i]->shape[axis]);
+    return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
 }
 
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
@@ -12087,11 +13537,11 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     }
     if (n->op == TCI_OP_CAT) {
         for (int i = 0; i < n->n_in; i++) {
-            int64_t start;
+            tci_dim start;
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, -start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -12150,7 +13600,7 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
 {
     int value = -1, at = l->n_deps;
     for (int i = f->node->n_in - 1; i >= 0; i--) {
-        int64_t start;
+        tci_dim start;
         int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, &start);
         if (guard >= 0) {
             int part = in[--at];
@@ -12172,7 +13622,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
 {
     const tci_node *x = f->node->in[0];
     int axis = (int)f->node->attr[0];
-    int64_t size = x->shape[axis];
+    tci_dim size = x->shape[axis];
     index = tci_lower_convert(l->k, index, TC_I64);
     if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
         tci_value zero = {.i = 0};
@@ -12190,7 +13640,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     int checked = tci_kernel_inst(l->k, i);
     l->k->faults = true;
     int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
-    to[axis] = tci_kx_value(l->k, checked, 0, TCI_MAX(size - 1, 0));
+    to[axis] = tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
     tci_lower_frame inner = {f->node->in[0], to, f->guard};
     int value = tci_lower_find(l, &inner);
     if (value < 0) {
@@ -12302,7 +13752,7 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
 
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some floor-division or remainder affine; false when there is none. */
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor);
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
@@ -12312,21 +13762,22 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 /* ---- src/kernel/simplify.c, continued ---- */
 /* ---- splitting ---- */
 
-static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int *axis)
+static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
 {
-    int64_t factor = 0;
+    tci_dim factor = 0;
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
         }
-        if (e.op == TCI_KX_AXIS && coef > 0 && c % coef == 0) {
-            int64_t f = c / coef, size = k->axes[e.c].size;
-            if (f > 1 && f < size && size % f == 0 && f > factor) {
+        if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
+            tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
+            if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
+                tci_dim_hint(f) > tci_dim_hint(factor)) {
                 factor = f;
                 *axis = (int)e.c;
             }
@@ -12338,12 +13789,12 @@ static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int 
     }
 }
 
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor)
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
     for (int x = 0; x < k->n_kx; x++) {
         if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
-            if (*factor > 1) {
+            if (*factor != 0) {
                 return true;
             }
         }
@@ -12354,13 +13805,13 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *facto
 /* ---- merging neighbouring axes ---- */
 
 /* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */
-static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
+static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
 {
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
@@ -12378,7 +13829,7 @@ static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
 /* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
 {
-    if (tci_kernel_coef(k, x, a) != tci_kernel_coef(k, x, b) * k->axes[b].size) {
+    if (tci_kernel_coef(k, x, a) != tci_dim_mul(tci_kernel_coef(k, x, b), k->axes[b].size)) {
         return false;
     }
     for (;;) {
@@ -12596,7 +14047,7 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     }
 }
 
-static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int64_t *sizes)
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const tci_dim *sizes)
 {
     tci_scratch *s = k->s;
     tci_kernel *to = tci_kernel_make(s);
@@ -12650,7 +14101,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 {
     bool *live = tci_kernel_live(k);
     int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
-    int64_t *sizes = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim *sizes = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     for (int a = 0; a < k->n_axes; a++) {
         sizes[a] = k->axes[a].size;
         axis_to[a] = a;
@@ -12658,7 +14109,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     for (int a = 0; a + 1 < k->n_axes; a++) {
         /* pairwise along a run: a into a+1, that into a+2 ... */
         if (tci_kernel_can_merge(k, live, a, a + 1)) {
-            sizes[a + 1] *= sizes[a];
+            sizes[a + 1] = tci_dim_mul(sizes[a + 1], sizes[a]);
             axis_to[a] = -1;
         }
     }
@@ -12736,8 +14187,8 @@ typedef enum tci_buffer_kind {
 typedef struct tci_buffer {
     uint8_t kind, dtype;
     int32_t index;
-    int64_t n;              /* elements */
-    int64_t bytes, offset;
+    tci_dim n, bytes;       /* elements; their bytes */
+    int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
@@ -12763,6 +14214,15 @@ typedef struct tci_plan {
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
+
+/* Memory that is needed from step `first` to step `last`; last -1: by none. */
+typedef struct tci_life {
+    int32_t first, last;
+    int64_t bytes;
+    int64_t offset;         /* out: from the arena's start; only where last >= 0 */
+} tci_life;
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */
@@ -12957,8 +14417,10 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0) {
+    int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
+    int64_t size = tci_dim_hint(x->shape[axis]);
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0 ||
+        !tci_dim_is_known(x->shape[axis])) {
         return 0;
     }
     if (machine.block_threads == 0) {
@@ -12982,7 +14444,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
-        bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
+        int64_t size = tci_dim_hint(x->shape[n->attr[i]]);
+        int64_t best = tci_dim_hint(x->shape[n->attr[at]]);
+        bool larger = size > best * (i == n->n_attr - 1 ? 64 : 1);
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
@@ -13048,7 +14512,7 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
             tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
             shape[axis] = 0;
             for (int j = 0; j < take; j++) {
-                shape[axis] += list[i + j]->shape[axis];
+                shape[axis] = tci_dim_add(shape[axis], list[i + j]->shape[axis]);
             }
             tci_node *part = list[i];
             if (take > 1) {
@@ -13118,8 +14582,8 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2], inner = 1, first = 0;
-    if (!machine.has_work || rank < 2 || n->shape[rank - 1] < TCI_ALGO_PACK_COLUMNS ||
-        n->dtype == TC_BOOL) {
+    if (!machine.has_work || rank < 2 || n->dtype == TC_BOOL ||
+        tci_dim_hint(n->shape[rank - 1]) < TCI_ALGO_PACK_COLUMNS) {
         return false;
     }
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
@@ -13130,12 +14594,12 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
                         tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
         row--;
     }
-    if (in_a == in_b || row < 0 || n->shape[row] < TCI_ALGO_PACK_ROWS) {
+    if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < TCI_ALGO_PACK_ROWS) {
         return false;
     }
     for (int64_t i = 0; i < rank_a; i++) {
         if (!tci_algo_has_label(out, rank, a[i])) {
-            inner *= first ? n->in[0]->shape[i] : 1;
+            inner *= first ? tci_dim_hint(n->in[0]->shape[i]) : 1;
             first = 1;
             if (!tci_algo_has_label(b, rank_b, a[i])) {
                 return false;
@@ -13187,7 +14651,8 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     }
     if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
         x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
-        tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
+        tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
+            TCI_ALGO_REUSE) {
         return x;
     }
     int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);
@@ -13844,7 +15309,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     }
     int64_t count = 1;
     for (int i = 0; i < r->n_domain; i++) {
-        count *= r->domain[i];
+        count *= tci_dim_hint(r->domain[i]);
         int want = i < r->n_out ? i : -1;
         if (r->domain[i] != first->domain[i] || first->outer_of[i] != want) {
             return false;
@@ -14119,8 +15584,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
 
 typedef struct tci_pk_slot {
-    int64_t size;
-    int64_t *factors;  /* product = size, slowest first */
+    tci_dim size;
+    tci_dim *factors;  /* product = size, slowest first */
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
@@ -14149,19 +15614,19 @@ typedef struct tci_pk {
 
 /* ---- slots and families ---- */
 
-static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const int64_t *sizes)
+static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *sizes)
 {
     tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
     for (int i = 0; i < n; i++) {
         f.slots[i].size = sizes[i];
         f.slots[i].n_factors = 1;
-        f.slots[i].factors = TCI_NEW_ARRAY(s, int64_t, 1);
+        f.slots[i].factors = TCI_NEW_ARRAY(s, tci_dim, 1);
         f.slots[i].factors[0] = sizes[i];
     }
     return f;
 }
 
-static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
+static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
         bool same = p->families[f].n == n;
@@ -14178,7 +15643,7 @@ static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
 }
 
 /* Inner sizes of a root, without those of size 1. */
-static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, int64_t *sizes)
+static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, tci_dim *sizes)
 {
     (void)p;
     int n = 0;
@@ -14215,7 +15680,7 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 }
 
 /* Splits the factor behind a kernel axis in two; false when the axis is not in this family. */
-static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
+static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 {
     for (int i = 0; i < f->n; i++) {
         tci_pk_slot *slot = &f->slots[i];
@@ -14223,11 +15688,11 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
         if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
             continue;
         }
-        int64_t *factors = TCI_NEW_ARRAY(p->s, int64_t, slot->n_factors + 1);
+        tci_dim *factors = TCI_NEW_ARRAY(p->s, tci_dim, slot->n_factors + 1);
         for (int a = 0; a < slot->n_factors; a++) {
             factors[a + (a > at)] = slot->factors[a];
         }
-        factors[at] = slot->factors[at] / factor;
+        factors[at] = tci_dim_div(slot->factors[at], factor);
         factors[at + 1] = factor;
         slot->factors = factors;
         slot->n_factors++;
@@ -14404,7 +15869,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
                                           : p->red_of[root];
-    int64_t none = 0;
+    tci_dim none = 0;
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
@@ -14415,7 +15880,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
 /* How many loads walk `axis` with stride 1, and how many with another stride. */
 static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
 {
-    int64_t base, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     *unit = *strided = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
@@ -14455,12 +15920,13 @@ static uint8_t tci_pk_vector(const tci_kernel *k)
     int inner_unit, inner_strided, outer_unit, outer_strided;
     tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
     tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
-    bool short_row = k->axes[inner].size < TCI_PK_SHORT_ROW && k->axes[outer].size >= TCI_PK_WIDE;
+    int64_t n_inner = tci_dim_hint(k->axes[inner].size);
+    int64_t n_outer = tci_dim_hint(k->axes[outer].size);
+    bool short_row = n_inner < TCI_PK_SHORT_ROW && n_outer >= TCI_PK_WIDE;
     if (short_row && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER
-                                                                         : TCI_VEC_INNER;
+    return outer_unit > inner_unit && n_outer >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -14470,7 +15936,7 @@ static double tci_pk_points(const tci_kernel *k, uint64_t axes)
     double points = 1;
     for (int a = 0; a < k->n_axes; a++) {
         if (axes >> TCI_MIN(a, 63) & 1) {
-            points *= (double)k->axes[a].size;
+            points *= (double)tci_dim_hint(k->axes[a].size);
         }
     }
     return points;
@@ -14502,8 +15968,8 @@ static void tci_pk_measure(tci_kernel *k)
                 points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
             }
         }
-        points = k->operands[p].is_output ? (double)k->operands[p].n
-                                          : TCI_MIN(points, (double)k->operands[p].n);
+        double all = (double)tci_dim_hint(k->operands[p].n);
+        points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
     k->flops = tci_pk_clamp(flops);
@@ -14574,7 +16040,7 @@ static void tci_pk_attempt(tci_pk *p)
 static bool tci_pk_split_any(tci_pk *p)
 {
     int axis;
-    int64_t factor;
+    tci_dim factor;
     if (!tci_kernel_split_find(p->k, &axis, &factor)) {
         return false;
     }
@@ -14594,11 +16060,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.red_of = plan->red_of;
     for (int m = 0; m < g->n_roots; m++) {
         const tci_root *r = &f->roots[g->roots[m]];
-        int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, r->n_domain + 1);
+        tci_dim *sizes = TCI_NEW_ARRAY(s, tci_dim, r->n_domain + 1);
         int n = tci_pk_inner_sizes(&p, r, sizes);
         p.family_of[m] = tci_pk_family_find(&p, n, sizes);
     }
-    int64_t none = 0;
+    tci_dim none = 0;
     tci_pk_family_find(&p, 0, &none);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
@@ -14697,34 +16163,57 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
-static void tci_memory_place(tci_scratch *s, tci_plan *p)
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps)
 {
     tci_memory m = {.s = s};
     tci_memory_gap all = {0, INT64_MAX / 2};
     TCI_PUSH(s, m.gaps, m.n, m.cap, all);
-    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_steps + 1));
-    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_buffers + 1));
-    for (int t = 0; t < 2 * (p->n_steps + 1); t++) {
+    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (n_steps + 1));
+    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (n + 1));
+    for (int t = 0; t < 2 * (n_steps + 1); t++) {
         head[t] = -1;
     }
-    for (int b = p->n_buffers - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
-        const tci_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == TCI_BUF_TEMP && buffer->last >= 0) {
-            next[2 * b] = head[2 * buffer->first];
-            head[2 * buffer->first] = b;
-            next[2 * b + 1] = head[2 * buffer->last + 1];
-            head[2 * buffer->last + 1] = b;
+    for (int b = n - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
+        if (lives[b].last >= 0) {
+            next[2 * b] = head[2 * lives[b].first];
+            head[2 * lives[b].first] = b;
+            next[2 * b + 1] = head[2 * lives[b].last + 1];
+            head[2 * lives[b].last + 1] = b;
         }
     }
-    for (int t = 0; t < p->n_steps; t++) {
+    for (int t = 0; t < n_steps; t++) {
         for (int b = head[2 * t]; b >= 0; b = next[2 * b]) {
-            p->buffers[b].offset = tci_memory_take(&m, (p->buffers[b].bytes + 63) / 64 * 64);
+            lives[b].offset = tci_memory_take(&m, (lives[b].bytes + 63) / 64 * 64);
         }
         for (int b = head[2 * t + 1]; b >= 0; b = next[2 * b + 1]) {
-            tci_memory_give(&m, p->buffers[b].offset, (p->buffers[b].bytes + 63) / 64 * 64);
+            tci_memory_give(&m, lives[b].offset, (lives[b].bytes + 63) / 64 * 64);
         }
     }
-    p->arena_bytes = m.top;
+    return m.top;
+}
+
+/* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
+static void tci_memory_place(tci_scratch *s, tci_plan *p)
+{
+    tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);
+    bool known = true;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        bool is_temp = buffer->kind == TCI_BUF_TEMP;
+        lives[b].first = buffer->first;
+        lives[b].last = is_temp ? buffer->last : -1;
+        lives[b].bytes = buffer->bytes;
+        known = known && (!is_temp || tci_dim_is_known(buffer->bytes));
+    }
+    if (!known) {
+        return;
+    }
+    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (lives[b].last >= 0) {
+            p->buffers[b].offset = lives[b].offset;
+        }
+    }
 }
 
 /* ---- outputs on top of inputs ---- */
@@ -14915,21 +16404,21 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
 /* ---- buffers ---- */
 
 static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
-                               int index, int64_t elems)
+                               int index, tci_dim elems)
 {
     tci_buffer b = {0};
     b.kind = kind;
     b.dtype = n->dtype;
     b.index = index;
     b.n = elems;
-    b.bytes = elems * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    b.bytes = tci_dim_mul(elems, tci_dtype_get((tc_dtype)n->dtype)->bytes);
     b.node = n;
     TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
 }
 
 /* Elements from the lowest to the highest that a leaf's strides reach. */
-static int64_t tci_plan_leaf_extent(const tci_node *n)
+static tci_dim tci_plan_leaf_extent(const tci_node *n)
 {
     if (tci_node_count(n) == 0 || !n->strides) {
         return tci_node_count(n);
@@ -15082,7 +16571,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->kind == TCI_BUF_TEMP) {
             tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
-                           (long long)buffer->bytes, (long long)buffer->offset, buffer->first,
+                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
+                           buffer->first,
                            buffer->last);
         }
     }
@@ -15114,8 +16604,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
+            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
+                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
         }
     }
 }
@@ -15139,8 +16630,10 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Memory is a base (operand or local) plus an offset in elements; the access kinds are the
- * dialect's (tci_mem), so a printer only asks for names.
+ * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
+ * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
+ * sizes of locals are known. Memory is a base (operand or local) plus an offset in elements; the
+ * access kinds are the dialect's (tci_mem), so a printer only asks for names.
  *
  * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
  * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
@@ -15159,9 +16652,10 @@ typedef struct tci_loop tci_loop; /* loop/ir.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
-    int64_t n_tasks;      /* independent tasks; see tci_kernel_fn */
+    tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads */
-    int64_t work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    tci_dim work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
@@ -15180,6 +16674,11 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l);
  * the dialect (emit/dialect.h): T is the compute type (T1 its scalar), S storage, B a mask. */
 #ifndef TCI_LOOP_MEM_H
 #define TCI_LOOP_MEM_H
+
+enum {
+    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
+    TCI_ALIGNED_BYTES = 16 /* what one thread takes at once; all memory starts at a multiple */
+};
 
 typedef enum tci_mem {
     /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
@@ -15212,8 +16711,16 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
-    /* void f(void): between threads that write and read local arrays; only where threads > 1 */
+    /* The rest only where threads > 1. void f(void): between threads that write and read local
+     * arrays */
     TCI_MEM_BARRIER,
+    /* as LOAD and STORE: what each thread takes is aligned to its own size */
+    TCI_MEM_LOAD_ALIGNED,
+    TCI_MEM_STORE_ALIGNED,
+    /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
+    TCI_MEM_LOAD_REPEAT,
+    /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
+    TCI_MEM_LANE_REPEAT,
     TCI_MEM_COUNT
 } tci_mem;
 
@@ -15238,11 +16745,11 @@ typedef enum tci_lx_op {
 typedef struct tci_lx {
     uint8_t op;
     int32_t a, b;
-    int64_t c;
+    tci_dim c;
 } tci_lx;
 
 typedef enum tci_lop {
-    TCI_L_FOR,       /* for index dst = x; < n; += imm: body */
+    TCI_L_FOR,       /* for index dst = x; < n; += imm: body; `unroll` times written out */
     TCI_L_IF,        /* if value args[0]: body */
     TCI_L_INDEX,     /* index dst = x */
     TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
@@ -15269,9 +16776,10 @@ typedef struct tci_lstmt {
     int32_t base;     /* MEM: operand, or ~local */
     int32_t x;        /* index expression: offset, first value, lower bound */
     int32_t n;        /* index expression: count of lanes, upper bound */
-    int64_t imm;      /* stride, lane, step, size */
+    tci_dim imm;      /* stride, lane, step, size, upper bound */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
+    int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */
 } tci_lstmt;
 
@@ -15286,6 +16794,7 @@ typedef struct tci_lvalue {
 typedef struct tci_lindex {
     int32_t block;
     bool is_loop;
+    int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
@@ -15306,6 +16815,8 @@ struct tci_loop {
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
+    /* the distinct symbolic numbers in use, in the order of their first use (tci_loop_find_dims) */
+    tci_dim *dims; int n_dims, cap_dims;
     int32_t *lx_hash; int n_lx_hash;
     /* derived: latest index let of an expression, -1 none */
     int32_t *lx_index; int cap_lx_index;
@@ -15341,12 +16852,22 @@ TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n);
 TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
 TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
 /* Index expressions: hash-consed, constants folded. */
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c);
 TCI_FN int tci_lx_var(tci_loop *l, int index);
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c);
+/* Also a symbolic number. */
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c);
+/* x is always a multiple of the result; 0: it is 0. */
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x);
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
+/* Lists what the finished function needs in `dims`. */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN void tci_loop_find_dims(tci_loop *l);
+#else
+#define tci_loop_find_dims(l) ((void)(l))
+#endif
 
 #endif
 
@@ -15390,7 +16911,7 @@ TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 {
-    tci_lindex x = {block, is_loop};
+    tci_lindex x = {block, is_loop, 1};
     TCI_PUSH(l->s, l->indices, l->n_indices, l->cap_indices, x);
     return l->n_indices - 1;
 }
@@ -15468,7 +16989,7 @@ static int tci_lx_intern(tci_loop *l, tci_lx e)
     return l->n_lx - 1;
 }
 
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c)
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c)
 {
     tci_lx e = {TCI_LX_CONST, -1, -1, c};
     return tci_lx_intern(l, e);
@@ -15480,7 +17001,7 @@ TCI_FN int tci_lx_var(tci_loop *l, int index)
     return tci_lx_intern(l, e);
 }
 
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c)
 {
     if (l->lx[x].op != TCI_LX_CONST) {
         return false;
@@ -15489,25 +17010,25 @@ TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
     return true;
 }
 
-static int64_t tci_lx_fold(tci_lx_op op, int64_t a, int64_t b, int64_t c)
+static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
 {
     switch (op) {
-    case TCI_LX_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case TCI_LX_MUL: return (int64_t)((uint64_t)a * (uint64_t)c);
-    case TCI_LX_DIV: return a / c;
-    case TCI_LX_MOD: return a % c;
-    case TCI_LX_MIN: return TCI_MIN(a, b);
-    default: return TCI_MAX(a, b);
+    case TCI_LX_ADD: return tci_dim_add(a, b);
+    case TCI_LX_MUL: return tci_dim_mul(a, c);
+    case TCI_LX_DIV: return tci_dim_div(a, c);
+    case TCI_LX_MOD: return tci_dim_mod(a, c);
+    case TCI_LX_MIN: return tci_dim_min(a, b);
+    default: return tci_dim_max(a, b);
     }
 }
 
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
     }
-    int64_t ca = 0, cb = 0;
+    tci_dim ca = 0, cb = 0;
     bool const_a = tci_lx_is_const(l, a, &ca);
     bool const_b = b >= 0 && tci_lx_is_const(l, b, &cb);
     if (const_a && (b < 0 || const_b)) {
@@ -15521,9 +17042,9 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     }
     if (op == TCI_LX_ADD && const_b && l->lx[e.a].op == TCI_LX_ADD) {
         tci_lx in = l->lx[e.a];
-        int64_t cin = 0;
+        tci_dim cin = 0;
         if (tci_lx_is_const(l, in.b, &cin)) {
-            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, cin + cb), 0);
+            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, tci_dim_add(cin, cb)), 0);
         }
     }
     if (op == TCI_LX_ADD && const_b && cb == 0) {
@@ -15542,6 +17063,36 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
         return a;
     }
     return tci_lx_intern(l, e);
+}
+
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
+{
+    const tci_lx *e = &l->lx[x];
+    switch (e->op) {
+    case TCI_LX_CONST: return !tci_dim_is_known(e->c) || e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_VAR: return l->indices[e->a].multiple;
+    case TCI_LX_ADD:
+    case TCI_LX_MIN:
+    case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
+    case TCI_LX_MOD:
+        return tci_dim_is_known(e->c) ? tci_lx_gcd(tci_lx_multiple(l, e->a), e->c) : 1;
+    case TCI_LX_MUL: {
+        int64_t m = tci_lx_multiple(l, e->a), c = tci_dim_is_known(e->c) ? e->c : 1;
+        bool fits = c == 0 || (c != INT64_MIN && m <= INT64_MAX / (c < 0 ? -c : c));
+        return fits ? m * (c < 0 ? -c : c) : 1;
+    }
+    default: return 1;
+    }
 }
 
 TCI_FN int tci_lx_block(const tci_loop *l, int x)
@@ -15567,6 +17118,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 {
     switch (m) {
     case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_ALIGNED:
+    case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
     case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
     case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
@@ -15574,6 +17127,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_STRIDED_N:
         return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE:
+    case TCI_MEM_STORE_ALIGNED:
     case TCI_MEM_STORE_STREAM:
     case TCI_MEM_STORE_ONE:
     case TCI_MEM_STORE_LANE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
@@ -15588,6 +17142,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
     case TCI_MEM_LANE:
+    case TCI_MEM_LANE_REPEAT:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
@@ -15596,6 +17151,64 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     default: return 0;
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* ---- symbolic numbers ---- */
+
+static void tci_loop_need_dim(tci_loop *l, tci_dim d)
+{
+    bool known = tci_dim_is_known(d);
+    for (int i = 0; !known && i < l->n_dims; i++) {
+        known = l->dims[i] == d;
+    }
+    if (!known) {
+        TCI_ASSERT(l->s, tci_dim_is_valid(d));
+        TCI_PUSH(l->s, l->dims, l->n_dims, l->cap_dims, d);
+    }
+}
+
+static void tci_loop_need_lx(tci_loop *l, int x)
+{
+    tci_lx e = l->lx[x];
+    bool number = e.op == TCI_LX_CONST || e.op == TCI_LX_MUL || e.op == TCI_LX_DIV ||
+                  e.op == TCI_LX_MOD;
+    if (number) {
+        tci_loop_need_dim(l, e.c);
+    }
+    if (e.a >= 0 && e.op != TCI_LX_VAR) {
+        tci_loop_need_lx(l, e.a);
+    }
+    if (e.b >= 0 && (e.op == TCI_LX_ADD || e.op == TCI_LX_MIN || e.op == TCI_LX_MAX)) {
+        tci_loop_need_lx(l, e.b);
+    }
+}
+
+TCI_FN void tci_loop_find_dims(tci_loop *l)
+{
+    for (int block = 0; block < l->n_blocks; block++) {
+        for (int i = 0; i < l->blocks[block].n; i++) {
+            const tci_lstmt *st = &l->blocks[block].stmts[i];
+            bool bounds = st->op == TCI_L_IN_RANGE;
+            bool stride = st->op == TCI_L_MEM && (tci_lmem_uses((tci_mem)st->mem) &
+                                                  TCI_LMEM_STRIDE);
+            if (st->x >= 0) {
+                tci_loop_need_lx(l, st->x);
+            }
+            if (st->n >= 0) {
+                tci_loop_need_lx(l, st->n);
+            }
+            if (bounds) {
+                tci_loop_need_dim(l, st->value.i);
+            }
+            if (bounds || stride || st->op == TCI_L_FAULT) {
+                tci_loop_need_dim(l, st->imm);
+            }
+        }
+    }
+}
+
+#endif
 /* ---- src/loop/build.c ---- */
 /* loop/build.c - see loop/build.h: blocks, index arithmetic, bindings, and the evaluation of a
  * kernel's scalar DAG into loop statements.
@@ -15620,17 +17233,17 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 
 /* c + sum coef[i] * index var[i]; immutable once made. */
 typedef struct tci_lin {
-    int64_t c;
+    tci_dim c;
     int32_t n;
     const int32_t *var;
-    const int64_t *coef;
+    const tci_dim *coef;
 } tci_lin;
 
 typedef struct tci_bind {
     int32_t id;
     bool is_vector;     /* lane i of the axis is at + i */
     tci_lin at;
-    int64_t lo, hi;     /* range of every (existing) lane, inclusive */
+    tci_dim lo, hi;     /* range of every (existing) lane, inclusive */
     int32_t n;          /* index expression: lanes that exist; -1: all */
     int32_t block;      /* what is loaded at this place stays in this block: a branch's, else 0 */
 } tci_bind;
@@ -15649,7 +17262,7 @@ typedef struct tci_lkeep {
     int32_t stage;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
-    int64_t *coef;
+    tci_dim *coef;
     tci_lin *origin;
 } tci_lkeep;
 
@@ -15685,24 +17298,25 @@ TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
 /* Linear forms and index expressions. */
-TCI_FN tci_lin tci_lin_const(int64_t c);
+TCI_FN tci_lin tci_lin_const(tci_dim c);
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index);
 TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c);
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
 /* under the current bindings, lane 0 */
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi);
 /* kx = *coef * axis + something that does not depend on it */
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
+/* What to add times c to a number >= lo to make it not negative. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
 /* Bindings. */
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 
@@ -15766,6 +17380,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
     open->st.imm = step;
     b->cur = open->st.body = tci_loop_block(b->l, b->cur);
     open->st.dst = tci_loop_index(b->l, b->cur, true);
+    b->l->indices[open->st.dst].multiple = tci_lx_gcd(tci_lx_multiple(b->l, begin), step);
     return open->st.dst;
 }
 
@@ -15799,7 +17414,7 @@ static int tci_build_deeper(const tci_build *b, int x, int y)
 
 /* ---- linear forms ---- */
 
-TCI_FN tci_lin tci_lin_const(int64_t c)
+TCI_FN tci_lin tci_lin_const(tci_dim c)
 {
     tci_lin x = {c, 0, NULL, NULL};
     return x;
@@ -15808,16 +17423,16 @@ TCI_FN tci_lin tci_lin_const(int64_t c)
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index)
 {
     int32_t var = index;
-    int64_t one = 1;
+    tci_dim one = 1;
     tci_lin x = {0, 1, NULL, NULL};
     x.var = tci_scratch_copy(b->s, &var, sizeof(var));
     x.coef = tci_scratch_copy(b->s, &one, sizeof(one));
     return x;
 }
 
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c)
 {
-    x.c += c;
+    x.c = tci_dim_add(x.c, c);
     return x;
 }
 
@@ -15833,18 +17448,18 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
 {
     if (x.n == 0 || y.n == 0) {
         tci_lin r = x.n == 0 ? y : x;
-        r.c = x.c + y.c;
+        r.c = tci_dim_add(x.c, y.c);
         return r;
     }
     int32_t *var = TCI_NEW_ARRAY(b->s, int32_t, x.n + y.n);
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n + y.n);
-    tci_lin r = {x.c + y.c, 0, var, coef};
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n + y.n);
+    tci_lin r = {tci_dim_add(x.c, y.c), 0, var, coef};
     int i = 0, j = 0;
     while (i < x.n || j < y.n) {
         bool same = i < x.n && j < y.n && x.var[i] == y.var[j];
         bool first = j >= y.n || (i < x.n && tci_lin_before(b, x.var[i], y.var[j]));
         var[r.n] = same || first ? x.var[i] : y.var[j];
-        coef[r.n] = (same || first ? x.coef[i] : 0) + (same || !first ? y.coef[j] : 0);
+        coef[r.n] = tci_dim_add(same || first ? x.coef[i] : 0, same || !first ? y.coef[j] : 0);
         i += same || first;
         j += same || !first;
         r.n += coef[r.n] != 0;
@@ -15852,16 +17467,16 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
     return r;
 }
 
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c)
 {
     if (c == 0 || x.n == 0) {
-        return tci_lin_const(x.c * c);
+        return tci_lin_const(tci_dim_mul(x.c, c));
     }
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n);
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n);
     for (int i = 0; i < x.n; i++) {
-        coef[i] = x.coef[i] * c;
+        coef[i] = tci_dim_mul(x.coef[i], c);
     }
-    tci_lin r = {x.c * c, x.n, x.var, coef};
+    tci_lin r = {tci_dim_mul(x.c, c), x.n, x.var, coef};
     return r;
 }
 
@@ -15882,6 +17497,7 @@ TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
     int block = tci_lx_block(l, lx);
     st.dst = tci_loop_index(l, block, false);
     st.x = lx;
+    l->indices[st.dst].multiple = tci_lx_multiple(l, lx);
     tci_loop_append(l, block, st);
     l->lx_index[lx] = st.dst;
     return tci_lin_var(b, st.dst);
@@ -15906,12 +17522,6 @@ TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
     return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
 }
 
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c)
-{
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
 static int tci_build_index_of_value(tci_build *b, int value)
 {
     tci_loop *l = b->l;
@@ -15927,16 +17537,21 @@ static int tci_build_index_of_value(tci_build *b, int value)
 }
 
 /* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple
- * of c. */
+ * of c: this one, where it is at least lo. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c)
+{
+    return tci_dim_le(0, lo) ? 0 : tci_dim_neg(tci_dim_div(lo, c));
+}
+
 static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 {
-    int64_t lo, hi;
+    tci_dim lo, hi;
     tci_build_range(b, e.a, &lo, &hi);
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, e.c) : 0;
-    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), shift * e.c);
+    tci_dim shift = tci_build_shift(lo, e.c);
+    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), tci_dim_mul(shift, e.c));
     tci_lx_op op = e.op == TCI_KX_DIV ? TCI_LX_DIV : TCI_LX_MOD;
     tci_lin r = tci_build_let(b, tci_lx_make(b->l, op, tci_build_lx(b, a), -1, e.c));
-    return op == TCI_LX_DIV ? tci_lin_plus(r, -shift) : r;
+    return op == TCI_LX_DIV ? tci_lin_plus(r, tci_dim_neg(shift)) : r;
 }
 
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
@@ -15953,10 +17568,10 @@ TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
     }
 }
 
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi)
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
 {
     tci_kx e = b->k->kx[kx];
-    int64_t lo_b, hi_b;
+    tci_dim lo_b, hi_b, quotient;
     *lo = e.lo;
     *hi = e.hi;
     switch (e.op) {
@@ -15969,24 +17584,27 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi
     case TCI_KX_ADD:
         tci_build_range(b, e.a, lo, hi);
         tci_build_range(b, e.b, &lo_b, &hi_b);
-        *lo += lo_b;
-        *hi += hi_b;
+        *lo = tci_dim_add(*lo, lo_b);
+        *hi = tci_dim_add(*hi, hi_b);
         break;
     case TCI_KX_MUL:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = e.c < 0 ? hi_b * e.c : lo_b * e.c;
-        *hi = e.c < 0 ? lo_b * e.c : hi_b * e.c;
+        lo_b = tci_dim_mul(lo_b, e.c);
+        hi_b = tci_dim_mul(hi_b, e.c);
+        *lo = tci_dim_min(lo_b, hi_b);
+        *hi = tci_dim_max(lo_b, hi_b);
         break;
     case TCI_KX_DIV:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = tci_build_floor_div(lo_b, e.c);
-        *hi = tci_build_floor_div(hi_b, e.c);
+        *lo = tci_dim_div(lo_b, e.c);
+        *hi = tci_dim_div(hi_b, e.c);
         break;
     case TCI_KX_MOD:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        if (tci_build_floor_div(lo_b, e.c) == tci_build_floor_div(hi_b, e.c)) {
-            *lo = lo_b - e.c * tci_build_floor_div(lo_b, e.c);
-            *hi = *lo + (hi_b - lo_b);
+        quotient = tci_dim_div(lo_b, e.c);
+        if (quotient == tci_dim_div(hi_b, e.c)) {
+            *lo = tci_dim_sub(lo_b, tci_dim_mul(e.c, quotient));
+            *hi = tci_dim_add(*lo, tci_dim_sub(hi_b, lo_b));
         }
         break;
     default: break;
@@ -15998,10 +17616,10 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis)
     return axis >= 0 && (axes >> TCI_MIN(axis, 63) & 1);
 }
 
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
 {
     tci_kx e = k->kx[kx];
-    int64_t other;
+    tci_dim other;
     *coef = 0;
     switch (e.op) {
     case TCI_KX_CONST: return true;
@@ -16010,13 +17628,13 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
         if (!tci_build_coef(k, e.a, axis, coef) || !tci_build_coef(k, e.b, axis, &other)) {
             return false;
         }
-        *coef += other;
+        *coef = tci_dim_add(*coef, other);
         return true;
     case TCI_KX_MUL:
         if (!tci_build_coef(k, e.a, axis, coef)) {
             return false;
         }
-        *coef *= e.c;
+        *coef = tci_dim_mul(*coef, e.c);
         return true;
     case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
     default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
@@ -16025,7 +17643,7 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
 
 /* ---- bindings ---- */
 
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n)
 {
     tci_bind *bind = TCI_NEW(b->s, tci_bind);
@@ -16033,7 +17651,7 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int6
     bind->is_vector = is_vector;
     bind->at = at;
     bind->lo = lo;
-    bind->hi = TCI_MAX(lo, hi);
+    bind->hi = tci_dim_le(hi, lo) ? lo : hi;
     bind->n = n;
     bind->block = b->floor;
     return bind;
@@ -16088,6 +17706,18 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
+/* A whole vector of which every thread's part lies at a multiple of its size. */
+static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+{
+    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
+        return false;
+    }
+    int held = b->l->lanes / b->l->threads;
+    int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
+    return held * tci_dtype_get((tc_dtype)dtype)->bytes <= TCI_ALIGNED_BYTES &&
+           tci_lx_multiple(b->l, st->x) % held == 0;
+}
+
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)
 {
     int at = 0;
@@ -16106,6 +17736,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
+    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+        st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
+    }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);
     }
@@ -16267,7 +17900,7 @@ TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
     keep->inst = inst;
     keep->local = local;
     keep->stage = stage;
-    keep->coef = TCI_NEW_ARRAY(b->s, int64_t, b->k->n_axes + 1);
+    keep->coef = TCI_NEW_ARRAY(b->s, tci_dim, b->k->n_axes + 1);
     keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
     TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
     return keep;
@@ -16428,12 +18061,12 @@ TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst
     tci_truth truth = TCI_ALWAYS;
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi;
+        tci_dim lo, hi;
         tci_build_range(b, g->x, &lo, &hi);
-        if (hi < g->lo || lo > g->hi) {
+        if (tci_dim_lt(hi, g->lo) || tci_dim_lt(g->hi, lo)) {
             return TCI_NEVER;
         }
-        if (lo < g->lo || hi > g->hi) {
+        if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
             truth = TCI_SOMETIMES;
         }
     }
@@ -16446,7 +18079,7 @@ static int tci_access_and(tci_build *b, int x, int y)
     return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
 }
 
-static int tci_access_in_range(tci_build *b, int kx, int64_t lo, int64_t hi)
+static int tci_access_in_range(tci_build *b, int kx, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = tci_build_lx(b, tci_build_kx(b, kx));
@@ -16466,14 +18099,15 @@ static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
 }
 
 /* floor(x / c) of a linear form known to be >= lo. */
-static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, int64_t lo)
+static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, tci_dim lo)
 {
     if (c == 1) {
         return x;
     }
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, c) : 0;
-    int lx = tci_build_lx(b, tci_lin_plus(x, shift * c));
-    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)), -shift);
+    tci_dim shift = tci_build_shift(lo, c);
+    int lx = tci_build_lx(b, tci_lin_plus(x, tci_dim_mul(shift, c)));
+    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)),
+                        tci_dim_neg(shift));
 }
 
 static int tci_access_first_n(tci_build *b, int n)
@@ -16488,21 +18122,22 @@ static int tci_access_first_n(tci_build *b, int n)
 static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
 {
     const tci_bind *vec = b->bind[b->vec_axis];
-    int64_t lo, hi, step = coef < 0 ? -coef : coef;
+    int64_t step = coef < 0 ? -coef : coef;
+    tci_dim lo, hi;
     tci_lin x0 = tci_build_kx(b, g->x);
     tci_build_range(b, g->x, &lo, &hi);
     /* distance from lane 0 to the first and past the last lane inside, in units of x */
     tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo)
-                             : tci_lin_plus(x0, -g->hi);
+                             : tci_lin_plus(x0, tci_dim_neg(g->hi));
     tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi)
-                             : tci_lin_plus(x0, -g->lo);
-    int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
-    int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
+                             : tci_lin_plus(x0, tci_dim_neg(g->lo));
+    tci_dim least_lo = coef > 0 ? tci_dim_sub(g->lo, hi) : tci_dim_sub(lo, g->hi);
+    tci_dim least_hi = coef > 0 ? tci_dim_sub(g->hi, hi) : tci_dim_sub(lo, g->lo);
     tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
     tci_lin end = tci_lin_plus(tci_access_div(b, to_hi, step, least_hi), 1);
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
-    if (coef > 0 ? lo < g->lo : hi > g->hi) {
+    if (coef > 0 ? !tci_dim_le(g->lo, lo) : !tci_dim_le(hi, g->hi)) {
         int before =
             tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
@@ -16519,14 +18154,14 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
     }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi, coef;
+        tci_dim lo, hi, coef = 0;
         tci_build_range(b, g->x, &lo, &hi);
-        if (lo >= g->lo && hi <= g->hi) {
+        if (tci_dim_le(g->lo, lo) && tci_dim_le(hi, g->hi)) {
             continue;
         }
         bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, g->x));
         bool linear = !vector || tci_build_coef(b->k, g->x, b->vec_axis, &coef);
-        if (!linear) {
+        if (!linear || !tci_dim_is_known(coef)) {
             r.by_lane = true;
             return r;
         }
@@ -16608,7 +18243,7 @@ static int tci_access_fill(tci_build *b, const tci_kinst *inst)
 }
 
 /* The load statement without its guard's condition. */
-static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask,
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_dim coef, int mask,
                                       bool vector)
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
@@ -16678,24 +18313,25 @@ static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at,
         tci_value zero = {.u = 0};
         return tci_build_splat(b, tci_build_const(b, (tc_dtype)inst->dtype, zero));
     }
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
     st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
     st.base = (int32_t)inst->imm;
-    st.x = tci_build_lx(b, tci_lin_plus(at, lane * coef));
+    st.x = tci_build_lx(b, tci_lin_plus(at, tci_dim_mul(coef, lane)));
     return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
 }
 
-static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, int64_t coef)
+static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_dim coef)
 {
-    int64_t row = 0, count;
+    tci_dim row = 0, count = 0;
+    int64_t step = tci_dim_hint(coef);
     const tci_bind *vec = b->bind[b->vec_axis];
     int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
     return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
-           (coef < 0 ? -coef : coef) * bytes >= 64 &&
+           (step < 0 ? -step : step) * bytes >= 64 &&
            tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
-           (vec->n < 0 || tci_lx_is_const(b->l, vec->n, &count));
+           (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
 /* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
@@ -16741,7 +18377,7 @@ static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool vector = tci_build_is_vector(b, inst->axes);
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
     if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
         /* an index into an empty operand was recorded as a fault */
@@ -16769,10 +18405,20 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
+static int tci_access_to_value(tci_build *b, int x)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
+    int block = tci_lx_block(b->l, x);
+    st.x = x;
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
 static int tci_access_index(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    int64_t coef = 0;
+    tci_dim coef = 0;
     bool vector = tci_build_is_vector(b, inst->axes);
     if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
         return tci_access_by_lane(b, i);
@@ -16784,20 +18430,18 @@ static int tci_access_index(tci_build *b, int i)
         st.x = tci_build_lx(b, at);
         return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
     }
-    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
-    st.x = tci_build_lx(b, at);
-    int block = tci_lx_block(b->l, st.x);
-    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
-    tci_loop_append(b->l, block, st);
+    int first = tci_access_to_value(b, tci_build_lx(b, at));
     if (coef == 0) {
-        return st.dst;
+        return first;
     }
     tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = coef};
-    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), tci_build_const(b, TC_I64, c)};
-    int args[2] = {st.dst, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
+    int step = tci_dim_is_known(coef) ? tci_build_const(b, TC_I64, c)
+                                      : tci_access_to_value(b, tci_lx_const(b->l, coef));
+    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), step};
+    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
     return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
 }
 
@@ -16897,7 +18541,7 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
     bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     value = tci_build_widen(b, value, tci_build_vector_lanes(b));
     if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {
@@ -16955,15 +18599,15 @@ typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **ve
 
 /* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
  * whose last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg);
 /* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
  * first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg);
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg);
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
- * max, else none. */
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
+ * max, else none. Those that are not known are left out: what lies there is masked. */
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -16973,22 +18617,26 @@ typedef struct tci_panel {
     int vec_axis, rows, unroll;
     tci_lin first;
     int end;              /* index expression */
-    int64_t lo, hi, chunk;
+    tci_dim lo, hi;
+    int64_t chunk;
 } tci_panel;
 TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
  * left unbound. */
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi);
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);
 /* of a MAP stage's vector loop */
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
-/* ---- pieces that loop/blocked.c shares ---- */
+/* ---- pieces that other schedules share ---- */
+
+/* The stage's stores at the current point. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 
 /* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
 typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
@@ -17011,7 +18659,12 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
 #endif
 
 /* ---- src/loop/stage.c, continued ---- */
-enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16,
+    TCI_STAGE_LINE_BYTES = 64,
+    TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */
+};
 
 /* ---- combining ---- */
 
@@ -17179,13 +18832,14 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
 
 static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
 {
-    int64_t size = b->k->axes[axis].size;
+    tci_dim size = b->k->axes[axis].size;
     if (size == 1) {
         tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
         return;
     }
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, i), 0, size - 1, false, -1));
+    tci_lin at = tci_lin_var(b, i);
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
 }
 
 static tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
@@ -17218,7 +18872,7 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -17234,38 +18888,53 @@ static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
     }
 }
 
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max)
+/* Where guard g changes along an axis of which it has coefficient coef, for values of its other
+ * axes in lo..hi; false where that is not known. */
+static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
+                              int64_t at[4])
+{
+    tci_dim glo = g->lo, ghi = g->hi;
+    if (!tci_dim_is_known(coef) || !tci_dim_is_known(lo) || !tci_dim_is_known(hi) ||
+        !tci_dim_is_known(glo) || !tci_dim_is_known(ghi)) {
+        return false;
+    }
+    if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+        tci_dim t = lo;
+        lo = -hi;
+        hi = -t;
+        t = glo;
+        glo = -ghi;
+        ghi = -t;
+        coef = -coef;
+    }
+    at[0] = -tci_dim_div(hi - glo, coef);
+    at[1] = -tci_dim_div(lo - glo, coef);
+    at[2] = tci_dim_div(ghi - hi, coef) + 1;
+    at[3] = tci_dim_div(ghi - lo, coef) + 1;
+    return true;
+}
+
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max)
 {
     const tci_kernel *k = b->k;
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     int n = 0;
     const tci_bind *saved = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
-        int64_t coef, lo, hi, glo = k->guards[g].lo, ghi = k->guards[g].hi;
+        int64_t at[4];
+        tci_dim coef, lo, hi;
         if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);
-        if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
-            int64_t t = lo;
-            lo = -hi;
-            hi = -t;
-            t = glo;
-            glo = -ghi;
-            ghi = -t;
-            coef = -coef;
-        }
-        int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
-                         tci_build_floor_div(ghi - hi, coef) + 1,
-                         tci_build_floor_div(ghi - lo, coef) + 1};
-        for (int i = 0; i < 8; i++) {
-            int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+        for (int i = 0; tci_stage_changes(&k->guards[g], coef, lo, hi, at) && i < 8; i++) {
+            int64_t c = tci_dim_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
             int j = 0;
             while (j < n && cuts[j] < c) {
                 j++;
             }
-            if (c <= 0 || c >= size || (j < n && cuts[j] == c)) {
+            if (c <= 0 || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
                 continue;
             }
             if (n == max) {
@@ -17284,14 +18953,19 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, 
 
 /* ---- vectors along an axis ---- */
 
-static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, int64_t hi, int n)
+static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n)
 {
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
 
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg)
 {
+    if (!tci_dim_is_known(begin) || !tci_dim_is_known(end)) {
+        tci_stage_vectors_dynamic(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, end), -1, begin,
+                                  tci_dim_add(end, -1), unroll, body, arg);
+        return;
+    }
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
     int64_t n_groups = TCI_MAX(end - begin, 0) / group;
@@ -17324,7 +18998,7 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
 }
 
 /* One partial vector [at, at + count) where count is an index expression that may be 0. */
-static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi,
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, tci_dim hi,
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
@@ -17341,7 +19015,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, i
 }
 
 /* A loop over whole groups of `unroll` vectors from *at; *at ends behind them. */
-static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int64_t hi, int unroll,
+static void tci_stage_groups(tci_build *b, tci_lin *at, int end, tci_dim lo, tci_dim hi, int unroll,
                              tci_vec_body body, void *arg)
 {
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
@@ -17357,15 +19031,16 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     int i = tci_build_for(b, start, tci_build_lx(b, stop), group, &open);
     for (int u = 0; u < unroll; u++) {
         tci_lin v = tci_lin_plus(tci_lin_var(b, i), u * lanes);
-        vecs[u] = tci_stage_vector(b, v, lo + u * lanes, hi - (unroll - 1 - u) * lanes, -1);
+        vecs[u] = tci_stage_vector(b, v, tci_dim_add(lo, u * lanes),
+                                   tci_dim_add(hi, -(unroll - 1 - u) * lanes), -1);
     }
     body(b, arg, unroll, vecs);
     tci_build_close(b, &open);
     *at = stop;
 }
 
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg)
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
@@ -17425,6 +19100,9 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
@@ -17465,7 +19143,7 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 /* ---- prefetches ---- */
 
 /* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
@@ -17477,7 +19155,7 @@ static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
 /* A load without a guard that is contiguous along `axis`; *bytes of an element. */
 static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
 {
-    int64_t coef;
+    tci_dim coef;
     if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
         return false;
     }
@@ -17492,7 +19170,7 @@ static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t 
     const tci_kernel *k = b->k;
     for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
         int bytes = 0;
-        int64_t row;
+        tci_dim row;
         if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
             skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
             tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
@@ -17589,21 +19267,22 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
 
 /* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
  * on. */
-static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                            int64_t hi, int64_t count)
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                            tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes;
     for (int64_t u = 0; u < count; u += lanes) {
         int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
-        int64_t last = hi - TCI_MAX(count - u - lanes, 0);
-        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_dim last = tci_dim_add(hi, -TCI_MAX(count - u - lanes, 0));
+        tci_dim first = tci_dim_add(lo, u);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), first, last, n));
         tci_stage_fetch_next(b, m->axis, m->next_axis, u);
         tci_stage_fold(b, m, (int)(u / lanes), -1);
     }
 }
 
-static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                                     int64_t hi, int64_t count)
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                                     tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
     tci_lopen open;
@@ -17621,21 +19300,49 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
     }
 }
 
-/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
-static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t begin, int64_t end)
+/* The vector `u` lanes into the last elements of the axis, of which there are `count` behind `at`:
+ * whole, partial or absent. */
+static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
+                                  int u)
 {
-    int64_t whole = begin + (end - begin) / b->k->vlanes * b->k->vlanes;
-    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, int64_t, int64_t, int64_t) =
+    int lanes = b->l->lanes;
+    tci_dim left = tci_dim_add(count, -u), last = tci_dim_add(b->k->axes[m->axis].size, -1);
+    tci_lin first = tci_lin_const(tci_dim_add(at, u));
+    for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
+        tci_lopen open;
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_const(b->l, left);
+        st.value.i = partial ? 1 : lanes;
+        st.imm = partial ? lanes - 1 : b->k->vlanes;
+        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+        tci_loop_append(b->l, b->cur, st);
+        tci_build_if(b, st.dst, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
+        tci_build_close(b, &open);
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
+static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
+{
+    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (whole > begin) {
+    if (!tci_dim_le(whole, begin)) {
         tci_lopen open;
         int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, whole - 1, b->k->vlanes);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
         tci_build_close(b, &open);
     }
-    if (end > whole) {
-        block(b, m, tci_lin_const(whole), whole, end - 1, end - whole);
+    tci_dim count = tci_dim_sub(end, whole);
+    if (tci_dim_is_known(count) && count > 0) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    }
+    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+        tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
 
@@ -17695,7 +19402,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, b->k->vlanes), 1);
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -17724,7 +19431,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
@@ -17767,20 +19474,20 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     int n_before = st->n_axes - 1;
     tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m.axis].size;
     m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
     if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
-        int64_t size = cuts[0];
+        tci_dim size = cuts[0];
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
-        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, size - 1);
+        tci_dim last = tci_dim_add(size, -1);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, last);
         m.stream = tile->stream;
-        tci_stage_vectors_dynamic(b, from, to, head, 0, size - 1, m.unroll, tci_stage_map_body,
-                                  &m);
+        tci_stage_vectors_dynamic(b, from, to, head, 0, last, m.unroll, tci_stage_map_body, &m);
         begin = size;
     }
-    for (int i = 0; i <= n_cuts && begin < cuts[i]; i++) {
+    for (int i = 0; i <= n_cuts && begin != cuts[i]; i++) {
         tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
         begin = cuts[i];
     }
@@ -17790,8 +19497,8 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 
 /* ---- all stages ---- */
 
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi)
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi)
 {
     tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
     int x = tci_build_lx(b, tci_build_kx(b, store->x));
@@ -17915,7 +19622,7 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
 }
 
 /* The rows [begin, end) of the inner axis, `n` at a time. */
-static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin, int64_t end,
+static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, tci_dim begin, tci_dim end,
                                  int64_t n)
 {
     const tci_panel *p = m->panel;
@@ -17924,8 +19631,9 @@ static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin,
     int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
     for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
         int64_t row = m->n_rows;
-        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row), begin + row,
-                                      end - n + row, false, -1);
+        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row),
+                                      tci_dim_add(begin, row), tci_dim_add(end, row - n), false,
+                                      -1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
                               tci_stage_panel_fold, m);
@@ -17936,7 +19644,9 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
-    int64_t size = k->axes[k->stages[0].axes[0]].size, whole = size / panel->rows * panel->rows;
+    tci_dim size = k->axes[k->stages[0].axes[0]].size;
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, panel->rows), panel->rows);
+    tci_dim rest = tci_dim_sub(size, whole);
     tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
     tci_stage_rows m = {panel, arrays, rows, 0};
@@ -17951,11 +19661,11 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
         tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
     }
     tci_build_close(b, &open);
-    if (whole > 0) {
+    if (whole != 0) {
         tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
     }
-    if (whole < size) {
-        tci_stage_panel_rows(b, &m, whole, size, size - whole);
+    if (rest != 0) {
+        tci_stage_panel_rows(b, &m, whole, size, tci_dim_is_known(rest) ? rest : 1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);
@@ -18064,6 +19774,18 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     return look;
 }
 
+/* Panels and tiles are cut at compile time: only the outer axes beside them may be symbolic. */
+static bool tci_blocked_is_known(const tci_kernel *k, const tci_blocked *p)
+{
+    const tci_kstage *st = &k->stages[0];
+    bool known = tci_dim_is_known(k->axes[p->row_axis].size) &&
+                 tci_dim_is_known(k->axes[p->vec_axis].size);
+    for (int i = 0; i < st->n_axes; i++) {
+        known = known && tci_dim_is_known(k->axes[st->axes[i]].size);
+    }
+    return known;
+}
+
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
 static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
@@ -18134,7 +19856,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p)) {
+        !tci_blocked_is_known(k, p) || !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
@@ -18768,6 +20490,415 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
         tci_build_close(b, &open);
     }
 }
+/* ---- src/loop/row.c ---- */
+/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
+ *
+ * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
+ * axes are bound. Out: the stages, written out vector by vector.
+ *
+ * The one idea: every stage uses the same bindings of the axis, so whatever two stages both need is
+ * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
+ * before the first result is needed, and written once.
+ *
+ * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
+ * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
+ * the lanes of a warp. */
+/* ---- src/loop/row.h ---- */
+/* loop/row.h - a block of threads that holds a whole row in its registers. */
+#ifndef TCI_LOOP_ROW_H
+#define TCI_LOOP_ROW_H
+
+
+/* How many vectors the row takes; 0: the kernel has no single row, or it is too long. */
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
+/* All stages for one outer point. */
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
+
+#endif
+
+/* ---- src/loop/row.c, continued ---- */
+enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
+
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
+{
+    int axis = -1, n_loads = 0;
+    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != k->vlanes) {
+        return 0;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool reads = st->n_axes == 1 && (axis < 0 || st->axes[0] == axis);
+        if (!reads && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
+            return 0;
+        }
+        axis = reads ? st->axes[0] : axis;
+    }
+    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
+        return 0;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+    }
+    int64_t n = (k->axes[axis].size + l->lanes - 1) / l->lanes;
+    return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
+}
+
+/* Lanes without an element keep what they have. */
+static int tci_row_keep(tci_build *b, int n, int value, int before)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_FIRST_N;
+    st.n = n;
+    int args[3] = {tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1),
+                   tci_build_widen(b, value, b->l->lanes), before};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[before].dtype, 3, args, 0);
+}
+
+static tci_stage_pair tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+                                   const tci_bind **vecs)
+{
+    tci_stage_pair acc = tci_stage_accumulator(b, red, b->l->lanes);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vecs[i]->n >= 0) {
+            v.value = tci_row_keep(b, vecs[i]->n, v.value, acc.value);
+            v.index = v.index < 0 ? -1 : tci_row_keep(b, vecs[i]->n, v.index, acc.index);
+        }
+        tci_stage_assign(b, acc, v);
+    }
+    tci_stage_pair copy = {tci_build_copy(b, acc.value),
+                           acc.index < 0 ? -1 : tci_build_copy(b, acc.index)};
+    return copy;
+}
+
+/* ---- joining the lanes ---- */
+
+static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = value;
+    st.imm = imm;
+    int lanes = mem == TCI_MEM_LANE_REPEAT ? 1 : b->l->lanes;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, lanes, b->cur);
+}
+
+/* Writes the vector where all warps see it. */
+static int tci_row_share(tci_build *b, int value)
+{
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = value;
+    tci_build_mem(b, st, t, 1, b->cur);
+    return local;
+}
+
+/* The lanes of warp `warp`, in every warp. */
+static int tci_row_of_warp(tci_build *b, int local, int warp)
+{
+    int held = b->l->lanes / b->l->threads;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD_REPEAT;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, (int64_t)warp * TCI_WARP * held);
+    return tci_build_mem(b, st, (tc_dtype)b->l->locals[local].dtype, b->l->lanes, b->cur);
+}
+
+/* `shared`: the arrays that hold the accumulator, where there are several warps. */
+static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_pair shared)
+{
+    int n = b->l->threads / TCI_WARP;
+    tci_stage_pair *warps = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        warps[i].value = tci_row_of_warp(b, shared.value, i);
+        warps[i].index = shared.index < 0 ? -1 : tci_row_of_warp(b, shared.index, i);
+    }
+    for (int h = n / 2; h >= 1; h /= 2) {
+        for (int i = 0; i < h; i++) {
+            warps[i] = tci_stage_combine(b, red, warps[i], warps[i + h]);
+        }
+    }
+    return warps[0];
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_pair v)
+{
+    for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
+        tci_stage_pair high = {tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.value, h), -1};
+        high.index = v.index < 0 ? -1 : tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.index, h);
+        v = tci_stage_combine(b, red, v, high);
+    }
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.index >= 0 ? v.index : v.value, 0);
+}
+
+/* ---- stages ---- */
+
+static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    bool warps = b->l->threads > TCI_WARP;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
+            acc[r].value = warps ? tci_row_share(b, acc[r].value) : acc[r].value;
+            acc[r].index =
+                warps && acc[r].index >= 0 ? tci_row_share(b, acc[r].index) : acc[r].index;
+        }
+    }
+    if (warps) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_BARRIER;
+        tci_loop_append(b->l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_stage_pair v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
+        }
+    }
+}
+
+static void tci_row_map(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, NULL);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, st->axes[0], vecs[i]);
+        tci_stage_stores(b, stage, NULL);
+    }
+    tci_build_set(b, st->axes[0], NULL);
+}
+
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
+    int64_t lanes = b->l->lanes, size = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        size = k->stages[t].n_axes > 0 ? k->axes[k->stages[t].axes[0]].size : size;
+    }
+    for (int i = 0; i < n_vecs; i++) {
+        int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
+        vecs[i] = tci_build_bind(b, tci_lin_const(at), at, at + left - 1, true,
+                                 left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        b->stage = t;
+        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+            tci_row_reduce(b, t, n_vecs, vecs);
+        } else {
+            tci_row_map(b, t, n_vecs, vecs);
+        }
+    }
+}
+/* ---- src/loop/square.c ---- */
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+ *
+ * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
+ * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
+ *
+ * The one idea: neighbouring threads must touch neighbouring memory, so a square is walked twice.
+ * First along row_axis: the loads that run along it are read and kept in a shared array, one column
+ * of padding keeping its banks apart. Then, behind a barrier, along vec_axis: everything else.
+ *
+ * Here the threads are told apart by TCI_LX_THREAD and every value is a scalar of its thread (the
+ * loop has one lane). Invariant: no element is computed twice, as an output may lie on an input;
+ * squares at the edge test every element. */
+/* ---- src/loop/square.h ---- */
+/* loop/square.h - transposing kernels on a block of threads: squares turned in shared memory. */
+#ifndef TCI_LOOP_SQUARE_H
+#define TCI_LOOP_SQUARE_H
+
+
+enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+
+/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+typedef struct tci_square {
+    int row_axis, vec_axis;
+    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
+} tci_square;
+
+/* False: nothing to turn, or too little to fill squares. */
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+/* The square with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+
+#endif
+
+/* ---- src/loop/square.c, continued ---- */
+enum {
+    TCI_SQUARE_PITCH = TCI_SQUARE + 1,
+    TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
+    TCI_SQUARE_STEP = TCI_SQUARE_THREADS / TCI_SQUARE,            /* lines walked at once */
+    TCI_SQUARE_FAR_BYTES = 64,                                    /* a stride that wants turning */
+    TCI_SQUARE_FILL = -2                                          /* the stage of the first walk */
+};
+
+static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
+{
+    tci_dim along = 0, across = 0;
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+        !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
+        return false;
+    }
+    int bytes = tci_dtype_get((tc_dtype)k->operands[in->imm].dtype)->bytes;
+    return (along == 1 || along == -1) &&
+           (across < 0 ? -across : across) * bytes >= TCI_SQUARE_FAR_BYTES;
+}
+
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q)
+{
+    int64_t room = TCI_SQUARE_BYTES;
+    q->row_axis = row_axis;
+    q->vec_axis = vec_axis;
+    q->loads = TCI_NEW_ARRAY(k->s, int32_t, k->n_insts + 1);
+    q->n_loads = 0;
+    bool known = row_axis >= 0 && tci_dim_is_known(k->axes[row_axis].size) &&
+                 tci_dim_is_known(k->axes[vec_axis].size);
+    if (!known || k->axes[row_axis].size < TCI_SQUARE / 4 ||
+        k->axes[vec_axis].size < TCI_SQUARE / 4) {
+        return false;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        int64_t bytes = (int64_t)TCI_SQUARE * TCI_SQUARE_PITCH *
+                        tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes;
+        if (tci_square_turns(k, &k->insts[i], row_axis, vec_axis) && bytes <= room) {
+            q->loads[q->n_loads++] = i;
+            room -= bytes;
+        }
+    }
+    return q->n_loads > 0;
+}
+
+/* The place of this thread's `step`-th element: `fast` runs with the threads, `slow` every
+ * TCI_SQUARE of them. */
+typedef struct tci_square_walk {
+    const tci_square *q;
+    int fast_axis, slow_axis;
+    tci_lin fast, slow;       /* of the first element */
+    int64_t fast_hi, slow_hi; /* of the square's first element: the largest */
+    bool edge;                /* elements may lie outside */
+} tci_square_walk;
+
+static tci_lin tci_square_at(const tci_square_walk *w, int step)
+{
+    return tci_lin_plus(w->slow, (int64_t)step * TCI_SQUARE_STEP);
+}
+
+static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
+{
+    int64_t skip = (int64_t)step * TCI_SQUARE_STEP, n_slow = b->k->axes[w->slow_axis].size,
+            n_fast = b->k->axes[w->fast_axis].size;
+    tci_build_set(b, w->fast_axis,
+                  tci_build_bind(b, w->fast, 0, TCI_MIN(w->fast_hi + TCI_SQUARE, n_fast) - 1, false,
+                                 -1));
+    tci_build_set(b, w->slow_axis,
+                  tci_build_bind(b, tci_square_at(w, step), TCI_MIN(skip, n_slow - 1),
+                                 TCI_MIN(w->slow_hi + skip + TCI_SQUARE_STEP, n_slow) - 1, false,
+                                 -1));
+}
+
+static int tci_square_inside(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
+{
+    for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
+        tci_lopen open;
+        if (w->edge) {
+            int args[2] = {tci_square_inside(b, w->fast, b->k->axes[w->fast_axis].size),
+                           tci_square_inside(b, tci_square_at(w, step),
+                                             b->k->axes[w->slow_axis].size)};
+            tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
+        }
+        tci_square_bind(b, w, step);
+        for (int i = 0; fill && i < w->q->n_loads; i++) {
+            tci_build_value(b, w->q->loads[i]);
+        }
+        if (!fill) {
+            tci_stage_stores(b, 0, NULL);
+        }
+        if (w->edge) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, w->fast_axis, NULL);
+    tci_build_set(b, w->slow_axis, NULL);
+}
+
+/* Both walks. */
+static void tci_square_walks(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec, bool edge)
+{
+    tci_loop *l = b->l;
+    int thread = tci_lx_make(l, TCI_LX_THREAD, -1, -1, 0);
+    tci_lin low = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, thread, -1, TCI_SQUARE));
+    tci_lin high = tci_build_let(b, tci_lx_make(l, TCI_LX_DIV, thread, -1, TCI_SQUARE));
+    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    int64_t row_hi = (n_row - 1) / TCI_SQUARE * TCI_SQUARE;
+    int64_t vec_hi = (n_vec - 1) / TCI_SQUARE * TCI_SQUARE;
+    tci_square_walk along = {q, q->row_axis, q->vec_axis, tci_lin_add(b, row, low),
+                             tci_lin_add(b, vec, high), row_hi, vec_hi, edge};
+    tci_square_walk across = {q, q->vec_axis, q->row_axis, tci_lin_add(b, vec, low),
+                              tci_lin_add(b, row, high), vec_hi, row_hi, edge};
+    b->stage = TCI_SQUARE_FILL;
+    tci_square_elements(b, &along, true);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(l, b->cur, st);
+    b->stage = 0;
+    tci_square_elements(b, &across, false);
+}
+
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec)
+{
+    int64_t n_row = b->k->axes[q->row_axis].size, n_vec = b->k->axes[q->vec_axis].size;
+    tci_lin row_square = row, vec_square = vec;
+    row = tci_lin_mul(b, row, TCI_SQUARE);
+    vec = tci_lin_mul(b, vec, TCI_SQUARE);
+    for (int i = 0; i < q->n_loads; i++) {
+        int inst = q->loads[i];
+        int local = tci_build_local(b, (tc_dtype)b->k->insts[inst].dtype,
+                                    TCI_SQUARE * TCI_SQUARE_PITCH, b->cur);
+        tci_lkeep *keep = tci_build_keep(b, inst, local, TCI_SQUARE_FILL);
+        keep->coef[q->row_axis] = 1;
+        keep->coef[q->vec_axis] = TCI_SQUARE_PITCH;
+        keep->origin[q->row_axis] = row;
+        keep->origin[q->vec_axis] = vec;
+    }
+    if (n_row % TCI_SQUARE == 0 && n_vec % TCI_SQUARE == 0) {
+        tci_square_walks(b, q, row, vec, false);
+        return;
+    }
+    int args[2] = {tci_square_inside(b, row_square, n_row / TCI_SQUARE),
+                   tci_square_inside(b, vec_square, n_vec / TCI_SQUARE)};
+    int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
+    tci_lopen open;
+    tci_build_if(b, whole, &open);
+    tci_square_walks(b, q, row, vec, false);
+    tci_build_close(b, &open);
+    tci_build_if(b, tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &whole, 0), &open);
+    tci_square_walks(b, q, row, vec, true);
+    tci_build_close(b, &open);
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -18795,10 +20926,12 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -18813,27 +20946,37 @@ typedef struct tci_sched {
     /* instructions reached from a stage's roots; scratch for the decisions */
     bool *live;
     int vec_axis, row_axis; /* -1 none */
-    int64_t n_vec;          /* size of the vector axis */
+    tci_dim n_vec;          /* size of the vector axis */
     int unroll;             /* vectors of a tile */
-    int64_t chunk, n_chunks;
+    int64_t chunk;
+    tci_dim n_chunks;
     int rows;               /* rows of a tile, at most */
-    int64_t n_tiles, base, extra; /* the first `extra` tiles have base + 1 rows, the others base */
-    int64_t group, n_groups;      /* row tiles of a unit */
+    /* The first `extra` tiles have base + 1 rows, the others base. Where the number of rows is not
+     * known all but the last have base rows, and that one what is left. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;                /* row tiles of a unit */
+    tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
-    int64_t points, units, grain;
+    tci_dim points, units;
+    int64_t grain;
     bool transposing;
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    int64_t joined;           /* chunks that one panel covers where a call has them all */
+    tci_square square;        /* turned in shared memory, where n_loads > 0 */
+    int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
-    int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
+    tci_dim cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
 
-static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
+/* More than one of something, or perhaps so. */
+static bool tci_sched_many(tci_dim n)
 {
-    return (a + c - 1) / c;
+    return !tci_dim_is_known(n) || n > 1;
 }
 
 /* ---- what a stage computes ---- */
@@ -18978,11 +21121,33 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     }
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
-        longest = TCI_MAX(longest, st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1);
+        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
+        longest = TCI_MAX(longest, row);
     }
-    int threads = tci_sched_threads(tci_sched_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
+    int threads = tci_sched_threads(tci_dim_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
                                     machine.block_threads);
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
+}
+
+/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
+ * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
+ * what one holds alone is a scalar. */
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+{
+    int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
+    for (int a = 0; a < k->n_outer - 1; a++) {
+        points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
+    }
+    l->threads = tci_sched_threads(n, held, most);
+    while (l->threads > TCI_SCHED_WARP &&
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+        l->threads /= 2;
+    }
+    while (held > 2 && k->n_reds > 0 &&
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+        held /= 2;
+    }
+    l->lanes = l->threads * held;
 }
 
 /* Sets lanes and threads. */
@@ -18990,7 +21155,7 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
 {
     bool outer = k->vector == TCI_VEC_OUTER;
     l->lanes = l->threads = 1;
-    if (outer && (k->n_outer == 0 || k->axes[k->n_outer - 1].size < 2)) {
+    if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
     int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
@@ -18998,13 +21163,21 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
     }
-    l->threads = outer ? tci_sched_threads(k->axes[k->n_outer - 1].size, held,
-                                           TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
-                       : k->vlanes / held;
-    l->lanes = l->threads * held;
+    if (outer) {
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+    } else {
+        l->threads = k->vlanes / held;
+        l->lanes = l->threads * held;
+    }
 }
 
 /* ---- tiles ---- */
+
+/* Vectors along the vector axis, about. */
+static int64_t tci_sched_vectors_of(const tci_sched *s)
+{
+    return tci_dim_ceil_div(tci_dim_hint(s->n_vec), s->l->lanes);
+}
 
 /* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
 static bool tci_sched_is_shared(const tci_sched *s, int axis)
@@ -19022,7 +21195,13 @@ static bool tci_sched_is_shared(const tci_sched *s, int axis)
 
 static void tci_sched_split_rows(tci_sched *s, int max_rows)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
+    if (!tci_dim_is_known(n)) {
+        s->n_tiles = tci_dim_ceil_div(n, max_rows);
+        s->base = s->rows = max_rows;
+        s->extra = 0;
+        return;
+    }
     for (int t = max_rows; t > 1 && t * 5 >= max_rows * 3; t--) {
         if (n % t == 0) {
             max_rows = t;
@@ -19041,7 +21220,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     bool dot = false, scan = false;
     int n_accs = 1,
         n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
-    int64_t n_vecs = TCI_MAX((s->n_vec + s->l->lanes - 1) / s->l->lanes, 1); /* n_vec may be 0 */
+    int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
@@ -19056,10 +21235,12 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         }
     }
     for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
-        s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
+        s->row_axis = tci_sched_many(k->axes[a].size) && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
-    if (s->row_axis < 0) {
+    if (s->row_axis < 0 && s->machine.block_threads) {
+        s->unroll = 1; /* more blocks rather than more of each */
+    } else if (s->row_axis < 0) {
         s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
@@ -19097,9 +21278,10 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= TCI_SCHED_FAR_BYTES && s->n_vec >= TCI_SCHED_PANEL_LEAST &&
+                k->bytes >= TCI_SCHED_FAR_BYTES &&
+                tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
-                k->axes[k->stages[0].axes[0]].size >= 8;
+                tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -19115,13 +21297,14 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 {
     const tci_kernel *k = s->k;
-    int64_t c;
-    if (!tci_build_coef(k, kx, s->vec_axis, &c) ||
-        (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+    tci_dim c;
+    bool linear = tci_build_coef(k, kx, s->vec_axis, &c);
+    int64_t step = tci_dim_hint(c);
+    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < 64) {
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (k->axes[a].size >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -19131,23 +21314,41 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 /* Squares of as many rows as there are lanes, of whole cache lines. */
 static void tci_sched_turn_tile(tci_sched *s)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
     s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
-    s->n_tiles = tci_sched_ceil_div(n, s->l->lanes);
-    s->base = n / TCI_MAX(s->n_tiles, 1);
-    s->extra = n % TCI_MAX(s->n_tiles, 1);
+    s->n_tiles = tci_dim_ceil_div(n, s->l->lanes);
+    s->base = s->l->lanes;
+    s->extra = 0;
+    if (tci_dim_is_known(n)) {
+        s->base = n / TCI_MAX(s->n_tiles, 1);
+        s->extra = n % TCI_MAX(s->n_tiles, 1);
+    }
     s->rows = (int)(s->base + (s->extra > 0));
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
+}
+
+/* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
+static void tci_sched_block_map(tci_sched *s)
+{
+    s->turn = false;
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+        tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
+        s->l->lanes = 1;
+        s->l->threads = TCI_SQUARE_THREADS;
+        s->unroll = TCI_SQUARE;
+        s->n_tiles = tci_dim_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
+    } else {
+        s->row_axis = -1;
+    }
 }
 
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
         const tci_kinst *in = &k->insts[i];
         if (in->op == TCI_K_LOAD) {
-            int64_t row = 0;
+            tci_dim row = 0;
             s->row_axis = tci_sched_other_axis(s, in->x,
                                                (tc_dtype)k->operands[in->imm].dtype);
             s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
@@ -19158,22 +21359,20 @@ static void tci_sched_map_tile(tci_sched *s)
         s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
                                            (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
-    if (s->machine.block_threads) { /* one vector of a block is wide enough */
-        s->row_axis = -1;
-        s->turn = false;
+    if (s->machine.block_threads) {
+        tci_sched_block_map(s);
         return;
     }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
     if (s->turn) {
         tci_sched_turn_tile(s);
-        n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     } else if (s->transposing) {
         s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
         s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
         tci_sched_split_rows(s, 1);
     }
-    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, n_vecs), 1);
+    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, tci_sched_vectors_of(s)), 1);
 }
 
 /* ---- streaming ---- */
@@ -19191,10 +21390,11 @@ static const tci_kstore *tci_sched_stream(const tci_sched *s)
         if (k->vector == TCI_VEC_INNER) {
             axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
         }
-        int64_t coef;
+        tci_dim coef;
         if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
             tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            o->n * bytes >= tci_sched_stream_bytes && k->axes[axis].size * bytes >= 4096 &&
+            tci_dim_hint(o->n) * bytes >= tci_sched_stream_bytes &&
+            tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
             return store;
         }
@@ -19211,7 +21411,7 @@ static int tci_sched_next_axis(const tci_sched *s)
         axis--;
     }
     bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
-               k->axes[k->stages[stage].axes[0]].size >= TCI_SCHED_LONG_ROW;
+               tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
     return far && !s->machine.block_threads ? axis : -1;
 }
 
@@ -19233,12 +21433,13 @@ static void tci_sched_blocked_units(tci_sched *s, double target)
 {
     s->chunk = s->blocked.columns;
     s->group = s->blocked.group;
-    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-    s->n_groups = tci_sched_ceil_div(s->n_tiles, s->group);
-    s->units = s->points * s->n_chunks * s->n_groups * s->group;
-    int64_t share = s->blocked.share;
-    double share_ns = s->total_ns * (double)share / (double)TCI_MAX(s->units, 1);
-    s->grain = TCI_MIN(TCI_MAX((int64_t)(target / share_ns), 1) * share, TCI_MAX(s->units, 1));
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
+    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double share_ns = s->total_ns * (double)share / (double)units;
+    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
+    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
 }
 
 static void tci_sched_units(tci_sched *s)
@@ -19249,28 +21450,31 @@ static void tci_sched_units(tci_sched *s)
     for (int a = 0; a < k->n_outer; a++) {
         if (a != s->vec_axis && a != s->row_axis) {
             s->others[s->n_others++] = a;
-            s->points *= k->axes[a].size;
+            s->points = tci_dim_mul(s->points, k->axes[a].size);
         }
     }
     double target = TCI_MAX(TCI_MIN(s->total_ns / 64, tci_sched_task_ns), tci_sched_min_task_ns);
     int64_t step = (int64_t)s->unroll * s->l->lanes;
-    int64_t pieces = s->points > 0 ? (int64_t)(s->total_ns / (double)s->points / target) : 1;
+    int64_t points = tci_dim_hint(s->points), n_vec = tci_dim_hint(s->n_vec);
+    int64_t n_tiles = tci_dim_hint(s->n_tiles);
+    int64_t pieces = points > 0 ? (int64_t)(s->total_ns / (double)points / target) : 1;
     int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
-    int64_t want = tci_sched_ceil_div(s->n_vec, TCI_MAX(pieces, 1));
-    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
+    int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
+    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
     if (s->machine.block_threads) {
         s->chunk = step;
     }
     if (s->panel > 0) {
-        s->chunk = TCI_MIN(TCI_MAX(s->n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
+        s->chunk = TCI_MIN(TCI_MAX(n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
     }
-    s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
-    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-    s->group = s->n_tiles;
+    s->chunk = tci_dim_ceil_div(s->chunk, step) * step;
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    int64_t n_chunks = tci_dim_hint(s->n_chunks);
+    s->group = n_tiles;
     if (s->transposing) {
         s->group = TCI_SCHED_BLOCK;
-    } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
-        s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
+    } else if (n_chunks > 0 && pieces > n_chunks) {
+        s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
         tci_sched_blocked_units(s, target);
@@ -19279,15 +21483,17 @@ static void tci_sched_units(tci_sched *s)
     if (s->machine.block_threads) {
         s->group = 1;
     }
-    s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
-    s->units = s->points * s->n_chunks * s->n_groups;
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
+    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
     }
-    double unit_ns = s->total_ns / (double)TCI_MAX(s->units, 1);
+    int64_t units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double unit_ns = s->total_ns / (double)units;
     s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
-    s->grain = TCI_MIN(s->grain, TCI_MAX(s->units, 1));
+    s->grain = TCI_MIN(s->grain, units);
 }
 
 /* ---- keeping costly values of a row ---- */
@@ -19326,12 +21532,15 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     uint64_t axes = tci_sched_stage_axes(k, first);
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    int64_t extent = 1;
+    tci_dim extent = 1;
     uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
     for (int i = 0; i < k->stages[first].n_axes; i++) {
         int axis = k->stages[first].axes[i];
-        extent *= k->axes[axis].size;
-        changing |= k->axes[axis].size > 1 ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+        extent = tci_dim_mul(extent, k->axes[axis].size);
+        changing |= tci_sched_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+    }
+    if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
+        return;
     }
     tci_sched_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
@@ -19398,23 +21607,35 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
+/* lo <= x <= hi as a condition. */
+static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
+    tci_loop_append(s->l, s->b->cur, st);
+    return st.dst;
+}
+
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
 {
     tci_build *b = s->b;
-    int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
+    tci_dim last = tci_dim_add(s->k->axes[s->row_axis].size, -1), fixed = 0, fixed_end = 0;
     const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, rows);
     bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
-                  fixed_end - fixed == 1;
+                  tci_dim_sub(fixed_end, fixed) == 1;
     tci_lopen open;
     tci_lin at = single ? tci_lin_const(fixed)
                         : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
     for (int r = 0; r < rows; r++) {
-        binds[r] =
-            single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
-                   : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        tci_dim first = single ? tci_dim_add(at.c, r) : r;
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), first,
+                                  single ? first : tci_dim_add(last, r + 1 - rows), false, -1);
     }
     tile->n_rows = rows;
     tile->rows = binds;
@@ -19422,6 +21643,37 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     if (!single) {
         tci_build_close(b, &open);
     }
+}
+
+/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
+ * and 1 rows, each there or not. */
+static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+{
+    tci_build *b = s->b;
+    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
+    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
+    tci_dim rest = tci_dim_sub(n, first);
+    tci_lopen is_last, exists;
+    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
+    int p = 1;
+    while (2 * p < s->base) {
+        p *= 2;
+    }
+    for (; p > 0; p /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
+        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
+        tci_lin at = tci_lin_const(tci_dim_add(first, before));
+        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
+        for (int r = 0; r < p; r++) {
+            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
+        }
+        tile->n_rows = p;
+        tile->rows = binds;
+        tci_sched_tile(s, tile);
+        tci_build_close(b, &exists);
+    }
+    tci_build_close(b, &is_last);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -19435,17 +21687,26 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     tile->row_axis = s->row_axis;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->n_tiles);
     int extra = tci_lx_const(l, s->extra);
-    if (s->n_groups > 1) {
+    bool many = tci_sched_many(s->n_groups);
+    bool is_known = tci_dim_is_known(s->k->axes[s->row_axis].size);
+    if (many) {
         begin = tci_lx_make(l, TCI_LX_MUL, group, -1, s->group);
         int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, s->group), 0);
         end = tci_lx_make(l, TCI_LX_MIN, next, end, 0);
     }
     if (s->extra > 0) {
-        int stop = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
+        int stop = many ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
         tci_sched_row_loop(s, tile, begin, stop, (int)s->base + 1, 0);
-        begin = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
+        begin = many ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
     }
-    tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+    if (is_known || s->base == 1) {
+        tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+        return;
+    }
+    tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
+    tci_sched_rest_rows(s, tile, end);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -19467,27 +21728,28 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
 
 /* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
  * first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin,
-                              int64_t end)
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, tci_dim begin,
+                              tci_dim end)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
     int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
-    if (s->n_chunks > 1) {
+    tci_dim last = tci_dim_add(end, -1);
+    if (tci_sched_many(s->n_chunks)) {
         tci_lin at = tci_lin_mul(b, chunk, s->chunk);
         from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
     }
     if (s->stream) {
         tci_lin start = tci_build_let(b, from);
-        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, end - 1);
+        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, last);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
-    tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
+    tci_stage_vectors_dynamic(b, from, to, head, begin, last, s->unroll, tci_sched_body, place);
 }
 
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
@@ -19496,37 +21758,67 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
-    int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
+    int64_t step = (int64_t)s->unroll * l->lanes;
+    tci_dim whole = tci_dim_mul(tci_dim_div(s->n_vec, step), step);
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
-    tci_lin first = tci_lin_mul(b, chunk, s->chunk);
-    int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-    if (s->n_chunks * s->chunk > whole) {
-        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+    tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
+    bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
+    if (one && branches) {
+        tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+    } else if (!one) {
+        int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
+        if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
+            to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        }
+        at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     for (int u = 0; u < s->unroll; u++) {
-        int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
+        int64_t lo = (int64_t)u * l->lanes;
+        tci_dim hi = tci_dim_add(whole, lo + l->lanes - 1 - step);
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
-    tci_build_close(b, &open);
-    if (whole < s->n_vec) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = tci_build_lx(b, chunk);
-        last.value.i = last.imm = s->n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
+    if (whole != s->n_vec) {
+        tci_dim last = tci_dim_add(s->n_chunks, -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
 }
 
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. `end` is the call's last unit. */
+static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+{
+    tci_loop *l = s->l;
+    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
+    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
+    if (s->joined > 1) {
+        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
+    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
+    tci_stage_panel(s->b, &panel);
+}
+
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
-    int64_t begin = 0;
+    tci_dim begin = 0;
+    if (s->held > 0) {
+        tci_row_emit(s->b, s->held);
+        return;
+    }
+    if (s->square.n_loads > 0) {
+        tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->vec_axis < 0) {
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
@@ -19536,21 +21828,13 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_sched_rows(s, &tile, group);
         return;
     }
-    if (s->panel > 0) {
-        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        s->n_vec - 1, s->chunk};
-        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
-        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
-        tci_stage_panel(s->b, &panel);
-        return;
-    }
-    if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
+    if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
         tci_sched_chunk(s, &place, chunk);
         return;
     }
     s->cuts[s->n_cuts] = s->n_vec;
     for (int i = 0; i <= s->n_cuts; i++) {
-        if (s->stream || s->n_chunks > 1) {
+        if (s->stream || tci_sched_many(s->n_chunks)) {
             tci_sched_dynamic(s, &place, chunk, begin, s->cuts[i]);
         } else {
             tci_stage_vectors(s->b, begin, s->cuts[i], s->unroll, tci_sched_body, &place);
@@ -19560,7 +21844,7 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 }
 
 /* Takes x apart: the remainder by size is returned, x becomes the quotient. */
-static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
+static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 {
     tci_build *b = s->b;
     if (size == 1) {
@@ -19575,6 +21859,16 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
     return digit;
 }
 
+/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
+static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = s->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
+    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
+}
+
 /* The row tiles of group u of the blocked form, of those that the call is for. */
 static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
                               tci_lin group)
@@ -19583,7 +21877,7 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
     tci_loop *l = s->l;
     int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
     int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (s->group % s->grain != 0 || s->grain < s->group) { /* the call's range may cut the group */
+    if (s->grain % s->group != 0) { /* the call's range may cut the group */
         int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
         int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
         int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
@@ -19603,46 +21897,44 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0), unit = u;
-    bool blocked = s->blocked.columns > 0;
-    bool loops = s->units > 1;
+    bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
-    if (loops) {
+    if (many && !loops) { /* a block is one unit */
+        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    } else if (loops) {
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
         begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(
-            l, TCI_LX_MIN,
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain),
-            end, 0);
+        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
     }
-    if (blocked) {
-        int round = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
-        int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
-        int to = tci_lx_make(l, TCI_LX_DIV, round, -1, s->group);
-        u = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    if (s->blocked.columns > 0) {
+        u = unit = tci_sched_groups(s, begin, end, &open);
         loops = true;
     } else if (loops) {
-        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
-    unit = u;
-    int64_t above = s->n_chunks * s->points;
+    tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
     if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
-        above = s->n_groups * s->points;
+        above = tci_dim_mul(s->n_groups, s->points);
         chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
         group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
     } else {
         group = tci_sched_digit(s, &u, s->n_groups, above == 1);
         chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
     }
-    int64_t left = s->points;
+    tci_dim left = s->points;
     for (int i = s->n_others - 1; i >= 0; i--) {
-        int64_t size = s->k->axes[s->others[i]].size;
-        left /= size;
+        tci_dim size = s->k->axes[s->others[i]].size;
+        left = tci_dim_div(left, size);
         tci_lin at = tci_sched_digit(s, &u, size, left == 1);
-        tci_build_set(b, s->others[i], tci_build_bind(b, at, 0, size - 1, false, -1));
+        tci_build_set(b, s->others[i],
+                      tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
-    if (blocked) {
+    if (s->blocked.columns > 0) {
         tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else if (s->panel > 0) {
+        tci_sched_panel(s, chunk, end);
     } else {
         tci_sched_vectors(s, chunk, tci_build_lx(b, group));
     }
@@ -19661,10 +21953,14 @@ static void tci_sched_nest(tci_sched *s)
 static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 {
     char tile[40] = "";
-    const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
+    const char *form = s->held > 0 ? ", rows in registers"
+                       : s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->square.n_loads > 0) {
+        snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
+                 s->l->threads);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -19688,7 +21984,10 @@ static void tci_sched_decide(tci_sched *s)
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
-        tci_sched_keep_rows(s);
+        s->held = tci_row_vectors(k, s->l);
+        if (s->held == 0) {
+            tci_sched_keep_rows(s);
+        }
         s->stream = tci_sched_stream(s);
         s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {
@@ -19709,7 +22008,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -19726,11 +22025,14 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     s.b = tci_build_make(scratch, k, s.l);
     s.machine = machine;
     tci_sched_decide(&s);
-    if (s.units > 0) {
+    if (s.units != 0) {
         tci_sched_nest(&s);
     }
-    launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
-    launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
+    launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
+    launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+    tci_loop_find_dims(s.l);
+    launch->dims = s.l->dims;
+    launch->n_dims = s.l->n_dims;
     launch->lanes = s.l->lanes;
     launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));
@@ -19752,7 +22054,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
                                         [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
+    case TCI_LX_CONST: tci_dim_print(out, e->c); return;
     case TCI_LX_VAR:
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
@@ -19780,7 +22082,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     if (e->op == TCI_LX_ADD) {
         tci_lprint_lx(out, l, e->b, true);
     } else {
-        tci_str_printf(out, "%lld", (long long)e->c);
+        tci_dim_print(out, e->c);
     }
     tci_str_add(out, nested ? ")" : "");
 }
@@ -19808,7 +22110,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier"};
+        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -19825,7 +22128,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_lprint_lx(out, l, st->x, false);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(out, ", stride %lld", (long long)st->imm);
+        tci_str_add(out, ", stride ");
+        tci_dim_print(out, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
@@ -19861,6 +22165,9 @@ static void tci_lprint_for(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     tci_str_add(out, " to ");
     tci_lprint_lx(out, l, st->n, false);
     tci_str_printf(out, " step %lld", (long long)st->imm);
+    if (st->unroll > 0) {
+        tci_str_printf(out, " unroll %d", st->unroll);
+    }
 }
 
 /* Statements that define a value from values. */
@@ -19879,10 +22186,18 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_PRIM: tci_str_printf(out, "%s ", tci_prim_get((tci_prim)st->prim)->name); break;
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
-        tci_str_printf(out, " in [%lld, %lld]", (long long)st->value.i, (long long)st->imm);
+        tci_str_add(out, " in [");
+        tci_dim_print(out, st->value.i);
+        tci_str_add(out, ", ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
-    case TCI_L_FAULT: tci_str_printf(out, "index of %lld: ", (long long)st->imm); break;
+    case TCI_L_FAULT:
+        tci_str_add(out, "index of ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, ": ");
+        break;
     default: break;
     }
     tci_lprint_args(out, l, st);
@@ -19939,8 +22254,9 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
-                       (long long)o->n, o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[", i, tci_dtype_get((tc_dtype)o->dtype)->name);
+        tci_dim_print(out, o->n);
+        tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
 }
@@ -19972,6 +22288,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
     TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
 
@@ -20027,8 +22344,12 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
+    }
+    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED) {
+        TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
     if (uses & TCI_LMEM_FIRST) {
         tci_lverify_lx(v, st->x);
@@ -20047,7 +22368,8 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
     }
     if (uses & TCI_LMEM_DST) {
-        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
+        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE ||
+                   st->mem == TCI_MEM_LANE_REPEAT;
         tci_lverify_define(v, st->dst);
         TCI_ASSERT(v->s, v->l->values[st->dst].lanes == (one ? 1 : lanes));
     }
@@ -20163,7 +22485,8 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
  *
  * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
  * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
- * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
+ * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array,
+ * n0 a symbolic number, of which the words behind the literals tell the value. */
 /* ---- src/emit/dialect.h ---- */
 /* emit/dialect.h - what differs between target languages: how types, prims and memory accesses are
  * spelled. The printer (emit/c_like.c) asks for names; the dialect records which were asked for and
@@ -20195,9 +22518,9 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. */
+     * `task_end` are in scope after it. n_words: that `lits` has. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                 int n_literals);
+                 int n_words);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };
@@ -20205,7 +22528,7 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
-TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* cpu/dialect.c */
+TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 
 #endif
 
@@ -20249,9 +22572,23 @@ static void tci_c_base(tci_c_like *c, int base)
     tci_str_printf(c->out, "%c%d", base < 0 ? 'm' : 'p', base < 0 ? ~base : base);
 }
 
+static void tci_c_number(tci_c_like *c, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        tci_str_printf(c->out, "%lld", (long long)d);
+        return;
+    }
+    int i = 0;
+    while (i < c->l->n_dims && c->l->dims[i] != d) {
+        i++;
+    }
+    TCI_ASSERT(c->d->s, i < c->l->n_dims);
+    tci_str_printf(c->out, "n%d", i);
+}
+
 static void tci_c_lx(tci_c_like *c, int x);
 
-static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64_t constant)
+static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, tci_dim constant)
 {
     tci_str_add(c->out, "(");
     tci_c_lx(c, a);
@@ -20259,7 +22596,7 @@ static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64
     if (b >= 0) {
         tci_c_lx(c, b);
     } else {
-        tci_str_printf(c->out, "%lld", (long long)constant);
+        tci_c_number(c, constant);
     }
     tci_str_add(c->out, ")");
 }
@@ -20291,7 +22628,7 @@ static void tci_c_lx(tci_c_like *c, int x)
 {
     const tci_lx *e = &c->l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(c->out, "%lld", (long long)e->c); break;
+    case TCI_LX_CONST: tci_c_number(c, e->c); break;
     case TCI_LX_VAR: tci_c_index(c, e->a); break;
     case TCI_LX_ADD: {
         const tci_lx *b = &c->l->lx[e->b];
@@ -20346,7 +22683,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     const tci_lvalue *values = c->l->values;
     tc_dtype compute = TC_F32;
     int lanes = 1;
-    if (st->mem == TCI_MEM_LANE || (uses & TCI_LMEM_WRITES)) {
+    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT;
+    if (lane || (uses & TCI_LMEM_WRITES)) {
         compute = (tc_dtype)values[st->args[0]].dtype;
         lanes = values[st->args[0]].lanes;
     } else if (uses & TCI_LMEM_DST) {
@@ -20379,7 +22717,8 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_c_lx(c, st->x);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(c->out, "%s%lld", comma, (long long)st->imm);
+        tci_str_add(c->out, comma);
+        tci_c_number(c, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(c->out, comma);
@@ -20417,17 +22756,33 @@ static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
 {
     const char *type = tci_c_type(c, TC_I64, 1);
-    long long n = (long long)st->imm;
     int v = st->dst, from = st->args[0];
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
-    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from,
-                   letter, from, n, letter, from);
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + ", type, v, letter, from, letter, from);
+    tci_c_number(c, st->imm);
+    tci_str_printf(c->out, " : %c%d;\n", letter, from);
     tci_c_indent(c, depth);
-    tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
+    tci_str_printf(c->out, "if (v%d < 0 || v%d >= ", v, v);
+    tci_c_number(c, st->imm);
+    tci_str_add(c->out, ") {\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "*fault = %lld;\n", n + 1);
+    tci_str_add(c->out, "*fault = ");
+    if (tci_dim_is_known(st->imm)) { /* folded */
+        tci_c_number(c, st->imm + 1);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " + 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : %lld;\n", v, v, n > 0 ? n - 1 : 0);
+    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : ", v, v);
+    if (tci_dim_is_known(st->imm)) {
+        tci_c_number(c, st->imm > 0 ? st->imm - 1 : 0);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " - 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth);
     tci_str_add(c->out, "}\n");
 }
@@ -20436,6 +22791,10 @@ static void tci_c_block(tci_c_like *c, int block, int depth);
 
 static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
 {
+    if (st->unroll > 0) {
+        tci_str_printf(c->out, "TC_UNROLL(%d)\n", st->unroll);
+        tci_c_indent(c, depth);
+    }
     tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
@@ -20458,8 +22817,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
-                       held, st->dst, st->dst, held);
+        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
     if (m->work >= 0) {
@@ -20550,7 +22909,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 {
     tci_c_like c = {out, d, l};
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    d->head(d, out, symbol, l, k->n_literals);
+    d->head(d, out, symbol, l, k->n_literals + l->n_dims);
+    for (int i = 0; i < l->n_dims; i++) {
+        tci_str_printf(out, "    const %s n%d = lits[%d];\n", d->type(d, TC_I64, 1), i,
+                       k->n_literals + i);
+    }
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
@@ -20560,6 +22923,2126 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
     }
     tci_c_block(&c, 0, 1);
     tci_str_add(out, "}\n");
+}
+/* ---- src/emit/c_soft.c ---- */
+/* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
+ * fmod.
+ *
+ * In: a name or a scalar prim. Out: its text in the dialect's definitions. gcc and clang for a
+ * processor with the instruction take a builtin; the texts below #else are what tcc and plain
+ * x86-64 compile. The one idea of the long ones: take the mantissas apart, compute exactly in
+ * integers, round once. Nothing here may call libgcc: no u64 <-> float conversion, as tcc has none
+ * of its own. */
+#include <string.h>
+
+/* ---- src/emit/c_spell.h ---- */
+/* emit/c_spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
+ *
+ * Letters of a template (tci_cd_define): $T the type, $E its element, $A the type unaligned, $I $U
+ * the signed and unsigned integer vector of the same shape, $V the unsigned integer of an element's
+ * size, $B the mask, $R the result type, $L lanes, $W bits of an element, $f the suffix f of f32
+ * names, $C F32 or F64, $n the name being defined, $1..$4 pieces, which are templates too; @x the
+ * BASE prim x on the same type, @@x on its element; {v16si} a vector type as x86 builtins declare
+ * it. */
+#ifndef TCI_EMIT_C_SPELL_H
+#define TCI_EMIT_C_SPELL_H
+
+
+typedef struct tci_cd tci_cd;
+struct tci_cd {
+    tci_dialect d;          /* what the caller holds; d.state is this struct */
+    const char **names;     /* open-addressed set of defined names; NULL = free */
+    int n_names, cap_names; /* cap a power of two, never more than half full */
+    tci_str out;            /* complete definitions */
+    /* A dialect that extends this one has vectors of its own: names of "any lane is true", and of
+     * the helper on the lanes that a mask marks, 0 elsewhere. */
+    const char *(*any)(tci_cd *cd, int lanes);
+    const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
+    const char *helper_word; /* before a helper's definition */
+    const void *more;        /* its state */
+};
+
+/* What the letters stand for. */
+typedef struct tci_cd_env {
+    tci_cd *cd;
+    tc_dtype t, to;
+    int lanes;
+    const char *name;
+    const char *piece[4];
+} tci_cd_env;
+
+/* ---- emit/c_dialect.c ---- */
+/* The stable copy of a name; *is_new: it was unknown, and the caller now defines it. */
+TCI_FN const char *tci_cd_intern(tci_cd *cd, const char *name, bool *is_new);
+TCI_FN void tci_cd_define(const tci_cd_env *e, const char *text);
+/* "f, f, ..." n times, with # replaced by i * step % modulo. */
+TCI_FN const char *tci_cd_list(tci_cd *cd, int n, const char *format, int step, int modulo);
+TCI_FN tc_dtype tci_cd_sint(int bytes);
+TCI_FN tc_dtype tci_cd_uint(int bytes);
+TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
+TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
+TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
+
+/* ---- emit/c_prims.c ---- */
+TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
+/* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
+TCI_FN const char *tci_cd_to_register(int bytes);
+/* The low `bytes` of a register expression, as the template's $R. */
+TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression);
+/* Name of the vector conversion of numbers that `to` can hold (integers wrap). */
+TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes);
+/* Name of: integer vector of 0 / -1 in the shape of t -> mask, and back. */
+TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
+
+/* Name of: (x, y, a, b) -> a where x compares to y, else b; t is x's dtype, to is a's. NULL where
+ * compare and SELECT do as well. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes);
+
+/* ---- emit/c_memory.c ---- */
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                              int lanes);
+/* Names: storage bits (u16, u8) -> compute value; compute value -> storage bits, rounded; any lane
+ * true. */
+TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
+TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes);
+TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
+/* Name of: a < b in any lane. */
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes);
+
+/* ---- emit/c_soft.c ---- */
+TCI_FN void tci_cd_soft(tci_cd *cd,
+                        const char *name); /* defines one of its texts and what it needs */
+TCI_FN void tci_cd_define_soft(const tci_cd_env *e,
+                               tci_prim p); /* scalar prims without an operator */
+
+#endif
+
+/* ---- src/emit/c_soft.c, continued ---- */
+typedef struct tci_cd_soft_row {
+    const char *name;
+    const char *needs; /* another row, or NULL */
+    const char *text;
+} tci_cd_soft_row;
+
+#define TCI_CD_HARD_FMA                                                                            \
+    "#if !defined(__TINYC__) && (defined(__FMA__) || defined(__ARM_FEATURE_FMA) || "               \
+    "defined(__FP_FAST_FMA))\n"
+
+static const tci_cd_soft_row tci_cd_soft_rows[] = {
+    {"TC_MIX", NULL,
+     "#if defined(__clang__)\n"
+     "#define TC_MIX(I, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n"
+     "#else\n#define TC_MIX(I, a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})\n#endif\n"},
+    {"TC_INF", NULL,
+     "#if defined(__TINYC__)\n"
+     "#define TC_INF(sign) (sign 1.0 / 0.0)\n#define TC_INFf(sign) (sign 1.0f / 0.0f)\n"
+     "#define TC_NAN (0.0 / 0.0)\n#define TC_NANf (0.0f / 0.0f)\n"
+     "#else\n"
+     "#define TC_INF(sign) (sign __builtin_inf())\n"
+     "#define TC_INFf(sign) (sign __builtin_inff())\n"
+     "#define TC_NAN __builtin_nan(\"\")\n#define TC_NANf __builtin_nanf(\"\")\n"
+     "#endif\n"},
+    /* Finite x that is not 0: |x| = m * 2^e with m in [2^52, 2^53). */
+    {"tc_soft_split", NULL,
+     "static void tc_soft_split(double x, unsigned long long *m, int *e) {\n"
+     "    union { double d; unsigned long long u; } v;\n"
+     "    int k;\n"
+     "    v.d = x;\n"
+     "    k = (int)(v.u >> 52) & 2047;\n"
+     "    *m = v.u & 0xfffffffffffffULL;\n"
+     "    if (k) {\n        *m |= 0x10000000000000ULL;\n    } else {\n        k = 1;\n    }\n"
+     "    while (!(*m >> 52)) {\n        *m <<= 1;\n        k--;\n    }\n"
+     "    *e = k - 1075;\n"
+     "}\n"},
+    /* The product is exact in double; the sum is rounded to odd, so that the last rounding is
+       right. */
+    {"TC_FMA_F32", NULL,
+     TCI_CD_HARD_FMA "#define TC_FMA_F32(a, b, c) __builtin_fmaf(a, b, c)\n"
+                     "#else\n"
+                     "static float tc_soft_fma_f32(float a, float b, float c) {\n"
+                     "    union { double d; unsigned long long u; } s;\n"
+                     "    double p = (double)a * b;\n"
+                     "    double z, e;\n"
+                     "    s.d = p + c;\n"
+                     "    z = s.d - p;\n"
+                     "    e = (p - (s.d - z)) + (c - z);\n"
+                     "    if (!(s.u & 1) && (e > 0 || e < 0)) {\n"
+                     "        s.u += (e > 0) == (s.d > 0) ? 1 : -1;\n"
+                     "    }\n"
+                     "    return (float)s.d;\n"
+                     "}\n"
+                     "#define TC_FMA_F32(a, b, c) tc_soft_fma_f32(a, b, c)\n"
+                     "#endif\n"},
+    /* Product and addend as 128-bit integers of a common exponent; bits shifted out stay sticky in
+       bit 0. */
+    {"TC_FMA_F64", "tc_soft_split",
+     TCI_CD_HARD_FMA
+     "#define TC_FMA_F64(a, b, c) __builtin_fma(a, b, c)\n"
+     "#else\n"
+     "typedef struct { unsigned long long hi, lo; } tc_soft_u128;\n"
+     "static tc_soft_u128 tc_soft_shift(tc_soft_u128 x, int n) {\n"
+     "    unsigned long long lost = 0;\n"
+     "    if (n > 127) {\n"
+     "        x.lo = (x.hi | x.lo) != 0;\n        x.hi = 0;\n        return x;\n    }\n"
+     "    if (n > 63) {\n"
+     "        lost = x.lo;\n        x.lo = x.hi;\n        x.hi = 0;\n        n -= 64;\n    }\n"
+     "    if (n > 0) {\n"
+     "        lost |= x.lo << (64 - n);\n"
+     "        x.lo = x.lo >> n | x.hi << (64 - n);\n"
+     "        x.hi >>= n;\n    }\n"
+     "    x.lo |= lost != 0;\n"
+     "    return x;\n"
+     "}\n"
+     "static double tc_soft_pack(int negative, tc_soft_u128 x, int e) {\n"
+     "    union { double d; unsigned long long u; } v;\n"
+     "    unsigned long long m, rest;\n"
+     "    int k;\n"
+     "    while (!(x.hi >> 63)) {\n"
+     "        x.hi = x.hi << 1 | x.lo >> 63;\n        x.lo <<= 1;\n        e--;\n    }\n"
+     "    e += 64;\n"       /* value = x.hi.lo * 2^e with 2^63 <= x.hi */
+     "    k = -1085 - e;\n" /* how far below the normal numbers */
+     "    if (k > 0) {\n        x = tc_soft_shift(x, k);\n        e += k;\n    }\n"
+     "    m = x.hi >> 11;\n"
+     "    rest = (x.hi & 2047) << 1 | (x.lo != 0);\n"
+     "    m += rest > 2048 || (rest == 2048 && (m & 1));\n"
+     "    if (e + 1085 > 2045) {\n        m = 0x7ff0000000000000ULL;\n        e = -1085;\n    }\n"
+     "    v.u = ((unsigned long long)(e + 1085) << 52) + m;\n"
+     "    v.u |= (unsigned long long)negative << 63;\n"
+     "    return v.d;\n"
+     "}\n"
+     "static int tc_soft_sign(double x) {\n"
+     "    union { double d; unsigned long long u; } v;\n    v.d = x;\n    return (int)(v.u >> "
+     "63);\n}\n"
+     "static double tc_soft_fma_f64(double a, double b, double c) {\n"
+     "    unsigned long long ma, mb, mc, mid, low;\n"
+     "    int ea, eb, ec, negative, other;\n"
+     "    tc_soft_u128 p, q, t;\n"
+     "    if (a - a == 0 && b - b == 0 && !(c - c == 0)) {\n"
+     "        return c;\n    }\n" /* a * b alone might overflow */
+     "    if (a == 0 || b == 0 || !(a - a == 0) || !(b - b == 0)) {\n"
+     "        return a * b + c;\n    }\n"
+     "    if (c == 0) {\n        return a * b;\n    }\n"
+     "    tc_soft_split(a, &ma, &ea);\n"
+     "    tc_soft_split(b, &mb, &eb);\n"
+     "    tc_soft_split(c, &mc, &ec);\n"
+     "    low = (ma & 0xffffffffULL) * (mb & 0xffffffffULL);\n"
+     "    mid = (ma >> 32) * (mb & 0xffffffffULL) + (low >> 32);\n"
+     "    p.hi = (ma >> 32) * (mb >> 32) + (mid >> 32);\n"
+     "    mid = (mid & 0xffffffffULL) + (ma & 0xffffffffULL) * (mb >> 32);\n"
+     "    p.hi += mid >> 32;\n"
+     "    p.lo = mid << 32 | (low & 0xffffffffULL);\n"
+     "    p.hi = p.hi << 20 | p.lo >> 44;\n"
+     "    p.lo <<= 20;\n"
+     "    ea += eb - 20;\n"
+     "    q.hi = mc << 9;\n"
+     "    q.lo = 0;\n"
+     "    ec -= 73;\n"
+     "    if (ea > ec) {\n        q = tc_soft_shift(q, ea - ec);\n"
+     "    } else {\n        p = tc_soft_shift(p, ec - ea);\n        ea = ec;\n    }\n"
+     "    negative = tc_soft_sign(a) ^ tc_soft_sign(b);\n"
+     "    other = tc_soft_sign(c);\n"
+     "    if (negative == other) {\n"
+     "        t.lo = p.lo + q.lo;\n"
+     "        t.hi = p.hi + q.hi + (t.lo < p.lo);\n"
+     "        return tc_soft_pack(negative, t, ea);\n    }\n"
+     "    if (p.hi < q.hi || (p.hi == q.hi && p.lo < q.lo)) {\n"
+     "        t = p;\n        p = q;\n        q = t;\n        negative = other;\n    }\n"
+     "    t.lo = p.lo - q.lo;\n"
+     "    t.hi = p.hi - q.hi - (p.lo < q.lo);\n"
+     "    return (t.hi | t.lo) ? tc_soft_pack(negative, t, ea) : 0.0;\n"
+     "}\n"
+     "#define TC_FMA_F64(a, b, c) tc_soft_fma_f64(a, b, c)\n"
+     "#endif\n"},
+    /* Two bits of the radicand give one of the root: 54 of them, the last for rounding. It cannot
+       be a tie. */
+    {"tc_soft_sqrt", "tc_soft_split",
+     "static double tc_soft_sqrt(double x) {\n"
+     "    union { double d; unsigned long long u; } v;\n"
+     "    unsigned long long m, root = 0, rest = 0;\n"
+     "    int e, i;\n"
+     "    if (x == 0 || !(x - x == 0) || x < 0) {\n"
+     "        return x > 0 || x == 0 ? x : (x - x) / (x - x);\n    }\n"
+     "    tc_soft_split(x, &m, &e);\n"
+     "    if (e & 1) {\n        m <<= 1;\n        e--;\n    }\n"
+     "    for (i = 52; i >= -54; i -= 2) {\n"
+     "        rest = rest << 2 | (i >= 0 ? m >> i & 3 : 0);\n"
+     "        root <<= 1;\n"
+     "        if (rest > root * 2) {\n            rest -= root * 2 + 1;\n            root++;\n     "
+     "   }\n"
+     "    }\n"
+     "    root = (root >> 1) + (root & 1);\n"
+     "    v.u = ((unsigned long long)(e / 2 + 1048) << 52) + root;\n"
+     "    return v.d;\n"
+     "}\n"},
+    /* A quotient below 2^52 is off by at most one when truncated, and then both remainders are
+     * exact. Else long division, which has no rounding at all. */
+    {"tc_soft_rem", "TC_FMA_F64",
+     "static double tc_soft_rem(double a, double b) {\n"
+     "    union { double d; unsigned long long u; } v, w;\n"
+     "    unsigned long long x, y;\n"
+     "    double q;\n"
+     "    int ex, ey;\n"
+     "    v.d = a;\n"
+     "    w.d = b;\n"
+     "    if (b == 0 || b != b || !(a - a == 0)) {\n        return (a * b) / (a * b);\n    }\n"
+     "    if ((v.u << 1) < (w.u << 1) || a == 0) {\n        return a;\n    }\n"
+     "    q = a / b;\n"
+     "    if (q < 0x1p52 && q > -0x1p52) {\n"
+     "        q = (double)(long long)q;\n"
+     "        w.d = TC_FMA_F64(-q, b, a);\n"
+     "        if (a < 0 ? w.d > 0 : w.d < 0) {\n"
+     "            w.d += a < 0 == b < 0 ? b : -b;\n"
+     "        }\n"
+     "        w.u = (w.u << 1 >> 1) | (v.u & 0x8000000000000000ULL);\n"
+     "        return w.d;\n    }\n"
+     "    tc_soft_split(a, &x, &ex);\n"
+     "    tc_soft_split(b, &y, &ey);\n"
+     "    for (; ex > ey; ex--) {\n"
+     "        x = (x >= y ? x - y : x) << 1;\n    }\n"
+     "    x = x >= y ? x - y : x;\n"
+     "    while (x && !(x >> 52) && ey > -1074) {\n        x <<= 1;\n        ey--;\n    }\n"
+     "    while (ey < -1074) {\n        x >>= 1;\n        ey++;\n    }\n"
+     "    w.u = x ? ((unsigned long long)(ey + 1074) << 52) + x : 0;\n"
+     "    w.u |= v.u & 0x8000000000000000ULL;\n"
+     "    return w.d;\n"
+     "}\n"},
+};
+
+TCI_FN void tci_cd_soft(tci_cd *cd, const char *name)
+{
+    bool is_new;
+    tci_cd_intern(cd, name, &is_new);
+    for (int i = 0; is_new && i < TCI_COUNT(tci_cd_soft_rows); i++) {
+        const tci_cd_soft_row *r = &tci_cd_soft_rows[i];
+        if (strcmp(r->name, name) == 0) {
+            if (r->needs) {
+                tci_cd_soft(cd, r->needs);
+            }
+            tci_str_add(&cd->out, r->text);
+        }
+    }
+}
+
+/* Rounding to an integral float: $1 the builtin, $2 plain C that makes r from a. From $3 on every
+ * float is integral; a * 0 is the zero of a's sign. */
+static void tci_cd_define_round(const tci_cd_env *e, tci_prim p)
+{
+    static const char truncated[] = "r = ($T)(long long)a;";
+    tci_cd_env round = *e;
+    round.piece[2] = e->t == TC_F32 ? "0x1p23f" : "0x1p52";
+    switch (p) {
+    case TCI_P_FLOOR:
+        round.piece[0] = "floor";
+        round.piece[1] = "r = ($T)(long long)a;\n    r = r > a ? r - 1 : r;";
+        break;
+    case TCI_P_CEIL:
+        round.piece[0] = "ceil";
+        round.piece[1] = "r = ($T)(long long)a;\n    r = r < a ? r + 1 : r;";
+        break;
+    case TCI_P_TRUNC:
+        round.piece[0] = "trunc";
+        round.piece[1] = truncated;
+        break;
+    default:
+        round.piece[0] = "rint";
+        round.piece[1] = "r = a >= 0 ? (a + $3) - $3 : (a - $3) + $3;";
+        break;
+    }
+    tci_cd_define(&round,
+                  "#if !defined(__TINYC__) && (defined(__SSE4_1__) || defined(__aarch64__))\n"
+                  "#define $n(a) __builtin_$1$f(a)\n"
+                  "#else\n"
+                  "static $T $n($T a) {\n    $T r;\n"
+                  "    if (!(a < $3 && a > -$3)) {\n        return a;\n    }\n"
+                  "    $2\n    return r == 0 ? a * 0 : r;\n}\n"
+                  "#endif");
+}
+
+TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
+{
+    tci_cd *cd = e->cd;
+    switch (p) {
+    case TCI_P_FMA:
+        tci_cd_soft(cd, e->t == TC_F32 ? "TC_FMA_F32" : "TC_FMA_F64");
+        tci_cd_define(e, "#define $n(a, b, c) TC_FMA_$C(a, b, c)");
+        break;
+    case TCI_P_SQRT:
+        tci_cd_soft(cd, "tc_soft_sqrt"); /* also right for f32: 53 bits are more than 2 * 24 + 1 */
+        tci_cd_define(e, "#if defined(__TINYC__)\n#define $n(a) (($T)tc_soft_sqrt(a))\n"
+                         "#else\n#define $n(a) __builtin_sqrt$f(a)\n#endif");
+        break;
+    case TCI_P_REM:
+        tci_cd_soft(cd, "tc_soft_rem"); /* a remainder of two f32 is an f32 */
+        tci_cd_define(e, "#define $n(a, b) (($T)tc_soft_rem(a, b))");
+        break;
+    case TCI_P_ABS:
+        tci_cd_define(e, "#if defined(__TINYC__)\n"
+                         "static $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
+                         "    v.u = v.u << 1 >> 1;\n    return v.a;\n}\n"
+                         "#else\n#define $n(a) __builtin_fabs$f(a)\n#endif");
+        break;
+    case TCI_P_ROUNDB16:
+        tci_cd_define(e, "TC_I $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
+                         "    if (a == a) {\n        v.u = (v.u + 0x7fff + (v.u >> 16 & 1)) & "
+                         "0xffff0000u;\n    }\n"
+                         "    return v.a;\n}");
+        break;
+    default:
+        tci_cd_define_round(e, p);
+        break;
+    }
+}
+#undef TCI_CD_HARD_FMA
+/* ---- src/emit/c_memory.c ---- */
+/* emit/c_memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem).
+ *
+ * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
+ * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
+ * else the dtype itself), and `widen` and `narrow` turn those bits into compute values and back.
+ * Partial accesses never touch what lies beyond: masked instructions on AVX-512 and, for 4- and
+ * 8-byte elements, on AVX2; elsewhere n is taken apart into powers of two (a loop would be
+ * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
+#include <string.h>
+
+
+/* ---- storage bits <-> compute values ---- */
+
+static tc_dtype tci_cd_storage_bits(tc_dtype storage)
+{
+    return storage == TC_BOOL ? TC_U8 : tci_dtype_is_half(storage) ? TC_U16 : storage;
+}
+
+/* On aarch64 compilers make one instruction of these, also on vectors. */
+static const char tci_cd_f16_widen[] =
+    "#if defined(__aarch64__) && !defined(__TINYC__)\n"
+    "TC_I $R $n($T h) { union { $T u; __fp16 h; } v; v.u = h; return ($R)v.h; }\n"
+    "#else\n"
+    "TC_I $R $n($T h) {\n"
+    "    union { $R f; unsigned u; } v;\n"
+    "    unsigned mag = h & 0x7fff;\n"
+    "    if (mag < 0x400) {\n"
+    "        v.f = (float)(int)mag * 0x1p-24f;\n"
+    "    } else {\n"
+    "        v.u = (mag << 13) + (mag >= 0x7c00 ? 0x70000000 : 0x38000000);\n"
+    "    }\n"
+    "    v.u |= (unsigned)(h & 0x8000) << 16;\n"
+    "    return v.f;\n"
+    "}\n#endif";
+
+/* A subnormal result is what adding 0.5 leaves below: 0.5 has units of 2^-24, as f16 there. */
+static const char tci_cd_f16_narrow[] =
+    "#if defined(__aarch64__) && !defined(__TINYC__)\n"
+    "TC_I $R $n($T x) { union { $R u; __fp16 h; } v; v.h = (__fp16)x; return v.u; }\n"
+    "#else\n"
+    "TC_I $R $n($T x) {\n"
+    "    union { $T f; unsigned u; } v;\n"
+    "    unsigned sign, mag;\n"
+    "    v.f = x;\n"
+    "    sign = v.u >> 16 & 0x8000;\n"
+    "    mag = v.u & 0x7fffffff;\n"
+    "    if (mag > 0x7f800000) {\n"
+    "        return ($R)(sign | 0x7e00);\n"
+    "    }\n"
+    "    if (mag >= 0x477ff000) {\n"
+    "        return ($R)(sign | 0x7c00);\n"
+    "    }\n"
+    "    if (mag < 0x38800000) {\n"
+    "        v.u = mag;\n"
+    "        v.f += 0.5f;\n"
+    "        return ($R)(sign | (v.u - 0x3f000000));\n"
+    "    }\n"
+    "    return ($R)(sign | (mag - 0x38000000 + 0xfff + (mag >> 13 & 1)) >> 13);\n"
+    "}\n#endif";
+
+static void tci_cd_define_widen_f16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, tci_cd_f16_widen);
+        return;
+    }
+    int bytes = 4 * e->lanes;
+    e->piece[0] = tci_cd_widen(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[2] = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
+    e->piece[3] = bytes == 64
+                      ? "({v16hi})a, ($R){0}, -1, 4"
+                      : tci_scratch_printf(e->cd->d.s, "({v8hi})%s", tci_cd_to_register(bytes / 2));
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        return;
+    }
+    tci_cd_define(e, "TC_I $R $n($T a) {\n"
+                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtph2ps$3))\n"
+                     "    return __builtin_ia32_vcvtph2ps$3($4);\n"
+                     "#else\n    return ($R){$2};\n#endif\n}");
+}
+
+static void tci_cd_define_narrow_f16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, tci_cd_f16_narrow);
+        return;
+    }
+    int bytes = 4 * e->lanes;
+    const char *width = bytes == 16 ? "" : bytes == 32 ? "256" : "512_mask";
+    const char *call = tci_scratch_printf(e->cd->d.s, "__builtin_ia32_vcvtps2ph%s(a, %s)", width,
+                                          bytes == 64 ? "0, ({v16hi}){0}, -1" : "0");
+    e->piece[0] = tci_cd_narrow(e->cd, TC_F32, TC_F16, 1);
+    e->piece[1] = tci_cd_list(e->cd, e->lanes, "$1(a[#])", 1, e->lanes);
+    e->piece[2] = width;
+    e->piece[3] = tci_cd_from_register(e->cd, bytes / 2, call);
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    return ($R){$2};\n}");
+        return;
+    }
+    tci_cd_define(e, "TC_I $R $n($T a) {\n"
+                     "#if defined(__F16C__) && (TC_GCC || TC_HAS(__builtin_ia32_vcvtps2ph$3))\n"
+                     "    return $4;\n"
+                     "#else\n    return ($R){$2};\n#endif\n}");
+}
+
+TCI_FN const char *tci_cd_widen(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+{
+    bool is_new;
+    const char *name = tci_scratch_printf(
+        cd->d.s, "tc_widen_%s_%s", tci_cd_suffix(cd, compute, lanes), tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    tc_dtype bits = tci_cd_storage_bits(storage);
+    tci_cd_env e = {cd, bits, compute, lanes, name, {NULL}};
+    if (!is_new) {
+        return name;
+    }
+    if (storage == TC_F16) {
+        tci_cd_define_widen_f16(&e);
+    } else if (storage == TC_BOOL) {
+        e.piece[0] = lanes > 1 ? tci_cd_convert(cd, bits, tci_cd_mask_dtype(cd, lanes), lanes) : "";
+        tci_cd_define(&e,
+                      lanes > 1 ? "#define $n(a) (($R)($1(a) != 0))" : "#define $n(a) ((a) != 0)");
+    } else if (lanes > 1) {
+        e.piece[0] = tci_cd_convert(cd, TC_U16, TC_U32, lanes);
+        tci_cd_define(&e, "#define $n(a) (($R)($1(a) << 16))");
+    } else {
+        tci_cd_define(&e, "TC_I $R $n($T a) {\n    union { $R f; unsigned u; } v;\n"
+                          "    v.u = (unsigned)a << 16;\n    return v.f;\n}");
+    }
+    return name;
+}
+
+static void tci_cd_define_narrow_bf16(tci_cd_env *e)
+{
+    if (e->lanes == 1) {
+        tci_cd_define(e, "TC_I $R $n($T a) {\n    union { $T f; unsigned u; } v;\n    v.f = a;\n"
+                         "    if (a != a) {\n        return 0x7fc0;\n    }\n"
+                         "    return ($R)((v.u + 0x7fff + (v.u >> 16 & 1)) >> 16);\n}");
+        return;
+    }
+    e->piece[0] = tci_cd_convert(e->cd, TC_U32, TC_U16, e->lanes);
+    tci_cd_define(e, "TC_I $R $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                     "    u = (u + 0x7fff + ((u >> 16) & 1)) >> 16;\n"
+                     "    return $1((u & ~nan) | (nan & 0x7fc0));\n}");
+}
+
+TCI_FN const char *tci_cd_narrow(tci_cd *cd, tc_dtype compute, tc_dtype storage, int lanes)
+{
+    bool is_new;
+    const char *name =
+        tci_scratch_printf(cd->d.s, "tc_narrow_%s_%s", tci_cd_suffix(cd, compute, lanes),
+                           tci_dtype_get(storage)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    tci_cd_env e = {cd, compute, tci_cd_storage_bits(storage), lanes, name, {NULL}};
+    if (!is_new) {
+        return name;
+    }
+    if (storage == TC_F16) {
+        tci_cd_define_narrow_f16(&e);
+    } else if (storage == TC_BF16) {
+        tci_cd_define_narrow_bf16(&e);
+    } else if (lanes > 1) {
+        e.piece[0] = tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), TC_U8, lanes);
+        tci_cd_define(&e, "#define $n(a) ($1(a) & 1)");
+    } else {
+        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+    }
+    return name;
+}
+
+/* ---- masks ---- */
+
+/* Name of: mask vector -> the AVX-512 mask register as an integer. 64-byte targets only. */
+static const char *tci_cd_mask_bits(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_mask_bits_x%d", lanes), &is_new);
+    if (is_new) {
+        int size = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes;
+        const char *letter = size == 1 ? "b" : size == 2 ? "w" : size == 4 ? "d" : "q";
+        const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "si" : "di";
+        e.piece[0] = tci_scratch_printf(cd->d.s, "%s2mask%d", letter, size * lanes * 8);
+        e.piece[1] = tci_scratch_printf(cd->d.s, "{v%d%s}", lanes, mode);
+        tci_cd_define(&e, "#define $n(m) __builtin_ia32_cvt$1(($2)(m))");
+    }
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_BOOL, TC_BOOL, lanes, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes), &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int bytes = tci_dtype_get(tci_cd_mask_dtype(cd, lanes))->bytes * lanes;
+    const char *fast = NULL;
+    if (cd->d.vector_bytes == 64 && bytes >= 16) {
+        e.piece[0] = tci_cd_mask_bits(cd, lanes);
+        fast = "#if TC_GCC || TC_HAS(__builtin_ia32_cvtd2mask512)\n    return $1(m) != 0;\n#else\n";
+    } else if (bytes == 16 || bytes == 32) {
+        e.piece[0] = bytes == 32 ? "256" : "128";
+        e.piece[1] = bytes == 32 ? "{v4di}" : "{v2di}";
+        fast = "#if TC_GCC || TC_HAS(__builtin_ia32_ptestz$1)\n"
+               "    return !__builtin_ia32_ptestz$1(($2)m, ($2)m);\n#else\n";
+    }
+    e.piece[2] = fast ? fast : "";
+    e.piece[3] = fast ? "#endif\n" : "";
+    tci_cd_define(&e, "TC_I int $n($B m) {\n$3    int r = 0;\n    for (int i = 0; i < $L; i++) {\n"
+                      "        r |= m[i] != 0;\n    }\n    return r;\n$4}");
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
+{
+    bool is_new;
+    tci_cd_env e = {cd, t, t, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_any_lt_%s", tci_cd_suffix(cd, t, lanes));
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    bool wide = tci_dtype_get(t)->bytes * lanes == 64 && cd->d.vector_bytes == 64;
+    e.piece[0] = t == TC_F32 ? "ps" : "pd";
+    e.piece[1] = cd->any(cd, lanes);
+    if (wide && tci_dtype_is_float(t)) {
+        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
+                          "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"
+                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+    } else if (wide && t == TC_U32) {
+        tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_ucmpd512_mask)\n"
+                          "#define $n(a, b) \\\n"
+                          "    (__builtin_ia32_ucmpd512_mask(({v16si})a, ({v16si})b, 1, -1) != 0)\n"
+                          "#else\n#define $n(a, b) $2(@lt(a, b))\n#endif");
+    } else {
+        tci_cd_define(&e, "#define $n(a, b) $2(@lt(a, b))");
+    }
+    return e.name;
+}
+
+/* ---- partial accesses ---- */
+
+/* Template of the body through the machine's masked instruction, or NULL where there is none. */
+static const char *tci_cd_partial_fast(tci_cd_env *e, tci_mem m)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    int size = tci_dtype_get(e->t)->bytes;
+    int bytes = size * e->lanes;
+    int machine_bytes = TCI_MAX(bytes, 16);
+    bool is_store = m == TCI_MEM_STORE_N;
+    if (bytes > cd->d.vector_bytes || bytes < 2) {
+        return NULL;
+    }
+    if (cd->d.vector_bytes == 64) {
+        static const char *const names[9] = {
+            [1] = "dquqi", [2] = "dquhi", [4] = "ups", [8] = "upd"};
+        const char *mode = size == 1 ? "qi" : size == 2 ? "hi" : size == 4 ? "sf" : "df";
+        const char *type = tci_scratch_printf(s, "{v%d%s}", machine_bytes / size, mode);
+        const char *bits = m == TCI_MEM_LOAD_MASK
+                               ? tci_scratch_printf(s, "%s(m)", tci_cd_mask_bits(cd, e->lanes))
+                               : "(1ULL << n) - 1";
+        const char *builtin =
+            tci_scratch_printf(s, "__builtin_ia32_%s%s%d_mask", is_store ? "store" : "load",
+                               names[size], machine_bytes * 8);
+        const char *call =
+            is_store
+                ? tci_scratch_printf(s, "%s((void *)p, (%s)%s, %s)", builtin, type,
+                                     tci_cd_to_register(bytes), bits)
+                : tci_cd_from_register(
+                    cd, bytes,
+                    tci_scratch_printf(s, "%s((const void *)p, (%s){0}, %s)", builtin, type, bits));
+        return tci_scratch_printf(s, "#if TC_GCC || TC_HAS(%s)\n    %s%s;\n", builtin,
+                                  is_store ? "" : "return ", call);
+    }
+    if (cd->d.vector_bytes == 32 && size >= 4 && bytes >= 16) {
+        const char *name = size == 4 ? "ps" : "pd";
+        const char *width = bytes == 32 ? "256" : "";
+        const char *ints = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "si" : "di");
+        const char *floats = tci_scratch_printf(s, "{v%d%s}", e->lanes, size == 4 ? "sf" : "df");
+        const char *test = m == TCI_MEM_LOAD_MASK
+                               ? tci_scratch_printf(s, "%s(m)", tci_cd_of_mask(cd, e->t, e->lanes))
+                               : tci_scratch_printf(s, "(%s){%s} < (%s)n", ints,
+                                                    tci_cd_list(cd, e->lanes, "#", 1, e->lanes),
+                                                    size == 4 ? "int" : "long long");
+        if (is_store) {
+            return tci_scratch_printf(
+                s,
+                "#if TC_GCC || TC_HAS(__builtin_ia32_maskstore%s%s)\n"
+                "    __builtin_ia32_maskstore%s%s((void *)p, (%s)(%s), (%s)a);\n",
+                name, width, name, width, ints, test, floats);
+        }
+        return tci_scratch_printf(
+            s,
+            "#if TC_GCC || TC_HAS(__builtin_ia32_maskload%s%s)\n"
+            "    return ($T)__builtin_ia32_maskload%s%s((const void *)p, (%s)(%s));\n",
+            name, width, name, width, ints, test);
+    }
+    return NULL;
+}
+
+/* The first n elements between p and t, by constant sizes that halve. */
+static const char *tci_cd_halving(tci_cd *cd, int lanes, bool to_p)
+{
+    tci_str text = {0};
+    text.s = cd->d.s;
+    for (int k = lanes / 2; k; k /= 2) {
+        tci_str_printf(
+            &text, "    if (n & %d) {\n        __builtin_memcpy(%s + i, %s + i, %d * sizeof *p);\n",
+            k, to_p ? "p" : "t", to_p ? "t" : "p", k);
+        tci_str_printf(&text, k > 1 ? "        i += %d;\n    }\n" : "    }\n", k);
+    }
+    return tci_str_text(&text);
+}
+
+static void tci_cd_define_partial(tci_cd_env *e, tci_mem m)
+{
+    tci_cd *cd = e->cd;
+    const char *fast = tci_cd_partial_fast(e, m);
+    e->piece[0] = fast ? fast : "";
+    e->piece[1] = fast ? "#else\n" : "";
+    e->piece[2] = fast ? "#endif\n" : "";
+    if (m == TCI_MEM_LOAD_MASK) {
+        tci_cd_define(
+            e, "TC_I $T $n(const $E *p, $B m) {\n$1$2    $T r = {0};\n"
+               "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n            r[i] = p[i];\n"
+               "        }\n    }\n    return r;\n$3}");
+    } else if (m == TCI_MEM_LOAD_N) {
+        e->piece[3] = tci_cd_halving(cd, e->lanes, false);
+        tci_cd_define(e, "TC_I $T $n(const $E *p, long n) {\n$1$2    $E t[$L] = {0};\n    $T r;\n  "
+                         "  int i = 0;\n"
+                         "$4    __builtin_memcpy(&r, t, sizeof r);\n    return r;\n$3}");
+    } else {
+        e->piece[3] = tci_cd_halving(cd, e->lanes, true);
+        tci_cd_define(e, "TC_I void $n($E *p, $T a, long n) {\n$1$2    $E t[$L];\n    int i = 0;\n"
+                         "    __builtin_memcpy(t, &a, sizeof a);\n$4$3}");
+    }
+}
+
+/* ---- the rows ---- */
+
+static void tci_cd_define_stream(tci_cd_env *e)
+{
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    if (bytes < 16 || bytes > e->cd->d.vector_bytes) {
+        tci_cd_define(e, "#define $n(p, v) ((void)(*($A *)(p) = (v)))");
+        return;
+    }
+    e->piece[0] = bytes == 16 ? "" : bytes == 32 ? "256" : "512";
+    e->piece[1] = bytes == 16 ? "{v4sf}" : bytes == 32 ? "{v8sf}" : "{v16sf}";
+    e->piece[2] = tci_scratch_printf(e->cd->d.s, "%d", bytes - 1);
+    e->piece[3] = e->cd->d.type(&e->cd->d, TC_I64, 1);
+    tci_cd_define(
+        e,
+        "TC_I void $n($E *p, $T v) {\n    if (($4)p & $3) {\n        *($A *)p = v;\n"
+        "        return;\n    }\n"
+        "#if TC_GCC\n    __builtin_ia32_movntps$1((void *)p, ($2)v);\n"
+        "#elif defined(__clang__)\n    __builtin_nontemporal_store(v, ($T *)p);\n"
+        "#else\n    *($A *)p = v;\n#endif\n}");
+}
+
+static void tci_cd_define_high_half(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return __builtin_shufflevector(v, v", h);
+        for (int i = 0; i < e->lanes; i++) {
+            tci_str_printf(&cases, ", %d", (i + h) % e->lanes);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tc_dtype index = tci_cd_sint(tci_dtype_get(element)->bytes);
+    e->piece[0] = tci_str_text(&cases);
+    e->piece[1] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[2] = cd->d.type(&cd->d, index, e->lanes);
+    e->piece[3] = cd->d.type(&cd->d, index, 1);
+    tci_cd_define(
+        e, "TC_I $T $n($T v, int h) {\n#if defined(__clang__)\n    switch (h) {\n$1    default:\n"
+           "        return v;\n    }\n#else\n    return __builtin_shuffle(v, ($3){$2} + "
+           "($4)h);\n#endif\n}");
+}
+
+static void tci_cd_define_swap(tci_cd_env *e, bool high)
+{
+    tci_cd *cd = e->cd;
+    tci_str cases = {0};
+    cases.s = cd->d.s;
+    for (int h = 1; h < e->lanes; h *= 2) {
+        tci_str_printf(&cases, "    case %d:\n        return TC_MIX($1, a, b", h);
+        for (int i = 0; i < e->lanes; i++) {
+            int low = i & h ? e->lanes + i - h : i;
+            tci_str_printf(&cases, ", %d", high ? (i & h ? e->lanes + i : i + h) : low);
+        }
+        tci_str_add(&cases, ");\n");
+    }
+    tc_dtype element = e->t == TC_BOOL ? tci_cd_mask_dtype(cd, e->lanes) : e->t;
+    tci_cd_soft(cd, "TC_MIX");
+    e->piece[0] = cd->d.type(&cd->d, tci_cd_sint(tci_dtype_get(element)->bytes), e->lanes);
+    e->piece[1] = tci_str_text(&cases);
+    tci_cd_define(e, "TC_I $T $n($T a, $T b, int h) {\n    switch (h) {\n$2    default:\n"
+                     "        return a;\n    }\n}");
+}
+
+/* Rows on whole vectors that need no more than a template; b: for masks where that differs. */
+typedef struct tci_cd_mem_row {
+    uint8_t mem;
+    const char *name, *text, *b;
+} tci_cd_mem_row;
+
+static const tci_cd_mem_row tci_cd_mem_rows[] = {
+    {TCI_MEM_LOAD, "load", "#define $n(p) (*(const $A *)(p))", NULL},
+    {TCI_MEM_LOAD_MASK, "load_mask", NULL, NULL},
+    {TCI_MEM_LOAD_N, "load_n", NULL, NULL},
+    {TCI_MEM_LOAD_STRIDED, "load_strided",
+     "TC_I $T $n(const $E *p, long s) {\n    return ($T){$1};\n}", NULL},
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
+     "TC_I $T $n(const $E *p, long s, long n) {\n    $T r = {0};\n    for (long i = 0; i < n; i++) "
+     "{\n"
+     "        r[i] = p[i * s];\n    }\n    return r;\n}",
+     NULL},
+    {TCI_MEM_STORE, "store", "#define $n(p, v) ((void)(*($A *)(p) = (v)))", NULL},
+    {TCI_MEM_STORE_N, "store_n", NULL, NULL},
+    {TCI_MEM_STORE_STREAM, "store_stream", NULL, NULL},
+    {TCI_MEM_STORE_STRIDED, "store_strided",
+     "TC_I void $n($E *p, long s, $T v) {\n    for (int i = 0; i < $L; i++) {\n        p[i * s] = "
+     "v[i];\n"
+     "    }\n}",
+     NULL},
+    {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
+     "TC_I void $n($E *p, long s, $T v, long n) {\n    for (long i = 0; i < n; i++) {\n        p[i "
+     "* s] = v[i];\n"
+     "    }\n}",
+     NULL},
+    {TCI_MEM_SPLAT, "splat", "TC_I $T $n($E x) {\n    return ($T){$2};\n}",
+     "TC_I $T $n(int x) {\n    x = -x;\n    return ($T){$2};\n}"},
+    {TCI_MEM_IOTA, "iota", "TC_I $T $n($E x) {\n    return ($T){$2} + ($T){$3};\n}", NULL},
+    {TCI_MEM_FIRST_N, "first_n", NULL,
+     "TC_I $T $n(long n) {\n    $4 k = ($4)(n < 0 ? 0 : n > $L ? $L : n);\n"
+     "    return ($T)(($T){$3} < k);\n}"},
+    {TCI_MEM_LANE, "lane", "TC_I $E $n($T v, int i) { return v[i]; }",
+     "TC_I int $n($T v, int i) { return v[i] != 0; }"},
+    {TCI_MEM_SET_LANE, "set_lane",
+     "TC_I $T $n($T v, int i, $E x) {\n    v[i] = x;\n    return v;\n}",
+     "TC_I $T $n($T v, int i, int x) {\n    v[i] = -x;\n    return v;\n}"},
+    {TCI_MEM_HIGH_HALF, "high_half", NULL, NULL},
+    {TCI_MEM_SWAP_LOW, "swap_low", NULL, NULL},
+    {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
+    {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
+    {TCI_MEM_FENCE, "fence", NULL, NULL},
+};
+
+/* The same with one lane; $1 and $2 wrap the value read and the value written. */
+static const char *const tci_cd_mem_scalar[TCI_MEM_COUNT] = {
+    [TCI_MEM_LOAD] = "#define $n(p) $1(*(p))",
+    [TCI_MEM_LOAD_MASK] = "#define $n(p, m) ((m) ? $1(*(p)) : 0)",
+    [TCI_MEM_LOAD_N] = "#define $n(p, n) $1(*(p))",
+    [TCI_MEM_LOAD_STRIDED] = "#define $n(p, s) $1(*(p))",
+    [TCI_MEM_LOAD_STRIDED_N] = "#define $n(p, s, n) $1(*(p))",
+    [TCI_MEM_STORE] = "#define $n(p, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_N] = "#define $n(p, v, n) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STREAM] = "#define $n(p, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STRIDED] = "#define $n(p, s, v) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) ((void)(*(p) = $2(v)))",
+    [TCI_MEM_SPLAT] = "#define $n(x) (x)",
+    [TCI_MEM_IOTA] = "#define $n(x) (x)",
+    [TCI_MEM_FIRST_N] = "#define $n(n) ((n) > 0)",
+    [TCI_MEM_LANE] = "#define $n(v, i) (v)",
+    [TCI_MEM_SET_LANE] = "#define $n(v, i, x) (x)",
+    [TCI_MEM_HIGH_HALF] = "#define $n(v, h) (v)",
+    [TCI_MEM_SWAP_LOW] = "#define $n(a, b, h) (a)",
+    [TCI_MEM_SWAP_HIGH] = "#define $n(a, b, h) (b)",
+};
+
+/* Vector rows whose storage is not the compute dtype: the row on the bits, $1, around $2. */
+static const char *const tci_cd_mem_wrapped[TCI_MEM_COUNT] = {
+    [TCI_MEM_LOAD] = "#define $n(p) $2($1(p))",
+    [TCI_MEM_LOAD_MASK] = "#define $n(p, m) $2($1(p, m))",
+    [TCI_MEM_LOAD_N] = "#define $n(p, n) $2($1(p, n))",
+    [TCI_MEM_LOAD_STRIDED] = "#define $n(p, s) $2($1(p, s))",
+    [TCI_MEM_LOAD_STRIDED_N] = "#define $n(p, s, n) $2($1(p, s, n))",
+    [TCI_MEM_STORE] = "#define $n(p, v) $1(p, $2(v))",
+    [TCI_MEM_STORE_N] = "#define $n(p, v, n) $1(p, $2(v), n)",
+    [TCI_MEM_STORE_STREAM] = "#define $n(p, v) $1(p, $2(v))",
+    [TCI_MEM_STORE_STRIDED] = "#define $n(p, s, v) $1(p, s, $2(v))",
+    [TCI_MEM_STORE_STRIDED_N] = "#define $n(p, s, v, n) $1(p, s, $2(v), n)",
+};
+
+static bool tci_cd_mem_is_store(tci_mem m)
+{
+    return m == TCI_MEM_STORE || m == TCI_MEM_STORE_N || m == TCI_MEM_STORE_STREAM
+           || m == TCI_MEM_STORE_STRIDED || m == TCI_MEM_STORE_STRIDED_N;
+}
+
+static void tci_cd_define_mem_vector(tci_cd_env *e, tci_mem m, const tci_cd_mem_row *row)
+{
+    tci_cd *cd = e->cd;
+    if (m == TCI_MEM_LOAD_MASK || m == TCI_MEM_LOAD_N || m == TCI_MEM_STORE_N) {
+        tci_cd_define_partial(e, m);
+        return;
+    }
+    if (m == TCI_MEM_STORE_STREAM) {
+        tci_cd_define_stream(e);
+        return;
+    }
+    if (m == TCI_MEM_HIGH_HALF) {
+        tci_cd_define_high_half(e);
+        return;
+    }
+    if (m == TCI_MEM_SWAP_LOW || m == TCI_MEM_SWAP_HIGH) {
+        tci_cd_define_swap(e, m == TCI_MEM_SWAP_HIGH);
+        return;
+    }
+    e->piece[0] = tci_cd_list(cd, e->lanes, "p[# * s]", 1, e->lanes);
+    e->piece[1] = tci_cd_list(cd, e->lanes, "x", 1, e->lanes);
+    e->piece[2] = tci_cd_list(cd, e->lanes, "#", 1, e->lanes);
+    e->piece[3] = e->t == TC_BOOL ? cd->d.type(&cd->d, tci_cd_mask_dtype(cd, e->lanes), 1) : "";
+    tci_cd_define(e, e->t == TC_BOOL && row->b ? row->b : row->text);
+}
+
+/* Accesses whose value is scalar, and rows without a value. */
+static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
+{
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 1, NULL, {NULL}};
+    e.name = tci_cd_intern(cd, m == TCI_MEM_FENCE ? "tc_fence" : "tc_prefetch", &is_new);
+    if (is_new) {
+        tci_cd_define(&e, m == TCI_MEM_FENCE
+                              ? "#if defined(__x86_64__) && !defined(__TINYC__)\n"
+                                "#define tc_fence() __builtin_ia32_sfence()\n#else\n#define "
+                                "tc_fence() ((void)0)\n#endif"
+                              : "#if defined(__TINYC__)\n#define tc_prefetch(p) ((void)0)\n#else\n"
+                                "#define tc_prefetch(p) __builtin_prefetch(p)\n#endif");
+    }
+    return e.name;
+}
+
+TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
+                              int lanes)
+{
+    tci_cd *cd = d->state;
+    if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
+        return tci_cd_mem_plain(cd, m);
+    }
+    if (m == TCI_MEM_LOAD_ONE || m == TCI_MEM_STORE_ONE || m == TCI_MEM_STORE_LANE) {
+        return tci_cd_mem(d, m == TCI_MEM_LOAD_ONE ? TCI_MEM_LOAD : TCI_MEM_STORE, compute, storage,
+                          1);
+    }
+    const tci_cd_mem_row *row = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_cd_mem_rows); i++) {
+        row = tci_cd_mem_rows[i].mem == m ? &tci_cd_mem_rows[i] : row;
+    }
+    bool in_memory =
+        m <= TCI_MEM_STORE_STRIDED_N; /* ORDER tci_mem: the rows with a pointer come first */
+    bool wrapped = in_memory && (compute != storage || compute == TC_BOOL);
+    const char *name =
+        tci_scratch_printf(d->s, "tc_%s_%s%s%s", row->name, tci_cd_suffix(cd, compute, lanes),
+                           wrapped ? "_" : "", wrapped ? tci_dtype_get(storage)->name : "");
+    bool is_new;
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tci_cd_env e = {cd, compute, compute, lanes, name, {NULL}};
+    bool is_store = tci_cd_mem_is_store(m);
+    const char *wrap = !wrapped   ? ""
+                       : is_store ? tci_cd_narrow(cd, compute, storage, lanes)
+                                  : tci_cd_widen(cd, compute, storage, lanes);
+    if (lanes == 1) {
+        e.piece[0] = wrap;
+        e.piece[1] = wrap;
+        tci_cd_define(&e, tci_cd_mem_scalar[m]);
+    } else if (wrapped) {
+        tc_dtype bits = tci_cd_storage_bits(storage);
+        e.piece[0] = tci_cd_mem(d, m, bits, bits, lanes);
+        e.piece[1] = wrap;
+        tci_cd_define(&e, tci_cd_mem_wrapped[m]);
+    } else {
+        tci_cd_define_mem_vector(&e, m, row);
+    }
+    return name;
+}
+/* ---- src/emit/c_prims.c ---- */
+/* emit/c_prims.c - how the C dialect spells the BASE prims.
+ *
+ * In: a template's meaning (emit/c_spell.h) and a prim. Out: its definition.
+ * The one idea: three layers. An operator of the vector extension where there is one; else an x86
+ * builtin of the exact instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of
+ * the scalar definition, which is plain C and the meaning that everything else equals bit for bit
+ * (tests/cpu/test_dialect.c).
+ * Invariant: no operation of a definition is undefined in C for any operand (wrapping apart:
+ * -fwrapv); a compiler may therefore fold constants as it likes. */
+#include <string.h>
+
+
+/* ---- conversion of vectors, values known in range ---- */
+
+TCI_FN const char *tci_cd_to_register(int bytes)
+{
+    switch (bytes) {
+    case 2:
+        return "({v8hi}){(short)a}";
+    case 4:
+        return "({v4si}){(int)a}";
+    case 8:
+        return "({v2di}){(long long)a}";
+    default:
+        return "a";
+    }
+}
+
+TCI_FN const char *tci_cd_from_register(tci_cd *cd, int bytes, const char *expression)
+{
+    switch (bytes) {
+    case 2:
+        return tci_scratch_printf(cd->d.s, "($R)(({v8hi})%s)[0]", expression);
+    case 4:
+        return tci_scratch_printf(cd->d.s, "($R)(({v4si})%s)[0]", expression);
+    case 8:
+        return tci_scratch_printf(cd->d.s, "($R)(({v2di})%s)[0]", expression);
+    default:
+        return tci_scratch_printf(cd->d.s, "($R)%s", expression);
+    }
+}
+
+static char tci_cd_size_letter(int bytes)
+{
+    return bytes == 1 ? 'b' : bytes == 2 ? 'w' : bytes == 4 ? 'd' : 'q';
+}
+
+static const char *tci_cd_size_mode(int bytes)
+{
+    return bytes == 1 ? "qi" : bytes == 2 ? "hi" : bytes == 4 ? "si" : "di";
+}
+
+/* Template of gcc's expression for an integer vector `a` made wider: one vpmovzx or vpmovsx. */
+static const char *tci_cd_widen_int(tci_cd *cd, tc_dtype from, int in, int out, int lanes)
+{
+    char sign = tci_dtype_is_signed(from) ? 's' : 'z';
+    int register_bytes = TCI_MAX(in * lanes, 16);
+    /* gcc 12 breaks off ("could not split insn") over 8 bytes made 64 when it knows that the rest
+     * of the register is zero. */
+    const char *half = in * lanes == 8 && out * lanes == 64
+                           ? "({v2di}){(long long)a, (long long)a}"
+                           : tci_cd_to_register(in * lanes);
+    const char *argument = tci_scratch_printf(cd->d.s, "({v%d%s})%s", register_bytes / in,
+                                              tci_cd_size_mode(in), half);
+    const char *rest = out * lanes < 64 ? ""
+                                        : tci_scratch_printf(cd->d.s, ", ({v%d%s}){0}, -1", lanes,
+                                                             tci_cd_size_mode(out));
+    return tci_scratch_printf(cd->d.s, "($R)__builtin_ia32_pmov%cx%c%c%d%s(%s%s)", sign,
+                              tci_cd_size_letter(in), tci_cd_size_letter(out), out * lanes * 8,
+                              out * lanes < 64 ? "" : "_mask", argument, rest);
+}
+
+/* The same for narrower: one vpmov of AVX-512, else a byte shuffle. */
+static const char *tci_cd_narrow_int(tci_cd *cd, int in, int out, int lanes)
+{
+    const char *low;
+    if (cd->d.vector_bytes == 64) {
+        int register_bytes = TCI_MAX(out * lanes, 16);
+        low = tci_scratch_printf(
+            cd->d.s, "__builtin_ia32_pmov%c%c%d_mask(({v%d%s})a, ({v%d%s}){0}, -1)",
+            tci_cd_size_letter(in), tci_cd_size_letter(out), in * lanes * 8, lanes,
+            tci_cd_size_mode(in), register_bytes / out, tci_cd_size_mode(out));
+    } else {
+        tci_str order = {0};
+        order.s = cd->d.s;
+        int total = in * lanes;
+        for (int i = 0; i < total; i++) {
+            int from = i < out * lanes ? i / out * in + i % out : i;
+            tci_str_printf(&order, "%s%d", i ? ", " : "", from);
+        }
+        low = tci_scratch_printf(cd->d.s, "__builtin_shuffle(({v%dqi})a, ({v%dqi}){%s})", total,
+                                 total, tci_str_text(&order));
+        if (total == 32) {
+            low = tci_scratch_printf(cd->d.s, "__builtin_ia32_vextractf128_si256(({v8si})%s, 0)",
+                                     low);
+        }
+    }
+    return tci_cd_from_register(cd, out * lanes, low);
+}
+
+/* gcc's expression where its own __builtin_convertvector takes the vector apart (seen in gcc 12),
+ * else NULL. */
+static const char *tci_cd_convert_gcc(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+{
+    int in = tci_dtype_get(from)->bytes;
+    int out = tci_dtype_get(to)->bytes;
+    int widest = TCI_MAX(in, out) * lanes;
+    bool wide512 = widest == 64;
+    if (cd->d.vector_bytes < 32 || widest > cd->d.vector_bytes || widest < 16) {
+        return NULL;
+    }
+    if (tci_dtype_is_int(from) && tci_dtype_is_int(to)) {
+        return out > in ? tci_cd_widen_int(cd, from, in, out, lanes)
+                        : tci_cd_narrow_int(cd, in, out, lanes);
+    }
+    if (widest < 32) {
+        return NULL;
+    }
+    if (from == TC_F32 && to == TC_F64) {
+        return wide512 ? "__builtin_ia32_cvtps2pd512_mask(a, ($R){0}, -1, 4)"
+                       : "__builtin_ia32_cvtps2pd256(a)";
+    }
+    if (from == TC_I32 && to == TC_F64) {
+        return wide512 ? "__builtin_ia32_cvtdq2pd512_mask(a, ($R){0}, -1)"
+                       : "__builtin_ia32_cvtdq2pd256(a)";
+    }
+    if (!wide512) {
+        return NULL;
+    }
+    if (from == TC_U32 && to == TC_F64) {
+        return "__builtin_ia32_cvtudq2pd512_mask(({v8si})a, ($R){0}, -1)";
+    }
+    if (from == TC_F32 && to == TC_I64) {
+        return "__builtin_ia32_cvttps2qq512_mask(a, ($R){0}, -1, 4)";
+    }
+    if (from == TC_F32 && to == TC_U64) {
+        return "($R)__builtin_ia32_cvttps2uqq512_mask(a, ({v8di}){0}, -1, 4)";
+    }
+    return NULL;
+}
+
+TCI_FN const char *tci_cd_convert(tci_cd *cd, tc_dtype from, tc_dtype to, int lanes)
+{
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_cvt_%s_%s", tci_cd_suffix(cd, from, lanes),
+                                          tci_dtype_get(to)->name);
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tci_cd_env e = {cd, from, to, lanes, name, {NULL}};
+    int in = tci_dtype_get(from)->bytes;
+    int out = tci_dtype_get(to)->bytes;
+    bool float_in = tci_dtype_is_float(from);
+    bool float_out = tci_dtype_is_float(to);
+    if (from == to || (in == out && !float_in && !float_out)) {
+        tci_cd_define(&e, "#define $n(a) (($R)(a))");
+        return name;
+    }
+    if ((float_in && !float_out && out < 4) || (float_out && !float_in && in < 4)) {
+        e.piece[0] = tci_cd_convert(cd, from, TC_I32, lanes);
+        e.piece[1] = tci_cd_convert(cd, TC_I32, to, lanes);
+        tci_cd_define(&e, "#define $n(a) $2($1(a))");
+        return name;
+    }
+    e.piece[0] = tci_cd_convert_gcc(cd, from, to, lanes);
+    e.piece[3] = tci_cd_list(cd, lanes, "a[#]", 1, lanes);
+    tci_cd_define(&e, e.piece[0] ? "TC_I $R $n($T a) {\n#if TC_GCC\n    return $1;\n"
+                                   "#else\n    return __builtin_convertvector(a, $R);\n#endif\n}"
+                                 : "TC_I $R $n($T a) {\n#if TC_CONVERT\n"
+                                   "    return __builtin_convertvector(a, $R);\n"
+                                   "#else\n    return ($R){$4};\n#endif\n}");
+    return name;
+}
+
+TCI_FN const char *tci_cd_to_mask(tci_cd *cd, tc_dtype t, int lanes)
+{
+    return tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(t)->bytes), tci_cd_mask_dtype(cd, lanes),
+                          lanes);
+}
+
+TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes)
+{
+    return tci_cd_convert(cd, tci_cd_mask_dtype(cd, lanes), tci_cd_sint(tci_dtype_get(t)->bytes),
+                          lanes);
+}
+
+/* ---- prims by operator ---- */
+
+/* where: '1' scalar, 'v' vector, '*' both; then the kinds of the operands' dtype: f float, s
+ * signed, u unsigned, b bool (as a mask 0 / -1 in vectors). A macro uses each argument once. */
+typedef struct tci_cd_row {
+    uint8_t prim;
+    const char *where;
+    const char *text;
+} tci_cd_row;
+
+static const tci_cd_row tci_cd_rows[] = {
+    {TCI_P_ADD, "*fsu", "#define $n(a, b) (($T)((a) + (b)))"},
+    {TCI_P_ADD, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_SUB, "*fsu", "#define $n(a, b) (($T)((a) - (b)))"},
+    {TCI_P_SUB, "*b", "#define $n(a, b) ((a) ^ (b))"},
+    {TCI_P_MUL, "*fsu", "#define $n(a, b) (($T)((a) * (b)))"},
+    {TCI_P_MUL, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_DIV, "*f", "#define $n(a, b) ((a) / (b))"},
+    {TCI_P_DIV, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_DIV, "1u", "TC_I $T $n($T a, $T b) { return b ? a / b : 0; }"},
+    {TCI_P_DIV, "1s",
+     "TC_I $T $n($T a, $T b) { return b == 0 ? 0 : b == -1 ? ($T)(0 - ($V)a) : ($T)(a / b); }"},
+    {TCI_P_REM, "*b", "#define $n(a, b) ((a) & (b) & 0)"},
+    {TCI_P_REM, "1u", "TC_I $T $n($T a, $T b) { return b ? a % b : 0; }"},
+    {TCI_P_REM, "1s", "TC_I $T $n($T a, $T b) { return b == 0 || b == -1 ? 0 : a % b; }"},
+    {TCI_P_FMA, "*su", "#define $n(a, b, c) (($T)((a) * (b) + (c)))"},
+    {TCI_P_FMA, "*b", "#define $n(a, b, c) (((a) & (b)) | (c))"},
+    {TCI_P_NEG, "*fsu", "#define $n(a) (($T)(-(a)))"},
+    {TCI_P_NEG, "*b", "#define $n(a) (a)"},
+    {TCI_P_ABS, "*ub", "#define $n(a) (a)"},
+    {TCI_P_ABS, "1s", "TC_I $T $n($T a) { return a < 0 ? ($T)(0 - ($V)a) : a; }"},
+    {TCI_P_ABS, "vs", "TC_I $T $n($T a) { $T m = ($T)(a < 0); return (a ^ m) - m; }"},
+    {TCI_P_ABS, "vf", "#define $n(a) (($T)((($U)(a) << 1) >> 1))"},
+    {TCI_P_PMIN, "1fsu", "TC_I $T $n($T a, $T b) { return a < b ? a : b; }"},
+    {TCI_P_PMIN, "vsu",
+     "TC_I $T $n($T a, $T b) { $T m = ($T)(a < b); return (m & a) | (~m & b); }"},
+    {TCI_P_PMIN, "*b", "#define $n(a, b) ((a) & (b))"},
+    {TCI_P_PMAX, "1fsu", "TC_I $T $n($T a, $T b) { return a > b ? a : b; }"},
+    {TCI_P_PMAX, "vsu",
+     "TC_I $T $n($T a, $T b) { $T m = ($T)(a > b); return (m & a) | (~m & b); }"},
+    {TCI_P_PMAX, "*b", "#define $n(a, b) ((a) | (b))"},
+    {TCI_P_FLOOR, "*sub", "#define $n(a) (a)"},
+    {TCI_P_CEIL, "*sub", "#define $n(a) (a)"},
+    {TCI_P_TRUNC, "*sub", "#define $n(a) (a)"},
+    {TCI_P_RINT, "*sub", "#define $n(a) (a)"},
+    {TCI_P_EQ, "1fsub", "#define $n(a, b) ((a) == (b))"},
+    {TCI_P_EQ, "vfsu", "#define $n(a, b) $1(($I)((a) == (b)))"},
+    {TCI_P_EQ, "vb", "#define $n(a, b) (~((a) ^ (b)))"},
+    {TCI_P_LT, "1fsub", "#define $n(a, b) ((a) < (b))"},
+    {TCI_P_LT, "vfsu", "#define $n(a, b) $1(($I)((a) < (b)))"},
+    {TCI_P_LT, "vb", "#define $n(a, b) (~(a) & (b))"},
+    {TCI_P_LE, "1fsub", "#define $n(a, b) ((a) <= (b))"},
+    {TCI_P_LE, "vfsu", "#define $n(a, b) $1(($I)((a) <= (b)))"},
+    {TCI_P_LE, "vb", "#define $n(a, b) (~(a) | (b))"},
+    {TCI_P_AND, "*sub", "#define $n(a, b) (($T)((a) & (b)))"},
+    {TCI_P_OR, "*sub", "#define $n(a, b) (($T)((a) | (b)))"},
+    {TCI_P_XOR, "*sub", "#define $n(a, b) (($T)((a) ^ (b)))"},
+    {TCI_P_NOT, "*su", "#define $n(a) (($T)~(a))"},
+    {TCI_P_NOT, "1b", "#define $n(a) (!(a))"},
+    {TCI_P_NOT, "vb", "#define $n(a) (~(a))"},
+    {TCI_P_SHL, "1su", "TC_I $T $n($T a, $T b) { return ($V)b >= $W ? 0 : ($T)(($V)a << b); }"},
+    {TCI_P_SHL, "vsu",
+     "TC_I $T $n($T a, $T b) {\n    $U k = ($U)b;\n"
+     "    return ($T)((($U)a << (k & ($W - 1))) & ($U)(k < $W));\n}"},
+    {TCI_P_SHL, "*b", "#define $n(a, b) (a)"},
+    {TCI_P_SHR, "1u", "TC_I $T $n($T a, $T b) { return b >= $W ? 0 : ($T)(a >> b); }"},
+    {TCI_P_SHR, "1s", "TC_I $T $n($T a, $T b) { return a >> (($V)b >= $W ? $W - 1 : b); }"},
+    {TCI_P_SHR, "vu", "TC_I $T $n($T a, $T b) { return (a >> (b & ($W - 1))) & ($T)(b < $W); }"},
+    {TCI_P_SHR, "vs",
+     "TC_I $T $n($T a, $T b) {\n    $U far = ($U)(($U)b >= $W);\n"
+     "    return a >> ($T)((($U)b & ~far) | (far & ($W - 1)));\n}"},
+    {TCI_P_SHR, "1b", "#define $n(a, b) ((a) & !(b))"},
+    {TCI_P_SHR, "vb", "#define $n(a, b) ((a) & ~(b))"},
+    {TCI_P_SELECT, "1fsub", "#define $n(m, a, b) ((m) ? (a) : (b))"},
+    {TCI_P_SELECT, "vb", "TC_I $T $n($T m, $T a, $T b) { return (m & a) | (~m & b); }"},
+    {TCI_P_BITS, "1fsu", "TC_I $R $n($T a) { union { $T a; $R r; } u; u.a = a; return u.r; }"},
+    {TCI_P_BITS, "vfsu", "#define $n(a) (($R)(a))"},
+    {TCI_P_TOINT, "1f", "#define $n(a) (($R)(a))"},
+    {TCI_P_TOINT, "vf", "#define $n(a) $1(a)"},
+    {TCI_P_ROUND16, "*f", "#define $n(a) $1($2(a))"},
+};
+
+static char tci_cd_kind(tc_dtype t)
+{
+    return t == TC_BOOL ? 'b' : tci_dtype_is_float(t) ? 'f' : tci_dtype_is_signed(t) ? 's' : 'u';
+}
+
+static const char *tci_cd_find_row(tci_prim p, tc_dtype t, int lanes)
+{
+    for (int i = 0; i < TCI_COUNT(tci_cd_rows); i++) {
+        const tci_cd_row *r = &tci_cd_rows[i];
+        bool here = r->where[0] == '*' || (r->where[0] == '1') == (lanes == 1);
+        if (r->prim == p && here && strchr(r->where + 1, tci_cd_kind(t))) {
+            return r->text;
+        }
+    }
+    return NULL;
+}
+
+/* ---- prims by builtin ---- */
+
+/* x86 builtins, without "__builtin_ia32_". $1 is ps or pd, $2 is 256 for 32-byte vectors. */
+typedef struct tci_cd_builtin {
+    uint8_t prim;
+    const char *small_name, *small_args; /* 16 and 32 bytes, both compilers */
+    const char *gcc_name, *gcc_args;     /* 64 bytes */
+    const char *clang_name, *clang_args;
+    const char *elementwise; /* newer clang; NULL none */
+} tci_cd_builtin;
+
+static const tci_cd_builtin tci_cd_builtins[] = {
+    {TCI_P_FMA, "vfmadd$1$2", "a, b, c", "vfmadd$1512_mask", "a, b, c, -1, 4", "vfmadd$1512_mask",
+     "a, b, c, -1, 4", "fma"},
+    {TCI_P_SQRT, "sqrt$1$2", "a", "sqrt$1512_mask", "a, a, -1, 4", "sqrt$1512", "a, 4", "sqrt"},
+    {TCI_P_PMIN, "min$1$2", "a, b", "min$1512_mask", "a, b, a, -1, 4", "min$1512", "a, b, 4", NULL},
+    {TCI_P_PMAX, "max$1$2", "a, b", "max$1512_mask", "a, b, a, -1, 4", "max$1512", "a, b, 4", NULL},
+    {TCI_P_FLOOR, "round$1$2", "a, 9", "rndscale$1_mask", "a, 9, a, -1, 4", "rndscale$1_mask",
+     "a, 9, a, -1, 4", "floor"},
+    {TCI_P_CEIL, "round$1$2", "a, 10", "rndscale$1_mask", "a, 10, a, -1, 4", "rndscale$1_mask",
+     "a, 10, a, -1, 4", "ceil"},
+    {TCI_P_TRUNC, "round$1$2", "a, 11", "rndscale$1_mask", "a, 11, a, -1, 4", "rndscale$1_mask",
+     "a, 11, a, -1, 4", "trunc"},
+    {TCI_P_RINT, "round$1$2", "a, 8", "rndscale$1_mask", "a, 8, a, -1, 4", "rndscale$1_mask",
+     "a, 8, a, -1, 4", NULL},
+};
+
+static const char *const tci_cd_params[4] = {"", "$T a", "$T a, $T b", "$T a, $T b, $T c"};
+static const char *const tci_cd_args[4] = {"", "a", "a, b", "a, b, c"};
+
+/* Body of last resort: the scalar prim on each lane. */
+static const char *tci_cd_lane_body(const tci_cd_env *e, const char *scalar, int n_args)
+{
+    static const char *const elements[4] = {"", "a[#]", "a[#], b[#]", "a[#], b[#], c[#]"};
+    static const char *const loops[4] = {"", "a[i]", "a[i], b[i]", "a[i], b[i], c[i]"};
+    tci_scratch *s = e->cd->d.s;
+    if (e->lanes <= 8) {
+        const char *call = tci_scratch_printf(s, "%s(%s)", scalar, elements[n_args]);
+        return tci_scratch_printf(s, "    return ($R){%s};\n",
+                                  tci_cd_list(e->cd, e->lanes, call, 1, e->lanes));
+    }
+    return tci_scratch_printf(
+        s,
+        "    $R r;\n    for (int i = 0; i < $L; i++) {\n        r[i] = %s(%s);\n"
+        "    }\n    return r;\n",
+        scalar, loops[n_args]);
+}
+
+static void tci_cd_define_lanes(tci_cd_env *e, const char *scalar, int n_args)
+{
+    e->piece[0] = tci_cd_params[n_args];
+    e->piece[1] = tci_cd_lane_body(e, scalar, n_args);
+    tci_cd_define(e, "TC_I $R $n($1) {\n$2}");
+}
+
+/* A vector wider than the machine's, done in native parts. */
+static void tci_cd_define_parts(tci_cd_env *e, tci_prim p, int n_args)
+{
+    tci_cd *cd = e->cd;
+    int native = cd->d.vector_bytes / tci_dtype_get(e->t)->bytes;
+    const char *part = cd->d.type(&cd->d, e->t, native);
+    e->piece[0] = tci_cd_params[n_args];
+    e->piece[1] = tci_scratch_printf(
+        cd->d.s, "    union { $T v; %s h[%d]; } x, y, z, r;\n    x.v = a;\n%s%s", part,
+        e->lanes / native, n_args > 1 ? "    y.v = b;\n" : "", n_args > 2 ? "    z.v = c;\n" : "");
+    e->piece[2] = tci_scratch_printf(
+        cd->d.s,
+        "    for (int i = 0; i < %d; i++) {\n        r.h[i] = %s(%s);\n    }\n    return r.v;\n",
+        e->lanes / native, cd->d.prim(&cd->d, p, e->t, e->t, native, 0),
+        n_args == 1   ? "x.h[i]"
+        : n_args == 2 ? "x.h[i], y.h[i]"
+                      : "x.h[i], y.h[i], z.h[i]");
+    tci_cd_define(e, "TC_I $T $n($1) {\n$2$3}");
+}
+
+static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    const tci_cd_builtin *b = NULL;
+    for (int i = 0; i < TCI_COUNT(tci_cd_builtins); i++) {
+        b = tci_cd_builtins[i].prim == p ? &tci_cd_builtins[i] : b;
+    }
+    int bytes = tci_dtype_get(e->t)->bytes * e->lanes;
+    if (!b || !tci_dtype_is_float(e->t) || bytes < 16) {
+        return false;
+    }
+    if (bytes > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, p, n_args);
+        return true;
+    }
+    bool small = bytes < 64;
+    tci_str text = {0};
+    text.s = s;
+    tci_str_printf(&text, "TC_I $T $n(%s) {\n#if TC_GCC\n    return __builtin_ia32_%s(%s);\n",
+                   tci_cd_params[n_args], small ? b->small_name : b->gcc_name,
+                   small ? b->small_args : b->gcc_args);
+    const char *clang_name = small ? b->small_name : b->clang_name;
+    tci_str_printf(&text, "#elif TC_HAS(__builtin_ia32_%s)\n    return __builtin_ia32_%s(%s);\n",
+                   clang_name, clang_name, small ? b->small_args : b->clang_args);
+    if (b->elementwise) {
+        tci_str_printf(
+            &text,
+            "#elif TC_HAS(__builtin_elementwise_%s)\n    return __builtin_elementwise_%s(%s);\n",
+            b->elementwise, b->elementwise, tci_cd_args[n_args]);
+    }
+    const char *scalar = cd->d.prim(&cd->d, p, e->t, e->t, 1, 0);
+    const char *rest = tci_cd_lane_body(e, scalar, n_args);
+    if (p == TCI_P_PMIN || p == TCI_P_PMAX) {
+        rest = p == TCI_P_PMIN ? "    $I m = ($I)(a < b);\n" : "    $I m = ($I)(a > b);\n";
+        rest = tci_scratch_printf(s, "%s    return ($T)((m & ($I)a) | (~m & ($I)b));\n", rest);
+    }
+    tci_str_printf(&text, "#else\n%s#endif\n}", rest);
+    e->piece[0] = e->t == TC_F32 ? "ps" : "pd";
+    e->piece[1] = bytes == 32 ? "256" : "";
+    tci_cd_define(e, tci_str_text(&text));
+    return true;
+}
+
+static void tci_cd_define_select(tci_cd_env *e)
+{
+    int size = tci_dtype_get(e->t)->bytes;
+    int bytes = size * e->lanes;
+    e->piece[0] = tci_cd_of_mask(e->cd, e->t, e->lanes);
+    tci_str text = {0};
+    text.s = e->cd->d.s;
+    tci_str_add(&text, "TC_I $T $n($B k, $T a, $T b) {\n    $I m = $1(k);\n");
+    if (bytes == 16 || bytes == 32) { /* 64 bytes: compilers make one vpternlog of the operators */
+        const char *name = size == 4 ? "blendvps" : size == 8 ? "blendvpd" : "pblendvb";
+        const char *width = bytes == 32 ? "256" : size < 4 ? "128" : "";
+        const char *type = tci_scratch_printf(e->cd->d.s, "{v%d%s}", bytes / (size < 4 ? 1 : size),
+                                              size == 4   ? "sf"
+                                              : size == 8 ? "df"
+                                                          : "qi");
+        tci_str_printf(&text,
+                       "#if TC_GCC || TC_HAS(__builtin_ia32_%s%s)\n"
+                       "    return ($T)__builtin_ia32_%s%s((%s)b, (%s)a, (%s)m);\n#else\n",
+                       name, width, name, width, type, type, type);
+    }
+    tci_str_add(&text, "    return ($T)((m & ($I)a) | (~m & ($I)b));\n");
+    tci_str_add(&text, bytes == 16 || bytes == 32 ? "#endif\n}" : "}");
+    tci_cd_define(e, tci_str_text(&text));
+}
+
+/* gcc makes a vector of a comparison before a SELECT takes it, and the operators of the SELECT two
+ * instructions: on AVX-512 the mask can stay in its register. */
+TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes)
+{
+    int size = tci_dtype_get(t)->bytes;
+    bool compares = compare == TCI_P_EQ || compare == TCI_P_LT || compare == TCI_P_LE;
+    if (!compares || size < 4 || size * lanes != 64 || cd->d.vector_bytes != 64 ||
+        t == TC_BOOL || to == TC_BOOL || tci_dtype_get(to)->bytes != size) {
+        return NULL;
+    }
+    bool is_new, is_float = tci_dtype_is_float(t);
+    tci_cd_env e = {cd, t, to, lanes, NULL, {NULL}};
+    e.name = tci_scratch_printf(cd->d.s, "tc_pick_%s_%s_%s", tci_prim_get(compare)->name,
+                                tci_cd_suffix(cd, t, lanes), tci_dtype_get(to)->name);
+    e.name = tci_cd_intern(cd, e.name, &is_new);
+    if (!is_new) {
+        return e.name;
+    }
+    int predicate = compare == TCI_P_EQ ? 0 : (compare == TCI_P_LT ? 1 : 2) + (is_float ? 16 : 0);
+    char sign = tci_dtype_is_float(t) || tci_dtype_is_signed(t) ? ' ' : 'u';
+    e.piece[0] = tci_scratch_printf(
+        cd->d.s, "__builtin_ia32_%scmp%s512_mask((%s)x, (%s)y, %d, -1%s)", sign == 'u' ? "u" : "",
+        is_float ? (size == 4 ? "ps" : "pd") : (size == 4 ? "d" : "q"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"),
+        is_float ? "$T" : (size == 4 ? "{v16si}" : "{v8di}"), predicate, is_float ? ", 4" : "");
+    e.piece[1] = size == 4 ? "ps" : "pd";
+    e.piece[2] = size == 4 ? "{v16sf}" : "{v8df}";
+    e.piece[3] = cd->d.prim(&cd->d, TCI_P_SELECT, to, to, lanes, 0);
+    const char *test = cd->d.prim(&cd->d, compare, t, t, lanes, 0);
+    tci_cd_define(&e, tci_scratch_printf(
+                          cd->d.s,
+                          "TC_I $R $n($T x, $T y, $R a, $R b) {\n#if TC_GCC\n"
+                          "    return ($R)__builtin_ia32_blendm$2_512_mask(($3)b, ($3)a, $1);\n"
+                          "#else\n    return $4(%s(x, y), a, b);\n#endif\n}",
+                          test));
+    return e.name;
+}
+
+/* ---- casts ---- */
+
+/* Bounds of an integer dtype as texts: [0] lowest, [1] highest, [2] and [3] the floats lo <= x < hi
+ * that truncate into range (2 to the bits, exact in any float). as_bits: highest of an unsigned
+ * type as the signed number of the same bits, where that is what an operator wants. */
+static void tci_cd_bounds(tci_cd_env *e, tc_dtype to, bool as_bits)
+{
+    int bits = 8 * tci_dtype_get(to)->bytes;
+    bool is_signed = tci_dtype_is_signed(to);
+    tci_value lo = {0};
+    tci_value hi = {0};
+    lo.i = is_signed ? -(int64_t)((uint64_t)1 << (bits - 1) >> 1) * 2 : 0;
+    hi.u = UINT64_MAX >> (64 - bits + is_signed);
+    bool minus_one = as_bits && !is_signed && bits >= 32;
+    e->piece[0] = e->cd->d.constant(&e->cd->d, to, lo);
+    e->piece[1] = minus_one ? "-1" : e->cd->d.constant(&e->cd->d, to, hi);
+    const char *f = e->t == TC_F32 ? "f" : "";
+    e->piece[2] = is_signed ? tci_scratch_printf(e->cd->d.s, "-0x1p%d%s", bits - 1, f) : "0";
+    e->piece[3] = tci_scratch_printf(e->cd->d.s, "0x1p%d%s", bits - is_signed, f);
+}
+
+static void tci_cd_define_cast_scalar(tci_cd_env *e)
+{
+    bool float_in = tci_dtype_is_float(e->t);
+    bool float_out = tci_dtype_is_float(e->to);
+    if (e->to == TC_BOOL) {
+        tci_cd_define(e, "#define $n(a) ((a) != 0)");
+    } else if (float_in && !float_out) {
+        tci_cd_bounds(e, e->to, false);
+        tci_cd_define(
+            e, e->to == TC_U64
+                   ? "TC_I $R $n($T a) {\n    if (!(a >= 0)) {\n        return 0;\n    }\n"
+                     "    if (a >= $4) {\n        return $2;\n    }\n"
+                     "    return a >= 0x1p63f ? ($R)(long long)(a - 0x1p63f) + ((($R)1) << 63)\n"
+                     "                        : ($R)(long long)a;\n}"
+                   : "TC_I $R $n($T a) {\n    if (!(a >= $3)) {\n        return a < $3 ? $1 : 0;\n "
+                     "   }\n"
+                     "    return a >= $4 ? $2 : ($R)(long long)a;\n}");
+    } else if (e->t == TC_U64 && float_out) {
+        /* Halved with the lost bit kept sticky, a signed conversion rounds the same way. */
+        tci_cd_define(
+            e,
+            "TC_I $R $n($T a) {\n    if (!(a >> 63)) {\n        return ($R)(long long)a;\n    }\n"
+            "    return ($R)(long long)((a >> 1) | (a & 1)) * 2;\n}");
+    } else {
+        tci_cd_define(e, "#define $n(a) (($R)(a))");
+    }
+}
+
+/* float -> int: lanes out of range are zeroed before the conversion and or-ed afterwards. */
+static void tci_cd_define_cast_float_int(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    tci_scratch *s = cd->d.s;
+    tc_dtype wide = tci_dtype_get(e->to)->bytes < 4 ? TC_I32 : e->to;
+    tc_dtype wide_signed = tci_cd_sint(tci_dtype_get(wide)->bytes);
+    const char *wide_type = cd->d.type(&cd->d, wide_signed, e->lanes);
+    const char *mask =
+        tci_cd_convert(cd, tci_cd_sint(tci_dtype_get(e->t)->bytes), wide_signed, e->lanes);
+    const char *convert = tci_cd_convert(cd, e->t, wide, e->lanes);
+    const char *last = tci_cd_convert(cd, wide_signed, e->to, e->lanes);
+    tci_cd_bounds(e, e->to, true);
+    const char *low = tci_dtype_is_signed(e->to)
+                          ? tci_scratch_printf(s, "    r |= %s(($I)(a < $3)) & $1;\n", mask)
+                          : "";
+    tci_cd_define(
+        e, tci_scratch_printf(s,
+                              "TC_I $R $n($T a) {\n    $I ok = ($I)(a >= $3) & ($I)(a < $4);\n"
+                              "    %s r = (%s)%s(($T)(($I)a & ok));\n"
+                              "    r |= %s(($I)(a >= $4)) & $2;\n%s    return %s(r);\n}",
+                              wide_type, wide_type, convert, mask, low, last));
+}
+
+static void tci_cd_define_cast_vector(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    if (e->t == e->to) {
+        tci_cd_define(e, "#define $n(a) (a)");
+    } else if (e->to == TC_BOOL) {
+        e->piece[0] = tci_cd_to_mask(cd, e->t, e->lanes);
+        tci_cd_define(e, "#define $n(a) $1(($I)((a) != 0))");
+    } else if (e->t == TC_BOOL) {
+        tc_dtype same = tci_cd_sint(tci_dtype_get(e->to)->bytes);
+        e->piece[0] = tci_cd_of_mask(cd, e->to, e->lanes);
+        e->piece[1] = e->to == TC_F32   ? "0x3f800000"
+                      : e->to == TC_F64 ? "0x3ff0000000000000LL"
+                                        : "1";
+        e->piece[2] = cd->d.type(&cd->d, same, e->lanes);
+        tci_cd_define(e, "TC_I $R $n($T a) { $3 m = $1(a); return ($R)(m & $2); }");
+    } else if (tci_dtype_is_float(e->t) && tci_dtype_is_int(e->to)) {
+        tci_cd_define_cast_float_int(e);
+    } else {
+        e->piece[0] = tci_cd_convert(cd, e->t, e->to, e->lanes);
+        tci_cd_define(e, "#define $n(a) $1(a)");
+    }
+}
+
+/* ---- one prim ---- */
+
+TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
+{
+    tci_cd_env env = *outer;
+    tci_cd_env *e = &env;
+    tci_cd *cd = e->cd;
+    int n_args = tci_prim_get(p)->arity;
+    const char *text = tci_cd_find_row(p, e->t, e->lanes);
+    bool is_vector = e->lanes > 1;
+    if (p == TCI_P_CAST) {
+        if (is_vector) {
+            tci_cd_define_cast_vector(e);
+        } else {
+            tci_cd_define_cast_scalar(e);
+        }
+    } else if (text) {
+        if (p == TCI_P_EQ || p == TCI_P_LT || p == TCI_P_LE) {
+            e->piece[0] = is_vector && e->t != TC_BOOL ? tci_cd_to_mask(cd, e->t, e->lanes) : "";
+        } else if (p == TCI_P_TOINT) {
+            e->piece[0] = is_vector ? tci_cd_convert(cd, e->t, e->to, e->lanes) : "";
+        } else if (p == TCI_P_ROUND16) {
+            e->piece[0] = tci_cd_widen(cd, TC_F32, TC_F16, e->lanes);
+            e->piece[1] = tci_cd_narrow(cd, TC_F32, TC_F16, e->lanes);
+        }
+        tci_cd_define(e, text);
+    } else if (is_vector && p == TCI_P_SELECT) {
+        tci_cd_define_select(e);
+    } else if (is_vector && p == TCI_P_ROUNDB16) {
+        tci_cd_define(e, "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
+                         "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
+                         "    return ($T)((r & ~nan) | (u & nan));\n}");
+    } else if (!is_vector) {
+        tci_cd_define_soft(e, p);
+    } else if (!tci_cd_define_builtin(e, p, n_args)) {
+        tci_cd_define_lanes(e, cd->d.prim(&cd->d, p, e->t, e->to, 1, 0), n_args);
+    }
+}
+/* ---- src/emit/c_dialect.c ---- */
+/* emit/c_dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
+ * and tcc.
+ *
+ * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
+ * without any #include, for scalar code and for vectors of the compilers' vector extension. The one
+ * idea: a request whose name is new has its definition expanded from a template, and whatever the
+ * template mentions is requested on the way; a definition is appended to the text only when it is
+ * complete, so the text is always in an order that compiles, and each name is in it once.
+ * Prims are spelled in c_prims.c, memory rows in c_memory.c, plain C for what a processor or
+ * compiler lacks in c_soft.c; recipes of ops/math.c are printed here, one local variable per
+ * value. Invariant: no definition needs libm, libgcc or memcpy, nor touches an element that its row
+ * excludes. */
+#include <string.h>
+
+
+
+static const char *tci_cd_type(tci_dialect *d, tc_dtype t, int lanes);
+
+/* ---- definitions ---- */
+
+static const char **tci_cd_slot(tci_cd *cd, const char *name)
+{
+    int at = (int)(tci_hash_bytes(name, strlen(name)).lo & (uint64_t)(cd->cap_names - 1));
+    while (cd->names[at] && strcmp(cd->names[at], name) != 0) {
+        at = (at + 1) & (cd->cap_names - 1);
+    }
+    return &cd->names[at];
+}
+
+TCI_FN const char *tci_cd_intern(tci_cd *cd, const char *name, bool *is_new)
+{
+    if (cd->n_names * 2 >= cd->cap_names) {
+        const char **old = cd->names;
+        int old_cap = cd->cap_names;
+        cd->cap_names = old_cap ? old_cap * 2 : 128;
+        cd->names = TCI_NEW_ARRAY(cd->d.s, const char *, cd->cap_names);
+        for (int i = 0; i < old_cap; i++) {
+            if (old[i]) {
+                *tci_cd_slot(cd, old[i]) = old[i];
+            }
+        }
+    }
+    const char **slot = tci_cd_slot(cd, name);
+    *is_new = *slot == NULL;
+    if (*is_new) {
+        *slot = tci_scratch_copy(cd->d.s, name, strlen(name) + 1);
+        cd->n_names++;
+    }
+    return *slot;
+}
+
+/* "{v16si}": a vector type as x86 builtins declare it. */
+static const char *tci_cd_machine_type(tci_cd *cd, const char *text, int n)
+{
+    static const struct {
+        char code[3];
+        const char *ctype;
+        int bytes;
+    } rows[] = {{"qi", "char", 1},      {"hi", "short", 2}, {"si", "int", 4},
+                {"di", "long long", 8}, {"sf", "float", 4}, {"df", "double", 8}};
+    bool is_new;
+    const char *name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "tc_%.*s", n, text), &is_new);
+    if (is_new) {
+        int lanes = 0;
+        for (int i = 1; i < n - 2; i++) {
+            lanes = lanes * 10 + (text[i] - '0');
+        }
+        for (int i = 0; i < TCI_COUNT(rows); i++) {
+            if (strncmp(rows[i].code, text + n - 2, 2) == 0) {
+                tci_str_printf(&cd->out, "typedef %s %s __attribute__((vector_size(%d)));\n",
+                               rows[i].ctype, name, lanes * rows[i].bytes);
+            }
+        }
+    }
+    return name;
+}
+
+static const char *tci_cd_letter(const tci_cd_env *e, char letter)
+{
+    tci_cd *cd = e->cd;
+    int bytes = tci_dtype_get(e->t)->bytes;
+    switch (letter) {
+    case 'T':
+        return cd->d.type(&cd->d, e->t, e->lanes);
+    case 'E':
+        return cd->d.type(&cd->d, e->t, 1);
+    case 'R':
+        return cd->d.type(&cd->d, e->to, e->lanes);
+    case 'I':
+        return cd->d.type(&cd->d, tci_cd_sint(bytes), e->lanes);
+    case 'U':
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), e->lanes);
+    case 'V':
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), 1);
+    case 'B':
+        return cd->d.type(&cd->d, TC_BOOL, e->lanes);
+    case 'A':
+        return tci_cd_unaligned(cd, e->t, e->lanes);
+    case 'L':
+        return tci_scratch_printf(cd->d.s, "%d", e->lanes);
+    case 'W':
+        return tci_scratch_printf(cd->d.s, "%d", 8 * bytes);
+    case 'f':
+        return e->t == TC_F32 ? "f" : "";
+    case 'C':
+        return e->t == TC_F32 ? "F32" : "F64";
+    case 'n':
+        return e->name;
+    default:
+        return e->piece[letter - '1'];
+    }
+}
+
+/* "@lt": the BASE prim of that name on the template's type; "@@lt": on its element. */
+static const char *tci_cd_mention(const tci_cd_env *e, const char *word, int n, bool scalar)
+{
+    tci_cd *cd = e->cd;
+    for (int p = 0; p < TCI_P_BASE_COUNT; p++) {
+        const char *name = tci_prim_get((tci_prim)p)->name;
+        if ((int)strlen(name) == n && strncmp(name, word, (size_t)n) == 0) {
+            return cd->d.prim(&cd->d, (tci_prim)p, e->t, e->t, scalar ? 1 : e->lanes, 0);
+        }
+    }
+    TCI_ASSERT(cd->d.s, !"a template names an unknown prim");
+    return "";
+}
+
+static bool tci_cd_is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+static void tci_cd_expand(const tci_cd_env *e, const char *text, tci_str *out)
+{
+    tci_cd *cd = e->cd;
+    while (*text) {
+        size_t plain = strcspn(text, "$@{");
+        tci_str_add_n(out, text, plain);
+        text += plain;
+        if (*text == '$') {
+            const char *meaning = tci_cd_letter(e, text[1]);
+            if (text[1] >= '1' && text[1] <= '4') {
+                tci_cd_expand(e, meaning, out); /* pieces may be templates themselves */
+            } else {
+                tci_str_add(out, meaning);
+            }
+            text += 2;
+        } else if (*text == '@') {
+            bool scalar = text[1] == '@';
+            const char *word = text + 1 + scalar;
+            int n = 0;
+            while (tci_cd_is_word(word[n])) {
+                n++;
+            }
+            tci_str_add(out, tci_cd_mention(e, word, n, scalar));
+            text = word + n;
+        } else if (*text == '{' && text[1] == 'v' && text[2] >= '0' && text[2] <= '9') {
+            int n = (int)strcspn(text + 1, "}");
+            tci_str_add(out, tci_cd_machine_type(cd, text + 1, n));
+            text += n + 2;
+        } else if (*text) {
+            tci_str_add_n(out, text, 1);
+            text++;
+        }
+    }
+}
+
+TCI_FN void tci_cd_define(const tci_cd_env *e, const char *text)
+{
+    tci_str own = {0};
+    own.s = e->cd->d.s;
+    tci_cd_expand(e, text, &own);
+    tci_str_add_n(&e->cd->out, tci_str_text(&own), own.n);
+    tci_str_add(&e->cd->out, "\n");
+}
+
+TCI_FN const char *tci_cd_list(tci_cd *cd, int n, const char *format, int step, int modulo)
+{
+    tci_str list = {0};
+    list.s = cd->d.s;
+    for (int i = 0; i < n; i++) {
+        int k = i * step % modulo;
+        tci_str_add(&list, i ? ", " : "");
+        for (const char *c = format; *c; c++) {
+            if (*c == '#') {
+                tci_str_printf(&list, "%d", k);
+            } else {
+                tci_str_add_n(&list, c, 1);
+            }
+        }
+    }
+    return tci_str_text(&list);
+}
+
+/* ---- types ---- */
+
+TCI_FN tc_dtype tci_cd_sint(int bytes)
+{
+    return bytes == 1 ? TC_I8 : bytes == 2 ? TC_I16 : bytes == 4 ? TC_I32 : TC_I64;
+}
+
+TCI_FN tc_dtype tci_cd_uint(int bytes)
+{
+    return bytes == 1 ? TC_U8 : bytes == 2 ? TC_U16 : bytes == 4 ? TC_U32 : TC_U64;
+}
+
+TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes)
+{
+    int bytes = cd->d.vector_bytes / lanes;
+    return tci_cd_sint(bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1);
+}
+
+TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes)
+{
+    const char *name = tci_dtype_get(t)->name;
+    return lanes == 1 ? name : tci_scratch_printf(cd->d.s, "%sx%d", name, lanes);
+}
+
+static const char *tci_cd_type(tci_dialect *d, tc_dtype t, int lanes)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    const char *name = tci_scratch_printf(d->s, "tc_%s", tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (!is_new) {
+        return name;
+    }
+    tc_dtype element = t == TC_BOOL && lanes > 1 ? tci_cd_mask_dtype(cd, lanes) : t;
+    const tci_dtype_info *info = tci_dtype_get(element);
+    const char *ctype = t == TC_BOOL && lanes == 1 ? "int" : info->ctype;
+    tci_str_printf(&cd->out, "typedef %s %s", ctype, name);
+    if (lanes > 1) {
+        tci_str_printf(&cd->out, " __attribute__((vector_size(%d)))", info->bytes * lanes);
+    }
+    tci_str_add(&cd->out, ";\n");
+    return name;
+}
+
+TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes)
+{
+    bool is_new;
+    const char *type = tci_cd_type(&cd->d, t, lanes);
+    const char *name = tci_cd_intern(cd, tci_scratch_printf(cd->d.s, "%s_u", type), &is_new);
+    if (is_new) {
+        tci_str_printf(&cd->out, "typedef %s %s __attribute__((aligned(1), may_alias));\n", type,
+                       name);
+    }
+    return name;
+}
+
+/* ---- helpers and recipes ---- */
+
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id)
+{
+    const tci_helper *h = tci_helper_get(id);
+    bool is_new;
+    const char *name = tci_cd_intern(cd, h->name, &is_new);
+    if (!is_new) {
+        return;
+    }
+    for (int i = 0; i < TCI_COUNT(h->needs); i++) {
+        if (h->needs[i] != TCI_H_NONE) {
+            tci_cd_define_helper(cd, h->needs[i]);
+        }
+    }
+    tci_cd_soft(cd, "TC_FMA_F32");
+    tci_cd_soft(cd, "TC_FMA_F64");
+    (void)name;
+    tci_str_printf(&cd->out, "%s%s\n", cd->helper_word, h->text);
+}
+
+/* The helper on the lanes that m marks, 0 elsewhere. Kept out of line, so that its registers do not
+ * weigh on the code that almost never calls it. */
+static const char *tci_cd_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+{
+    const tci_helper *h = tci_helper_get(id);
+    bool is_new;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
+                                          tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_env e = {cd, t, t, lanes, name, {NULL}};
+        tci_cd_define_helper(cd, id);
+        e.piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
+        e.piece[1] = h->name;
+        e.piece[2] = h->arity == 2 ? "a[i], b[i]" : "a[i]";
+        tci_cd_define(&e, "static __attribute__((noinline)) $T $n($1, $B m) {\n    $T r = {0};\n"
+                          "    for (int i = 0; i < $L; i++) {\n        if (m[i]) {\n"
+                          "            r[i] = $2($3);\n        }\n    }\n    return r;\n}");
+    }
+    return name;
+}
+
+/* LANE1: one test, and the helper where it says so. */
+static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
+{
+    const tci_helper *h = tci_helper_get(id);
+    tci_cd_env env = *outer;
+    tci_cd_env *e = &env;
+    tci_cd *cd = e->cd;
+    e->piece[0] = h->arity == 2 ? "$T a, $T b" : "$T a";
+    e->piece[1] = h->name;
+    e->piece[2] = h->arity == 2 ? "a, b" : "a";
+    if (e->lanes == 1) {
+        tci_cd_define_helper(cd, id);
+        tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
+        return;
+    }
+    e->piece[1] = cd->lanes_of(cd, id, e->t, e->lanes);
+    e->piece[3] = cd->any(cd, e->lanes);
+    tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
+                     "        return $2($3, m);\n    }\n    return ($T){0};\n}");
+}
+
+/* ---- recipes ---- */
+
+/* SELECT(m, LANE1(.., m), fast): the whole belongs behind the test. */
+static bool tci_cd_is_patch(const tci_recipe *r, int i)
+{
+    const tci_step_inst *step = &r->insts[i];
+    if (step->kind != TCI_RECIPE_PRIM || step->prim != TCI_P_SELECT) {
+        return false;
+    }
+    const tci_step_inst *slow = &r->insts[step->args[1]];
+    return slow->kind == TCI_RECIPE_PRIM && slow->prim == TCI_P_LANE1 &&
+           slow->args[slow->n_args - 1] == step->args[0];
+}
+
+static bool tci_cd_is_patched(const tci_recipe *r, int i)
+{
+    for (int k = i + 1; k < r->n; k++) {
+        if (tci_cd_is_patch(r, k) && r->insts[k].args[1] == i) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "r" where the mask is nowhere true, with one test; the mask is the value of step `mask`. */
+static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *slow = &r->insts[step->args[1]];
+    const tci_step_inst *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    const char *args = slow->n_args == 3
+                           ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
+                           : tci_scratch_printf(d->s, "v%d", slow->args[0]);
+    const char *test = tci_scratch_printf(d->s, "%s(v%d)", cd->any(cd, lanes), step->args[0]);
+    if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
+        const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
+        test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
+    }
+    const char *select = d->prim(d, TCI_P_SELECT, t, t, lanes, 0);
+    return tci_scratch_printf(
+        d->s,
+        "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
+        "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
+        step->args[2], test, i, select, step->args[0], cd->lanes_of(cd, slow->imm, t, lanes),
+        args, step->args[0], step->args[2]);
+}
+
+/* The expression of a step that is a prim. */
+static const char *tci_cd_step(tci_cd *cd, const tci_recipe *r, int i, int lanes)
+{
+    const tci_step_inst *step = &r->insts[i], *mask = &r->insts[step->args[0]];
+    tci_dialect *d = &cd->d;
+    tc_dtype t = (tc_dtype)step->dtype;
+    tc_dtype operand = (tc_dtype)r->insts[step->args[step->prim == TCI_P_SELECT]].dtype;
+    tci_str text = {0};
+    text.s = d->s;
+    if (step->prim == TCI_P_SELECT && mask->kind == TCI_RECIPE_PRIM) {
+        const char *pick = tci_cd_pick(cd, (tci_prim)mask->prim,
+                                       (tc_dtype)r->insts[mask->args[0]].dtype, t, lanes);
+        if (pick) {
+            return tci_scratch_printf(d->s, "%s(v%d, v%d, v%d, v%d);\n", pick, mask->args[0],
+                                      mask->args[1], step->args[1], step->args[2]);
+        }
+    }
+    tci_str_add(&text, d->prim(d, (tci_prim)step->prim, operand, t, lanes, step->imm));
+    for (int k = 0; k < step->n_args; k++) {
+        tci_str_printf(&text, "%sv%d", k ? ", " : "(", step->args[k]);
+    }
+    tci_str_add(&text, ");\n");
+    return tci_str_text(&text);
+}
+
+static void tci_cd_define_recipe(const tci_cd_env *e, tci_prim p)
+{
+    tci_cd *cd = e->cd;
+    tci_dialect *d = &cd->d;
+    const tci_recipe *r = tci_math_recipe(p, e->t);
+    tci_str text = {0};
+    text.s = d->s;
+    tci_str_printf(&text, "TC_I $T $n(%s) {\n",
+                   tci_prim_get(p)->arity == 2 ? "$T a, $T b" : "$T a");
+    for (int i = 0; i < r->n; i++) {
+        const tci_step_inst *step = &r->insts[i];
+        tc_dtype t = (tc_dtype)step->dtype;
+        if (e->lanes > 1 && tci_cd_is_patched(r, i)) {
+            continue;
+        }
+        tci_str_printf(&text, "    %s v%d = ", d->type(d, t, e->lanes), i);
+        if (step->kind == TCI_RECIPE_ARG) {
+            tci_str_printf(&text, "%c;\n", 'a' + step->imm);
+        } else if (step->kind == TCI_RECIPE_CONST) {
+            tci_str_printf(&text, "%s(%s);\n", d->mem(d, TCI_MEM_SPLAT, t, t, e->lanes),
+                           d->constant(d, t, step->value));
+        } else if (e->lanes > 1 && tci_cd_is_patch(r, i)) {
+            tci_str_add(&text, tci_cd_patch(cd, r, i, e->lanes));
+        } else {
+            tci_str_add(&text, tci_cd_step(cd, r, i, e->lanes));
+        }
+    }
+    tci_str_printf(&text, "    return v%d;\n}", r->n - 1);
+    tci_cd_define(e, tci_str_text(&text));
+}
+
+/* ---- the dialect ---- */
+
+static void tci_cd_define_prim(const tci_cd_env *e, tci_prim p, int imm)
+{
+    if (tci_prim_is_math(p)) {
+        tci_cd_define_recipe(e, p);
+    } else if (p == TCI_P_LANE1) {
+        tci_cd_define_lane1(e, imm);
+    } else {
+        tci_cd_define_base(e, p);
+    }
+}
+
+static const char *tci_cd_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes,
+                               int imm)
+{
+    tci_cd *cd = d->state;
+    const tci_prim_info *info = tci_prim_get(p);
+    const char *type = tci_cd_suffix(cd, t, lanes);
+    const char *name;
+    bool is_new;
+    if (p == TCI_P_LANE1) {
+        name = tci_scratch_printf(d->s, "tc_lane1_%s_%s", tci_helper_get(imm)->name, type);
+    } else if (info->result == 'O') {
+        name = tci_scratch_printf(d->s, "tc_%s_%s_%s", info->name, type, tci_dtype_get(to)->name);
+    } else {
+        name = tci_scratch_printf(d->s, "tc_%s_%s", info->name, type);
+    }
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_env e = {cd, t, info->result == 'O' ? to : t, lanes, name, {NULL}};
+        tci_cd_define_prim(&e, p, imm);
+    }
+    return name;
+}
+
+/* Hex floats with an integer mantissa: no decimal point, so the host's locale cannot change the
+ * text. */
+static const char *tci_cd_constant_float(tci_dialect *d, tc_dtype t, double x)
+{
+    const char *f = t == TC_F32 ? "f" : "";
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const char *sign = bits >> 63 ? "-" : "";
+    int exponent = (int)(bits >> 52) & 2047;
+    uint64_t mantissa = bits & 0xfffffffffffffu;
+    if (exponent == 2047) { /* a quotient by zero would be computed at each call */
+        tci_cd_soft(d->state, "TC_INF");
+        return mantissa ? tci_scratch_printf(d->s, "TC_NAN%s", f)
+                        : tci_scratch_printf(d->s, "TC_INF%s(%s)", f, sign);
+    }
+    if (exponent) {
+        mantissa |= (uint64_t)1 << 52;
+    }
+    exponent = (exponent ? exponent : 1) - 1075;
+    while (mantissa && !(mantissa & 1)) {
+        mantissa >>= 1;
+        exponent++;
+    }
+    return tci_scratch_printf(d->s, "(%s0x%llxp%d%s)", sign, (unsigned long long)mantissa,
+                              mantissa ? exponent : 0, f);
+}
+
+static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
+{
+    switch (t) {
+    case TC_BOOL:
+        return v.i ? "1" : "0";
+    case TC_U32:
+        return tci_scratch_printf(d->s, "%uu", (unsigned)v.u);
+    case TC_U64:
+        return tci_scratch_printf(d->s, "%lluull", (unsigned long long)v.u);
+    case TC_I64:
+        return v.i == INT64_MIN ? "(-9223372036854775807ll - 1)"
+                                : tci_scratch_printf(d->s, "(%lldll)", (long long)v.i);
+    default:
+        break;
+    }
+    if (tci_dtype_is_float(t)) {
+        return tci_cd_constant_float(d, t, t == TC_F64 ? v.f : (double)(float)v.f);
+    }
+    return v.i == INT32_MIN ? "(-2147483647 - 1)" : tci_scratch_printf(d->s, "(%d)", (int)v.i);
+}
+
+/* TC_GCC and TC_HAS(x): this compiler has the x86 builtins as gcc, as clang, spells them.
+ * TC_CONVERT: it has __builtin_convertvector. */
+static void tci_cd_prelude(tci_dialect *d, tci_str *out)
+{
+    tci_cd *cd = d->state;
+    tci_str_add(
+        out,
+        "#if defined(__clang__) && (defined(__FMA__) || !defined(__x86_64__))\n"
+        "#define TC_HAS(x) __has_builtin(x)\n#else\n#define TC_HAS(x) 0\n#endif\n"
+        "#if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__) && defined(__FMA__)\n"
+        "#define TC_GCC 1\n#else\n#define TC_GCC 0\n#endif\n"
+        "#if defined(__clang__)\n#define TC_CONVERT 1\n"
+        "#elif defined(__GNUC__) && __GNUC__ >= 9\n#define TC_CONVERT 1\n"
+        "#else\n#define TC_CONVERT 0\n#endif\n"
+        "#if defined(__TINYC__)\n#define TC_I static inline\n#else\n"
+        "#define TC_I static inline __attribute__((always_inline))\n#endif\n");
+    tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
+}
+
+static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
+                        int n_words)
+{
+    const char *word = d->type(d, TC_I64, 1);
+    (void)l;
+    (void)n_words;
+    tci_str_printf(
+        out,
+        "__attribute__((visibility(\"default\")))\n"
+        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
+        symbol, word, word, word, word);
+}
+
+TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
+{
+    tci_cd *cd = TCI_NEW(s, tci_cd);
+    cd->d.name = "c";
+    cd->d.restrict_word = "__restrict__";
+    cd->d.local_word = "";
+    cd->d.head = tci_cd_head;
+    cd->d.vector_bytes = vector_bytes;
+    cd->d.s = s;
+    cd->d.state = cd;
+    cd->d.prim = tci_cd_prim;
+    cd->d.mem = tci_cd_mem;
+    cd->d.type = tci_cd_type;
+    cd->d.constant = tci_cd_constant;
+    cd->d.prelude = tci_cd_prelude;
+    cd->any = tci_cd_any;
+    cd->lanes_of = tci_cd_lanes_of;
+    cd->helper_word = "";
+    cd->out.s = s;
+    return &cd->d;
 }
 
 /* ---- src/interp/loops.c ---- */
@@ -20742,7 +25225,8 @@ typedef struct tci_interp_value {
  * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
     uint8_t op, dtype, bytes;
-    bool inner;             /* TCI_VLANES lanes, joined at the end of the stage */
+    bool inner;             /* virtual lanes, joined at the end of the stage */
+    int32_t axis;           /* inner: along which they lie */
     bool arg, max;
     uint64_t identity;
     int32_t acc, at;        /* values: accumulator; ARG: its index */
@@ -20762,6 +25246,7 @@ typedef struct tci_interp_stage {
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
     bool inner;             /* TCI_VEC_INNER */
+    int vlanes;             /* virtual lanes of its reductions */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */
@@ -22391,9 +26876,11 @@ static void tci_prep_make_red(tci_prep *b, int red)
         b->values[r->at].own = true;
     }
     if (r->inner) {
-        b->values[r->acc].lanes = TCI_VLANES;
+        const tci_kstage *stage = &b->k->stages[from->stage];
+        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        b->values[r->acc].lanes = b->k->vlanes;
         if (r->arg) {
-            b->values[r->at].lanes = TCI_VLANES;
+            b->values[r->at].lanes = b->k->vlanes;
         }
     }
     b->outer_value[node] = r->result;
@@ -22592,6 +27079,7 @@ static void tci_prep_shape(tci_prep *b)
     const tci_kernel *k = b->k;
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
+    p->vlanes = k->vlanes;
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;
@@ -22685,8 +27173,8 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so element j of a block folds into lane j % TCI_VLANES; lanes are joined at the end
- * of the stage. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
+ * end of the stage. */
 #include <string.h>
 
 
@@ -23270,14 +27758,16 @@ static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, co
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
     const char *v = e->ptr[st->in[0]];
+    int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
     for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES);
+        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
         const char *from = v + (st->vary[0] ? j * r->bytes : 0);
+        char *acc = e->ptr[r->acc] + lane * r->bytes;
         if (r->arg) {
             const char *index = e->ptr[st->in[1]] + (st->vary[1] ? 8 * j : 0);
-            tci_exec_arg(r, acc, e->ptr[r->at], from, index, st->vary[0], st->vary[1], m);
+            tci_exec_arg(r, acc, e->ptr[r->at] + lane * 8, from, index, st->vary[0], st->vary[1],
+                         m);
         } else {
             tci_exec_combine(e, r, acc, from, st->vary[0], m);
         }
@@ -23316,7 +27806,7 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     bool varies = e->p->values[r->acc].varies;
-    int64_t lanes = r->inner ? TCI_VLANES : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
+    int64_t lanes = r->inner ? e->p->vlanes : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
     tci_exec_fill(e->ptr[r->acc], r->bytes, r->identity, lanes);
     if (r->arg) {
         int64_t index_lanes = r->inner || varies ? lanes : TCI_INTERP_GROUP / 8;
@@ -23324,18 +27814,28 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
+static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
+{
+    char *acc = e->ptr[r->acc];
+    for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
+        if (r->arg) {
+            char *at = e->ptr[r->at];
+            tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
+            continue;
+        }
+        for (int i = 0; i < h; i += TCI_VLANES) {
+            int m = TCI_MIN(h - i, TCI_VLANES);
+            tci_exec_combine(e, r, acc + i * r->bytes, acc + (i + h) * r->bytes, true, m);
+        }
+    }
+}
+
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
     char *acc = e->ptr[r->acc];
     if (r->inner) {
-        for (int h = TCI_VLANES / 2; h > 0; h /= 2) {
-            if (r->arg) {
-                char *at = e->ptr[r->at];
-                tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
-            } else {
-                tci_exec_combine(e, r, acc, acc + h * r->bytes, true, h);
-            }
-        }
+        tci_exec_join_lanes(e, r);
         tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
                        tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
     }
@@ -24350,9 +28850,6 @@ typedef struct tci_target {
     const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
 } tci_target;
 
-/* cpu/target.c. vector_bits as in tc_options. */
-TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
-
 #endif
 
 /* ---- src/compile/code.h, continued ---- */
@@ -24450,6 +28947,8 @@ typedef struct tci_request {
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */
+    /* symbols of the program by number, and those of the user that they stand for */
+    tci_dim *symbols, *user_symbols; int n_symbols;
 } tci_request;
 /* Collects what `roots` need and makes the key. user_inputs NULL: the INPUT leaves in use, by
  * creation order. A node that holds an evaluated value (storage) is a leaf. Leaf strides are
@@ -24617,19 +29116,14 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
 {
-#ifdef TCI_HAS_CPU
     if (!strcmp(name, "c")) {
         return tci_dialect_c(s, vector_bytes);
     }
-#endif
 #ifdef TCI_HAS_CUDA
     if (!strcmp(name, "cuda")) {
         return tci_dialect_cuda(s, vector_bytes);
     }
 #endif
-    (void)s;
-    (void)name;
-    (void)vector_bytes;
     return NULL;
 }
 
@@ -24895,12 +29389,131 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
-static inline void tci_key_type(tci_key_bytes *k, const tci_node *n)
+#ifdef TC_DYNAMIC_SHAPES
+
+/* The program's own form of a size in the user's graph. */
+static tci_dim tci_key_own(const tci_request *r, tci_dim d)
 {
+    return tci_dim_is_known(d)
+               ? d
+               : tci_dim_replace(d, r->n_symbols, r->user_symbols, r->symbols);
+}
+
+/* A byte says whether a number or words follow. */
+static size_t tci_key_dim_bytes(const tci_request *r, tci_dim d)
+{
+    return 11 + (tci_dim_is_known(d) ? 0 : 10 * (size_t)tci_dim_write(tci_key_own(r, d), NULL));
+}
+
+static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
+{
+    *k->at++ = tci_dim_is_known(d);
+    if (tci_dim_is_known(d)) {
+        tci_key_signed(k, d);
+        return;
+    }
+    d = tci_key_own(r, d);
+    int n = tci_dim_write(d, NULL);
+    int64_t *words = TCI_NEW_ARRAY(k->s, int64_t, n);
+    tci_dim_write(d, words);
+    for (int i = 0; i < n; i++) {
+        tci_key_signed(k, words[i]);
+    }
+}
+
+/* Numbers the symbols of d that have none yet. */
+static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
+{
+    tci_request *r = w->r;
+    enum { ROOM = 64 };
+    if (tci_dim_is_known(d)) {
+        return;
+    }
+    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, ROOM);
+    int n = r->n_symbols;
+    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, ROOM)) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", ROOM);
+    }
+    for (; n < r->n_symbols; n++) {
+        const char *name = tci_dim_name(r->user_symbols[n]);
+        for (int i = 0; i < n; i++) {
+            if (!strcmp(name, tci_dim_name(r->user_symbols[i]))) {
+                tci_scratch_fail(w->s, TC_ERR_SHAPE,
+                                 "the dimension '%.40s' is declared with two ranges", name);
+            }
+        }
+    }
+}
+
+/* Symbols by first use: user inputs in order, then what else the program is made of. */
+static void tci_key_find_symbols(tci_key_walk *w)
+{
+    tci_request *r = w->r;
+    for (int i = 0; i < r->n_user_inputs + r->n_nodes; i++) {
+        const tci_node *n =
+            i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
+        for (int a = 0; a < n->rank; a++) {
+            tci_key_add_symbols(w, n->shape[a]);
+        }
+        for (int a = 0; a < n->n_attr; a++) {
+            tci_key_add_symbols(w, n->attr[a]);
+        }
+    }
+    r->symbols = TCI_NEW_ARRAY(w->s, tci_dim, r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        r->symbols[i] = tci_dim_symbol(NULL, i, tci_dim_least(r->user_symbols[i]),
+                                       tci_dim_most(r->user_symbols[i]));
+    }
+}
+
+static void tci_key_ranges(tci_key_bytes *k, const tci_request *r)
+{
+    tci_key_reserve(k, 10 + 20 * (size_t)r->n_symbols);
+    tci_key_number(k, (uint64_t)r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        tci_key_signed(k, tci_dim_least(r->symbols[i]));
+        tci_key_signed(k, tci_dim_most(r->symbols[i]));
+    }
+}
+
+/* dims as the program has them, in scratch. */
+static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int n,
+                                       const tci_dim *dims)
+{
+    tci_dim *own = r->n_symbols ? tci_scratch_copy(s, dims, sizeof(*dims) * (size_t)n) : NULL;
+    for (int i = 0; own && i < n; i++) {
+        own[i] = tci_key_own(r, dims[i]);
+    }
+    return own ? own : dims;
+}
+
+#else
+
+#define tci_key_dim_bytes(r, d) 10
+#define tci_key_dim(k, r, d) tci_key_signed((k), (d))
+#define tci_key_find_symbols(w) ((void)(w))
+#define tci_key_ranges(k, r) ((void)(k))
+#define tci_key_own_list(s, r, n, dims) (dims)
+
+#endif
+
+static size_t tci_key_type_bytes(const tci_request *r, const tci_node *n)
+{
+    size_t bytes = 16;
+    (void)r;
+    for (int i = 0; i < n->rank; i++) {
+        bytes += tci_key_dim_bytes(r, n->shape[i]);
+    }
+    return bytes;
+}
+
+static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tci_node *n)
+{
+    (void)r;
     *k->at++ = n->dtype;
     tci_key_number(k, (uint64_t)n->rank);
     for (int i = 0; i < n->rank; i++) {
-        tci_key_number(k, (uint64_t)n->shape[i]);
+        tci_key_dim(k, r, n->shape[i]);
     }
 }
 
@@ -24916,11 +29529,11 @@ static bool tci_key_is_dense(const tci_node *n)
     return true;
 }
 
-static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
+static void tci_key_leaf(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     bool dense = tci_key_is_dense(n);
     tci_key_number(k, TCI_OP_DATA);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     *k->at++ = dense;
     for (int i = 0; !dense && i < n->rank; i++) {
         tci_key_signed(k, n->strides[i]);
@@ -24929,13 +29542,17 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
 
 static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
-    tci_key_reserve(k, 64 + 10 * ((size_t)n->rank * 2 + (size_t)n->n_in + (size_t)n->n_attr));
+    size_t bytes = 64 + tci_key_type_bytes(r, n) + 10 * ((size_t)n->rank + (size_t)n->n_in);
+    for (int i = 0; i < n->n_attr; i++) {
+        bytes += tci_key_dim_bytes(r, n->attr[i]);
+    }
+    tci_key_reserve(k, bytes);
     if (tci_node_is_value(n)) {
-        tci_key_leaf(k, n);
+        tci_key_leaf(k, r, n);
         return;
     }
     tci_key_number(k, n->op);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     if (n->op == TCI_OP_CONST) {
         memcpy(k->at, &n->value, sizeof(n->value));
         k->at += sizeof(n->value);
@@ -24946,7 +29563,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
-        tci_key_signed(k, n->attr[i]);
+        tci_key_dim(k, r, n->attr[i]);
     }
 }
 
@@ -24969,13 +29586,14 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
+    tci_key_ranges(&k, r);
     tci_key_reserve(&k, 30);
     tci_key_number(&k, (uint64_t)r->n_user_inputs);
     tci_key_number(&k, (uint64_t)r->n_nodes);
     tci_key_number(&k, (uint64_t)r->n_roots);
     for (int i = 0; i < r->n_user_inputs; i++) {
-        tci_key_reserve(&k, 16 + 10 * (size_t)r->inputs[i]->rank);
-        tci_key_type(&k, r->inputs[i]);
+        tci_key_reserve(&k, tci_key_type_bytes(r, r->inputs[i]));
+        tci_key_type(&k, r, r->inputs[i]);
     }
     for (int i = 0; i < r->n_nodes; i++) {
         tci_key_node(&k, r, r->nodes[i]);
@@ -25046,6 +29664,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     w.s = s;
     w.r = r;
     tci_key_walk_all(&w, user_inputs, n_inputs);
+    tci_key_find_symbols(&w);
     tci_key_find_effects(s, r);
     tci_key_write(s, r, o, backend, target);
     return r;
@@ -25079,8 +29698,10 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     for (int i = 0; i < n->n_in; i++) {
         in[i] = places[tci_key_place(r, n->in[i])];
     }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
-                          n->attr);
+    const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
+    const int64_t *attr = tci_key_own_list(s, r, n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
+                          attr);
 }
 
 /* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
@@ -25108,8 +29729,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
-        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape,
-                                     0, NULL, 0, NULL);
+        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
+                                     tci_key_own_list(s, r, n->rank, n->shape), 0, NULL, 0, NULL);
         c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
         places[i] = c.inputs[i];
     }
@@ -27295,18 +31916,20 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
 /* ---- plan to code ---- */
 
 /* Bytes from the lowest to past the highest element that a strided leaf touches. */
-static int64_t tci_compile_extent(const tci_node *n)
+static tci_dim tci_compile_extent(const tci_node *n)
 {
-    int64_t elements = 1;
-    for (int i = 0; i < n->rank; i++) {
+    int64_t elements = 1, bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (!n->strides) {
+        return tci_dim_mul(tci_node_count(n), bytes);
+    }
+    for (int i = 0; i < n->rank; i++) { /* only memory has strides, and its sizes are known */
         if (!n->shape[i]) {
             return 0;
         }
-        int64_t stride = n->strides ? n->strides[i] : 0;
-        elements += n->strides ? (n->shape[i] - 1) * (stride < 0 ? -stride : stride) : 0;
+        int64_t stride = n->strides[i];
+        elements += (n->shape[i] - 1) * (stride < 0 ? -stride : stride);
     }
-    elements = n->strides ? elements : tci_node_count(n);
-    return elements * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    return elements * bytes;
 }
 
 /* Memory of a code under construction escapes like scratch; the code itself is dropped by the
@@ -27337,7 +31960,7 @@ static void tci_compile_port(tci_compile_batch_state *b, tci_code *c, tci_code_p
         p->shape[i] = n->shape[i];
     }
     p->n = tci_node_count(n);
-    p->bytes = p->n * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    p->bytes = tci_dim_mul(p->n, tci_dtype_get((tc_dtype)n->dtype)->bytes);
 }
 
 static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile_job *job,
@@ -27353,7 +31976,7 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
     c->n_outputs = r->n_roots;
     c->outputs = tci_compile_get(b, c, r->n_roots, sizeof(*c->outputs));
     for (int i = 0; i < r->n_roots; i++) {
-        tci_compile_port(b, c, &c->outputs[i], r->roots[i]);
+        tci_compile_port(b, c, &c->outputs[i], job->copy.roots[i]);
     }
     c->n_literals = r->n_literals;
     c->literal_dtypes = tci_compile_get(b, c, r->n_literals, 1);
@@ -28867,6 +33490,13 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
                             : f->captured_data[f->effects[i - f->n_outputs].captured];
 }
 
+/* Generated code takes what it may at once, so memory starts at a multiple of that. */
+static bool tci_device_takes(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
 /* Binds one port. TC_ERR_MEMORY: the device has none left. */
 static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
 {
@@ -28876,8 +33506,7 @@ static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
     int64_t bytes = tci_device_bytes(code, port);
     if (bytes == 0) {
         bound = NULL;
-    } else if (user_memory != c->device->bound[port] &&
-               !(device->is_device && device->is_device(device->user, user_memory))) {
+    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
             *copy = device->alloc(device->user, bytes);
         }
@@ -30174,13 +34803,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) : -1;
+    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t count = tc_count(t);
+    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* ---- frames ---- */
@@ -30771,7 +35401,8 @@ TC_API tc_tensor tc_retain(tc_tensor t)
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
  * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
  * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. */
+ * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
+ * are: only a tc_input has symbolic ones. */
 
 #include <inttypes.h>
 #include <string.h>
@@ -30803,6 +35434,14 @@ static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t 
     }
     return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
+{
+    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
+    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
+}
+#endif
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
@@ -30920,12 +35559,27 @@ static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
     return x;
 }
 
+/* Memory has sizes that are numbers. */
+static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(sizes[i])) {
+            tci_frame_fail(f, TC_ERR_SHAPE,
+                           "size %s of axis %d has no value before a run: expected a number (or a "
+                           "tc_input)",
+                           TCI_DIM_TEXT(sizes[i]), i);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes)) {
+    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =
@@ -31113,8 +35767,17 @@ static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
     return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
 }
 
+/* A symbolic size that stands as an operand: its value in a run. */
+static bool tci_ops_is_symbol(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (tci_ops_is_symbol(a)) {
+        return tci_build_size_value(&f->ctx->graph, a->i, to);
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
@@ -31571,10 +36234,16 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
-static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     bool whole =
         start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (tci_ops_is_symbol(start) || tci_ops_is_symbol(stop)) {
+        tci_dim way = tci_dim_sub(stop->i, start->i);
+        way = step->i > 0 ? way : tci_dim_neg(way);
+        tci_dim steps = tci_dim_div(tci_dim_sub(way, 1), step->i > 0 ? step->i : -step->i);
+        return tci_dim_max(tci_dim_add(steps, 1), 0);
+    }
     if (whole) {
         bool up = step->i > 0;
         if (up ? stop->i <= start->i : stop->i >= start->i) {
@@ -31591,6 +36260,18 @@ static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return -1;
     }
     return n > 0 ? (int64_t)n : 0;
+}
+
+/* A ramp between symbolic sizes has whole steps of a known size. */
+static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+{
+    const int64_t limit = INT64_MAX / 8;
+    bool whole =
+        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (!tci_ops_is_symbol(start) && !tci_ops_is_symbol(stop) && !tci_ops_is_symbol(step)) {
+        return true;
+    }
+    return whole && step->i <= limit && step->i >= -limit;
 }
 
 /* A bool counts as the integer it is. */
@@ -31612,8 +36293,12 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_arange_can(&start, &stop, &step)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "start or stop is a symbolic size: expected integers, and a step that is a "
+                       "number");
     }
-    int64_t n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
+    tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
     if (n < 0) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);
@@ -32266,6 +36951,23 @@ static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
     }
 }
 
+/* A symbolic size gets its value from the inputs of a run: without any there is none. */
+static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        for (int d = 0; d < n->rank; d++) {
+            if (!tci_dim_is_known(n->shape[d])) {
+                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                                     "%s, the size of axis %d of a tensor made by %s, has no value "
+                                     "before a run: compile it with an input of that size",
+                                     TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
+            }
+        }
+    }
+    return TC_OK;
+}
+
 /* A tci_eval_body: b is the first member of the tci_eval_lazy. */
 static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
 {
@@ -32296,6 +36998,10 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
                              " with tc_run, or use tc_borrow or tc_copy_in",
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
+    }
+    status = tci_eval_check_sizes(w, r);
+    if (status) {
+        return status;
     }
     job->request = r;
     w->nodes = r->roots;

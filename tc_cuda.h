@@ -1,7 +1,7 @@
 /* tc_cuda.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
 /* ---- src/tc_cuda.h ---- */
-/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA;
- * the C dialect, which it extends, comes with tc_cpu.h. */
+/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA,
+ * with or without tc_cpu.h. */
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
  *
@@ -106,10 +106,49 @@ static void tci_cuda_define_lanes(tci_cd *cd, const char *name, const char *scal
                    result, name, params.text, result, scalar, args.text);
 }
 
+static const char *tci_cuda_any(tci_cd *cd, int lanes)
+{
+    bool is_new;
+    const char *mask = cd->d.type(&cd->d, TC_BOOL, lanes), *one = cd->d.type(&cd->d, TC_BOOL, 1);
+    const char *name = tci_scratch_printf(cd->d.s, "tc_any_x%d", lanes);
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_str_printf(&cd->out,
+                       "TC_I %s %s(%s m) {\n    %s r = 0;\n    TC_LANES(m) {\n"
+                       "        r |= m.v[i];\n    }\n    return r;\n}\n",
+                       one, name, mask, one);
+    }
+    return name;
+}
+
+/* The helper itself is out of line, so that its registers and its length do not weigh on the code
+ * that almost never calls it. */
+static const char *tci_cuda_lanes_of(tci_cd *cd, int id, tc_dtype t, int lanes)
+{
+    const tci_helper *h = tci_helper_get(id);
+    const char *type = cd->d.type(&cd->d, t, lanes), *mask = cd->d.type(&cd->d, TC_BOOL, lanes);
+    bool is_new, two = h->arity == 2;
+    const char *name = tci_scratch_printf(cd->d.s, "tc_lanes_%s_%s", h->name,
+                                          tci_cd_suffix(cd, t, lanes));
+    name = tci_cd_intern(cd, name, &is_new);
+    if (is_new) {
+        tci_cd_define_helper(cd, id);
+        tci_str_printf(&cd->out,
+                       "TC_I %s %s(%s a, %s%s%s m) {\n    %s r;\n    TC_LANES(r) {\n"
+                       "        r.v[i] = m.v[i] ? %s(a.v[i]%s) : 0;\n    }\n    return r;\n}\n",
+                       type, name, type, two ? type : "", two ? " b, " : "", mask, type, h->name,
+                       two ? ", b.v[i]" : "");
+    }
+    return name;
+}
+
 static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes,
                                  int imm)
 {
     tci_cd *cd = d->state;
+    if (lanes > 1 && tci_prim_is_math(p)) { /* the recipe on vectors: rare lanes are tested once */
+        return tci_cuda_scalar(d).prim(d, p, t, to, lanes, imm);
+    }
     const char *scalar = tci_cuda_scalar_prim(d, p, t, to, imm);
     if (lanes == 1) {
         return scalar;
@@ -150,6 +189,21 @@ static const struct { uint8_t mem; const char *text; } tci_cuda_rows[] = {
      "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
      "    } else {\n        TC_LANES(r) {\n            r.v[i] = $L(p + i);\n        }\n    }\n"
      "    return r;\n}\n"},
+    {TCI_MEM_LOAD_ALIGNED,
+     "TC_I $T $n(const $S *p) {\n    $T r;\n"
+     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * TC_THREAD);\n"
+     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+    {TCI_MEM_LOAD_REPEAT,
+     "TC_I $T $n(const $S *p) {\n    $T r;\n"
+     "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * (TC_THREAD & 31));\n"
+     "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
+    {TCI_MEM_STORE_ALIGNED,
+     "TC_I void $n($S *p, $T x) {\n    tc_pack<$S, $Q> w;\n    TC_LANES(x) {\n"
+     "        $W(w.e + i, x.v[i]);\n    }\n"
+     "    *(tc_pack<$S, $Q> *)(p + $Q * TC_THREAD) = w;\n}\n"},
+    {TCI_MEM_LANE_REPEAT,
+     "TC_I $E $n($T x, int lane) {\n"
+     "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q);\n}\n"},
     {TCI_MEM_LOAD_MASK,
      "TC_I $T $n(const $S *p, $B m) {\n    $T r;\n    p += $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
@@ -266,6 +320,7 @@ static const char tci_cuda_prelude_text[] =
     "#define __FMA__ 1\n#define TC_HAS(x) 0\n#define TC_GCC 0\n#define TC_CONVERT 0\n"
     "#define TC_I static __device__ __forceinline__\n"
     "#define TC_THREAD ((long long)threadIdx.x)\n"
+    "#define TC_PRAGMA(x) _Pragma(#x)\n#define TC_UNROLL(n) TC_PRAGMA(unroll n)\n"
     "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
     "sizeof((r).v[0])); i++)\n"
     "#define TC_IS_ALIGNED(p, n) ((n) <= 16 && ((n) & ((n) - 1)) == 0 && "
@@ -300,7 +355,7 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                          int n_literals)
+                          int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
     tci_str_printf(out,
@@ -309,7 +364,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
-                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_literals, 1), word,
+                   symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
                    l->threads, symbol, symbol, word, word, word);
 }
 
@@ -320,7 +375,11 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     scalar->prim = d->prim;
     scalar->mem = d->mem;
     scalar->type = d->type;
-    ((tci_cd *)d->state)->more = scalar;
+    tci_cd *cd = d->state;
+    cd->more = scalar;
+    cd->any = tci_cuda_any;
+    cd->lanes_of = tci_cuda_lanes_of;
+    cd->helper_word = "__noinline__ ";
     d->name = "cuda";
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";

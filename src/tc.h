@@ -22,7 +22,7 @@
 #define TCI_HAS_CPU
 #endif
 #endif
-#if defined(TC_CUDA) && defined(TCI_HAS_CPU)
+#if defined(TC_CUDA) && defined(__has_include)
 #if __has_include("tc_cuda.h")
 #define TCI_HAS_CUDA
 #endif
@@ -36,6 +36,7 @@
 #include "base/env.c"
 #include "base/os.c"
 #include "base/spawn.c"
+#include "base/dim.c"
 
 #include "ops/dtype.c"
 #include "ops/prim.c"
@@ -73,10 +74,16 @@
 #include "loop/access.c"
 #include "loop/stage.c"
 #include "loop/blocked.c"
+#include "loop/row.c"
+#include "loop/square.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"
 #include "emit/c_like.c"
+#include "emit/c_soft.c"
+#include "emit/c_memory.c"
+#include "emit/c_prims.c"
+#include "emit/c_dialect.c"
 
 #include "interp/loops.c"
 #include "interp/prepare.c"

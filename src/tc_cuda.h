@@ -1,5 +1,5 @@
-/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA;
- * the C dialect, which it extends, comes with tc_cpu.h. */
+/* src/tc_cuda.h - root of the CUDA backend: CUDA source by NVRTC. Brought in by tc.h under TC_CUDA,
+ * with or without tc_cpu.h. */
 #include "cuda/dialect.c"
 #include "cuda/load.c"
 #include "cuda/nvrtc.c"

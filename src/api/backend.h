@@ -21,7 +21,7 @@ typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
     int vector_bytes;    /* of the vectors in generated source: 64, 32, 16, or 0: scalar source */
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
-     * one vector, of which each thread holds vector_bytes. */
+     * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -85,7 +85,8 @@ typedef struct tc_backend {
     tc_status (*sync)(void *user);
 
     /* Device memory. All four or none; none: kernels work on host memory. */
-    void *(*alloc)(void *user, int64_t bytes); /* 64-byte aligned; NULL: out of memory */
+    /* 64-byte aligned; NULL: out of memory */
+    void *(*alloc)(void *user, int64_t bytes);
     void (*free)(void *user, void *memory);
     /* Both block until the bytes are there. */
     tc_status (*upload)(void *user, void *to_device, const void *from, int64_t bytes);

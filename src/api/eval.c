@@ -518,6 +518,23 @@ static void tci_eval_list_missing(tci_eval_lazy *w, tci_node *const *all, int n)
     }
 }
 
+/* A symbolic size gets its value from the inputs of a run: without any there is none. */
+static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request *r)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        for (int d = 0; d < n->rank; d++) {
+            if (!tci_dim_is_known(n->shape[d])) {
+                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                                     "%s, the size of axis %d of a tensor made by %s, has no value "
+                                     "before a run: compile it with an input of that size",
+                                     TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
+            }
+        }
+    }
+    return TC_OK;
+}
+
 /* A tci_eval_body: b is the first member of the tci_eval_lazy. */
 static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
 {
@@ -548,6 +565,10 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
                              " with tc_run, or use tc_borrow or tc_copy_in",
                              input->name ? input->name : "", input->site.file ? " (made in " : "",
                              input->site.file ? input->site.file : "", input->site.file ? ")" : "");
+    }
+    status = tci_eval_check_sizes(w, r);
+    if (status) {
+        return status;
     }
     job->request = r;
     w->nodes = r->roots;

@@ -284,13 +284,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) : -1;
+    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t count = tc_count(t);
+    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
 }
 
 /* ---- frames ---- */

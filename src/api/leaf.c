@@ -3,7 +3,8 @@
  * In: pointers, dtypes, sizes, strides. Out: INPUT and DATA nodes.
  * The one idea: a DATA node is storage + element strides + the offset of element 0...0, so that
  * borrowed memory of any layout (broadcast, reversed, a window of a larger array) is read in place.
- * The storage begins at the lowest address that the strides reach. */
+ * The storage begins at the lowest address that the strides reach. Memory is there, so its sizes
+ * are: only a tc_input has symbolic ones. */
 #include "frame.h"
 
 #include <inttypes.h>
@@ -36,6 +37,14 @@ static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t 
     }
     return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
+{
+    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
+    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
+}
+#endif
 
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
@@ -153,12 +162,27 @@ static tci_node *tci_leaf_data(tci_graph *g, tc_dtype dtype, int rank, const int
     return x;
 }
 
+/* Memory has sizes that are numbers. */
+static bool tci_leaf_is_known(tci_frame *f, int rank, const int64_t *sizes)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(sizes[i])) {
+            tci_frame_fail(f, TC_ERR_SHAPE,
+                           "size %s of axis %d has no value before a run: expected a number (or a "
+                           "tc_input)",
+                           TCI_DIM_TEXT(sizes[i]), i);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* What tc_borrow and tc_copy_in share: checks, and the extent of the view. False: failed. */
 static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int rank,
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes)) {
+    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =

@@ -50,8 +50,17 @@ static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
     return tci_value_cast(i, tci_ops_is_huge(a) ? TC_U64 : TC_I64, to);
 }
 
+/* A symbolic size that stands as an operand: its value in a run. */
+static bool tci_ops_is_symbol(const tc_arg *a)
+{
+    return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (tci_ops_is_symbol(a)) {
+        return tci_build_size_value(&f->ctx->graph, a->i, to);
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
@@ -508,10 +517,16 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
-static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {
     bool whole =
         start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (tci_ops_is_symbol(start) || tci_ops_is_symbol(stop)) {
+        tci_dim way = tci_dim_sub(stop->i, start->i);
+        way = step->i > 0 ? way : tci_dim_neg(way);
+        tci_dim steps = tci_dim_div(tci_dim_sub(way, 1), step->i > 0 ? step->i : -step->i);
+        return tci_dim_max(tci_dim_add(steps, 1), 0);
+    }
     if (whole) {
         bool up = step->i > 0;
         if (up ? stop->i <= start->i : stop->i >= start->i) {
@@ -528,6 +543,18 @@ static int64_t tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return -1;
     }
     return n > 0 ? (int64_t)n : 0;
+}
+
+/* A ramp between symbolic sizes has whole steps of a known size. */
+static bool tci_ops_arange_can(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
+{
+    const int64_t limit = INT64_MAX / 8;
+    bool whole =
+        start->kind == TCI_OPS_INT && stop->kind == TCI_OPS_INT && step->kind == TCI_OPS_INT;
+    if (!tci_ops_is_symbol(start) && !tci_ops_is_symbol(stop) && !tci_ops_is_symbol(step)) {
+        return true;
+    }
+    return whole && step->i <= limit && step->i >= -limit;
 }
 
 /* A bool counts as the integer it is. */
@@ -549,8 +576,12 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_arange_can(&start, &stop, &step)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "start or stop is a symbolic size: expected integers, and a step that is a "
+                       "number");
     }
-    int64_t n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
+    tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
     if (n < 0) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);

@@ -57,6 +57,21 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
+/* ---- symbolic sizes ---- */
+#ifdef TC_DYNAMIC_SHAPES
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
+ * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+ * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
+ * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
+ * does not link. */
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
+#define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
+#define tc_ctx_make tc_ctx_make_dynamic_shapes
+#else
+#define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
+#endif
+
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
  * failure *ctx is NULL: TC_ERR_MEMORY, or TC_ERR_ARGUMENT when ctx is NULL. */
@@ -92,8 +107,8 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here);
 TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
- * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative), TC_ERR_LIMIT
- * (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -132,10 +147,12 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here);
 /* ---- queries: answered without evaluating; -1 (or TC_DTYPE_COUNT) on a poisoned or dead handle
  * ---- */
 TC_API int tc_rank(tc_tensor t);
-TC_API int64_t tc_size(tc_tensor t, int axis); /* -1 also for an axis that is not there */
+/* -1 also for an axis that is not there. A symbolic size is one to hand on: to a call that takes
+ * sizes, or as an operand, where it stands for its value in a run. */
+TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements */
-TC_API int64_t tc_nbytes(tc_tensor t);
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
+TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 

@@ -115,19 +115,14 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
 {
-#ifdef TCI_HAS_CPU
     if (!strcmp(name, "c")) {
         return tci_dialect_c(s, vector_bytes);
     }
-#endif
 #ifdef TCI_HAS_CUDA
     if (!strcmp(name, "cuda")) {
         return tci_dialect_cuda(s, vector_bytes);
     }
 #endif
-    (void)s;
-    (void)name;
-    (void)vector_bytes;
     return NULL;
 }
 

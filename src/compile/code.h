@@ -107,6 +107,8 @@ typedef struct tci_request {
     const uint8_t *key; size_t key_bytes;   /* graph, options that matter, backend, target, build */
     tci_hash hash;
     tci_found found;                        /* set by tci_compile_requests */
+    /* symbols of the program by number, and those of the user that they stand for */
+    tci_dim *symbols, *user_symbols; int n_symbols;
 } tci_request;
 /* Collects what `roots` need and makes the key. user_inputs NULL: the INPUT leaves in use, by
  * creation order. A node that holds an evaluated value (storage) is a leaf. Leaf strides are

@@ -253,18 +253,20 @@ static tc_status tci_compile_back(tci_compile_batch_state *b, tci_compile_job *u
 /* ---- plan to code ---- */
 
 /* Bytes from the lowest to past the highest element that a strided leaf touches. */
-static int64_t tci_compile_extent(const tci_node *n)
+static tci_dim tci_compile_extent(const tci_node *n)
 {
-    int64_t elements = 1;
-    for (int i = 0; i < n->rank; i++) {
+    int64_t elements = 1, bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (!n->strides) {
+        return tci_dim_mul(tci_node_count(n), bytes);
+    }
+    for (int i = 0; i < n->rank; i++) { /* only memory has strides, and its sizes are known */
         if (!n->shape[i]) {
             return 0;
         }
-        int64_t stride = n->strides ? n->strides[i] : 0;
-        elements += n->strides ? (n->shape[i] - 1) * (stride < 0 ? -stride : stride) : 0;
+        int64_t stride = n->strides[i];
+        elements += (n->shape[i] - 1) * (stride < 0 ? -stride : stride);
     }
-    elements = n->strides ? elements : tci_node_count(n);
-    return elements * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    return elements * bytes;
 }
 
 /* Memory of a code under construction escapes like scratch; the code itself is dropped by the
@@ -295,7 +297,7 @@ static void tci_compile_port(tci_compile_batch_state *b, tci_code *c, tci_code_p
         p->shape[i] = n->shape[i];
     }
     p->n = tci_node_count(n);
-    p->bytes = p->n * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    p->bytes = tci_dim_mul(p->n, tci_dtype_get((tc_dtype)n->dtype)->bytes);
 }
 
 static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile_job *job,
@@ -311,7 +313,7 @@ static void tci_compile_fill_ports(tci_compile_batch_state *b, const tci_compile
     c->n_outputs = r->n_roots;
     c->outputs = tci_compile_get(b, c, r->n_roots, sizeof(*c->outputs));
     for (int i = 0; i < r->n_roots; i++) {
-        tci_compile_port(b, c, &c->outputs[i], r->roots[i]);
+        tci_compile_port(b, c, &c->outputs[i], job->copy.roots[i]);
     }
     c->n_literals = r->n_literals;
     c->literal_dtypes = tci_compile_get(b, c, r->n_literals, 1);

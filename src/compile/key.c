@@ -214,12 +214,131 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
-static inline void tci_key_type(tci_key_bytes *k, const tci_node *n)
+#ifdef TC_DYNAMIC_SHAPES
+
+/* The program's own form of a size in the user's graph. */
+static tci_dim tci_key_own(const tci_request *r, tci_dim d)
 {
+    return tci_dim_is_known(d)
+               ? d
+               : tci_dim_replace(d, r->n_symbols, r->user_symbols, r->symbols);
+}
+
+/* A byte says whether a number or words follow. */
+static size_t tci_key_dim_bytes(const tci_request *r, tci_dim d)
+{
+    return 11 + (tci_dim_is_known(d) ? 0 : 10 * (size_t)tci_dim_write(tci_key_own(r, d), NULL));
+}
+
+static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
+{
+    *k->at++ = tci_dim_is_known(d);
+    if (tci_dim_is_known(d)) {
+        tci_key_signed(k, d);
+        return;
+    }
+    d = tci_key_own(r, d);
+    int n = tci_dim_write(d, NULL);
+    int64_t *words = TCI_NEW_ARRAY(k->s, int64_t, n);
+    tci_dim_write(d, words);
+    for (int i = 0; i < n; i++) {
+        tci_key_signed(k, words[i]);
+    }
+}
+
+/* Numbers the symbols of d that have none yet. */
+static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
+{
+    tci_request *r = w->r;
+    enum { ROOM = 64 };
+    if (tci_dim_is_known(d)) {
+        return;
+    }
+    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, ROOM);
+    int n = r->n_symbols;
+    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, ROOM)) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", ROOM);
+    }
+    for (; n < r->n_symbols; n++) {
+        const char *name = tci_dim_name(r->user_symbols[n]);
+        for (int i = 0; i < n; i++) {
+            if (!strcmp(name, tci_dim_name(r->user_symbols[i]))) {
+                tci_scratch_fail(w->s, TC_ERR_SHAPE,
+                                 "the dimension '%.40s' is declared with two ranges", name);
+            }
+        }
+    }
+}
+
+/* Symbols by first use: user inputs in order, then what else the program is made of. */
+static void tci_key_find_symbols(tci_key_walk *w)
+{
+    tci_request *r = w->r;
+    for (int i = 0; i < r->n_user_inputs + r->n_nodes; i++) {
+        const tci_node *n =
+            i < r->n_user_inputs ? r->inputs[i] : r->nodes[i - r->n_user_inputs];
+        for (int a = 0; a < n->rank; a++) {
+            tci_key_add_symbols(w, n->shape[a]);
+        }
+        for (int a = 0; a < n->n_attr; a++) {
+            tci_key_add_symbols(w, n->attr[a]);
+        }
+    }
+    r->symbols = TCI_NEW_ARRAY(w->s, tci_dim, r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        r->symbols[i] = tci_dim_symbol(NULL, i, tci_dim_least(r->user_symbols[i]),
+                                       tci_dim_most(r->user_symbols[i]));
+    }
+}
+
+static void tci_key_ranges(tci_key_bytes *k, const tci_request *r)
+{
+    tci_key_reserve(k, 10 + 20 * (size_t)r->n_symbols);
+    tci_key_number(k, (uint64_t)r->n_symbols);
+    for (int i = 0; i < r->n_symbols; i++) {
+        tci_key_signed(k, tci_dim_least(r->symbols[i]));
+        tci_key_signed(k, tci_dim_most(r->symbols[i]));
+    }
+}
+
+/* dims as the program has them, in scratch. */
+static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int n,
+                                       const tci_dim *dims)
+{
+    tci_dim *own = r->n_symbols ? tci_scratch_copy(s, dims, sizeof(*dims) * (size_t)n) : NULL;
+    for (int i = 0; own && i < n; i++) {
+        own[i] = tci_key_own(r, dims[i]);
+    }
+    return own ? own : dims;
+}
+
+#else
+
+#define tci_key_dim_bytes(r, d) 10
+#define tci_key_dim(k, r, d) tci_key_signed((k), (d))
+#define tci_key_find_symbols(w) ((void)(w))
+#define tci_key_ranges(k, r) ((void)(k))
+#define tci_key_own_list(s, r, n, dims) (dims)
+
+#endif
+
+static size_t tci_key_type_bytes(const tci_request *r, const tci_node *n)
+{
+    size_t bytes = 16;
+    (void)r;
+    for (int i = 0; i < n->rank; i++) {
+        bytes += tci_key_dim_bytes(r, n->shape[i]);
+    }
+    return bytes;
+}
+
+static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tci_node *n)
+{
+    (void)r;
     *k->at++ = n->dtype;
     tci_key_number(k, (uint64_t)n->rank);
     for (int i = 0; i < n->rank; i++) {
-        tci_key_number(k, (uint64_t)n->shape[i]);
+        tci_key_dim(k, r, n->shape[i]);
     }
 }
 
@@ -235,11 +354,11 @@ static bool tci_key_is_dense(const tci_node *n)
     return true;
 }
 
-static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
+static void tci_key_leaf(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     bool dense = tci_key_is_dense(n);
     tci_key_number(k, TCI_OP_DATA);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     *k->at++ = dense;
     for (int i = 0; !dense && i < n->rank; i++) {
         tci_key_signed(k, n->strides[i]);
@@ -248,13 +367,17 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_node *n)
 
 static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
-    tci_key_reserve(k, 64 + 10 * ((size_t)n->rank * 2 + (size_t)n->n_in + (size_t)n->n_attr));
+    size_t bytes = 64 + tci_key_type_bytes(r, n) + 10 * ((size_t)n->rank + (size_t)n->n_in);
+    for (int i = 0; i < n->n_attr; i++) {
+        bytes += tci_key_dim_bytes(r, n->attr[i]);
+    }
+    tci_key_reserve(k, bytes);
     if (tci_node_is_value(n)) {
-        tci_key_leaf(k, n);
+        tci_key_leaf(k, r, n);
         return;
     }
     tci_key_number(k, n->op);
-    tci_key_type(k, n);
+    tci_key_type(k, r, n);
     if (n->op == TCI_OP_CONST) {
         memcpy(k->at, &n->value, sizeof(n->value));
         k->at += sizeof(n->value);
@@ -265,7 +388,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
-        tci_key_signed(k, n->attr[i]);
+        tci_key_dim(k, r, n->attr[i]);
     }
 }
 
@@ -288,13 +411,14 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 {
     tci_key_bytes k = {s, NULL, NULL, NULL};
     tci_key_options(&k, o, backend, target);
+    tci_key_ranges(&k, r);
     tci_key_reserve(&k, 30);
     tci_key_number(&k, (uint64_t)r->n_user_inputs);
     tci_key_number(&k, (uint64_t)r->n_nodes);
     tci_key_number(&k, (uint64_t)r->n_roots);
     for (int i = 0; i < r->n_user_inputs; i++) {
-        tci_key_reserve(&k, 16 + 10 * (size_t)r->inputs[i]->rank);
-        tci_key_type(&k, r->inputs[i]);
+        tci_key_reserve(&k, tci_key_type_bytes(r, r->inputs[i]));
+        tci_key_type(&k, r, r->inputs[i]);
     }
     for (int i = 0; i < r->n_nodes; i++) {
         tci_key_node(&k, r, r->nodes[i]);
@@ -365,6 +489,7 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     w.s = s;
     w.r = r;
     tci_key_walk_all(&w, user_inputs, n_inputs);
+    tci_key_find_symbols(&w);
     tci_key_find_effects(s, r);
     tci_key_write(s, r, o, backend, target);
     return r;
@@ -398,8 +523,10 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
     for (int i = 0; i < n->n_in; i++) {
         in[i] = places[tci_key_place(r, n->in[i])];
     }
-    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
-                          n->attr);
+    const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
+    const int64_t *attr = tci_key_own_list(s, r, n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
+                          attr);
 }
 
 /* Requests of one batch may share nodes: the walk of a later one has overwritten their places. */
@@ -427,8 +554,8 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
     tci_key_mark_places(r);
     for (int i = 0; i < r->n_user_inputs; i++) {
         const tci_node *n = r->inputs[i];
-        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank, n->shape,
-                                     0, NULL, 0, NULL);
+        c.inputs[i] = tci_graph_node(c.graph, TCI_OP_INPUT, (tc_dtype)n->dtype, n->rank,
+                                     tci_key_own_list(s, r, n->rank, n->shape), 0, NULL, 0, NULL);
         c.inputs[i]->name = tci_scratch_printf(s, "in%d", i);
         places[i] = c.inputs[i];
     }

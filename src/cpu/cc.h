@@ -1,4 +1,4 @@
-/* cpu/cc.h - the system's C compiler. */
+/* cpu/cc.h - the system's C compiler, and the processor it compiles for. */
 #ifndef TCI_CPU_CC_H
 #define TCI_CPU_CC_H
 
@@ -6,6 +6,9 @@
 #include "../emit/target.h"
 
 typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC } tci_cc_kind;
+
+/* cpu/target.c. vector_bits as in tc_options. */
+TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 
 /* The compiler that `wanted` names (NULL: cc, gcc, clang, tcc from PATH). False: there is none. */
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../emit/target.h"
+#include "cc.h"
 
 typedef struct tci_cpu_level {
     int vector_bytes;

@@ -2,7 +2,8 @@
  *
  * In: loop IR, a dialect that names types, prims and accesses. Out: the text of one function with
  * the signature of tci_kernel_fn. Statement by statement; nothing is decided or reordered here.
- * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array. */
+ * Names: p2 operand, i5 loop variable, x7 index, v12 value, a3 mutable value, m1 local array,
+ * n0 a symbolic number, of which the words behind the literals tell the value. */
 #include "../loop/ir.h"
 #include "dialect.h"
 
@@ -45,9 +46,23 @@ static void tci_c_base(tci_c_like *c, int base)
     tci_str_printf(c->out, "%c%d", base < 0 ? 'm' : 'p', base < 0 ? ~base : base);
 }
 
+static void tci_c_number(tci_c_like *c, tci_dim d)
+{
+    if (tci_dim_is_known(d)) {
+        tci_str_printf(c->out, "%lld", (long long)d);
+        return;
+    }
+    int i = 0;
+    while (i < c->l->n_dims && c->l->dims[i] != d) {
+        i++;
+    }
+    TCI_ASSERT(c->d->s, i < c->l->n_dims);
+    tci_str_printf(c->out, "n%d", i);
+}
+
 static void tci_c_lx(tci_c_like *c, int x);
 
-static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64_t constant)
+static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, tci_dim constant)
 {
     tci_str_add(c->out, "(");
     tci_c_lx(c, a);
@@ -55,7 +70,7 @@ static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, int64
     if (b >= 0) {
         tci_c_lx(c, b);
     } else {
-        tci_str_printf(c->out, "%lld", (long long)constant);
+        tci_c_number(c, constant);
     }
     tci_str_add(c->out, ")");
 }
@@ -87,7 +102,7 @@ static void tci_c_lx(tci_c_like *c, int x)
 {
     const tci_lx *e = &c->l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(c->out, "%lld", (long long)e->c); break;
+    case TCI_LX_CONST: tci_c_number(c, e->c); break;
     case TCI_LX_VAR: tci_c_index(c, e->a); break;
     case TCI_LX_ADD: {
         const tci_lx *b = &c->l->lx[e->b];
@@ -142,7 +157,8 @@ static const char *tci_c_mem_name(tci_c_like *c, const tci_lstmt *st, unsigned u
     const tci_lvalue *values = c->l->values;
     tc_dtype compute = TC_F32;
     int lanes = 1;
-    if (st->mem == TCI_MEM_LANE || (uses & TCI_LMEM_WRITES)) {
+    bool lane = st->mem == TCI_MEM_LANE || st->mem == TCI_MEM_LANE_REPEAT;
+    if (lane || (uses & TCI_LMEM_WRITES)) {
         compute = (tc_dtype)values[st->args[0]].dtype;
         lanes = values[st->args[0]].lanes;
     } else if (uses & TCI_LMEM_DST) {
@@ -175,7 +191,8 @@ static void tci_c_mem(tci_c_like *c, const tci_lstmt *st)
         tci_c_lx(c, st->x);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(c->out, "%s%lld", comma, (long long)st->imm);
+        tci_str_add(c->out, comma);
+        tci_c_number(c, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(c->out, comma);
@@ -213,17 +230,33 @@ static void tci_c_in_range(tci_c_like *c, const tci_lstmt *st)
 static void tci_c_fault(tci_c_like *c, const tci_lstmt *st, int depth)
 {
     const char *type = tci_c_type(c, TC_I64, 1);
-    long long n = (long long)st->imm;
     int v = st->dst, from = st->args[0];
     char letter = c->l->values[from].is_mutable ? 'a' : 'v';
-    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + %lld : %c%d;\n", type, v, letter, from,
-                   letter, from, n, letter, from);
+    tci_str_printf(c->out, "%s v%d = %c%d < 0 ? %c%d + ", type, v, letter, from, letter, from);
+    tci_c_number(c, st->imm);
+    tci_str_printf(c->out, " : %c%d;\n", letter, from);
     tci_c_indent(c, depth);
-    tci_str_printf(c->out, "if (v%d < 0 || v%d >= %lld) {\n", v, v, n);
+    tci_str_printf(c->out, "if (v%d < 0 || v%d >= ", v, v);
+    tci_c_number(c, st->imm);
+    tci_str_add(c->out, ") {\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "*fault = %lld;\n", n + 1);
+    tci_str_add(c->out, "*fault = ");
+    if (tci_dim_is_known(st->imm)) { /* folded */
+        tci_c_number(c, st->imm + 1);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " + 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth + 1);
-    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : %lld;\n", v, v, n > 0 ? n - 1 : 0);
+    tci_str_printf(c->out, "v%d = v%d < 0 ? 0 : ", v, v);
+    if (tci_dim_is_known(st->imm)) {
+        tci_c_number(c, st->imm > 0 ? st->imm - 1 : 0);
+    } else {
+        tci_c_number(c, st->imm);
+        tci_str_add(c->out, " - 1");
+    }
+    tci_str_add(c->out, ";\n");
     tci_c_indent(c, depth);
     tci_str_add(c->out, "}\n");
 }
@@ -232,6 +265,10 @@ static void tci_c_block(tci_c_like *c, int block, int depth);
 
 static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
 {
+    if (st->unroll > 0) {
+        tci_str_printf(c->out, "TC_UNROLL(%d)\n", st->unroll);
+        tci_c_indent(c, depth);
+    }
     tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
@@ -254,8 +291,8 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d], *const m%d = m%d_ - TC_THREAD * %d;\n", ctype, st->dst,
-                       held, st->dst, st->dst, held);
+        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+                       ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
     if (m->work >= 0) {
@@ -346,7 +383,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
 {
     tci_c_like c = {out, d, l};
     tci_str_printf(out, "/* %s: %s */\n", k->name, l->note);
-    d->head(d, out, symbol, l, k->n_literals);
+    d->head(d, out, symbol, l, k->n_literals + l->n_dims);
+    for (int i = 0; i < l->n_dims; i++) {
+        tci_str_printf(out, "    const %s n%d = lits[%d];\n", d->type(d, TC_I64, 1), i,
+                       k->n_literals + i);
+    }
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;

@@ -32,9 +32,9 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. */
+     * `task_end` are in scope after it. n_words: that `lits` has. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                 int n_literals);
+                 int n_words);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };
@@ -42,6 +42,6 @@ struct tci_dialect {
 /* Prints the function `symbol` (signature tci_kernel_fn) for one kernel; names come from d. */
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
-TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* cpu/dialect.c */
+TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
 
 #endif

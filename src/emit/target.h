@@ -15,7 +15,4 @@ typedef struct tci_target {
     const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
 } tci_target;
 
-/* cpu/target.c. vector_bits as in tc_options. */
-TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
-
 #endif

@@ -26,6 +26,11 @@ static tci_node *tci_rule_binary(const tci_vjp *v, int op, tci_node *a, tci_node
     return tci_vjp_built(v, tci_build_ew(v->g, op, in));
 }
 
+static tci_node *tci_rule_size(const tci_vjp *v, tc_dtype t, tci_dim size)
+{
+    return tci_vjp_built(v, tci_build_size_value(v->g, size, t));
+}
+
 static tci_node *tci_rule_reshape(const tci_vjp *v, tci_node *x, int rank, const tci_dim *shape)
 {
     return tci_vjp_built(v, tci_build_reshape(v->g, x, rank, shape));
@@ -38,8 +43,8 @@ static tci_node *tci_rule_sum(const tci_vjp *v, tci_node *x, const int *axes, in
 }
 
 /* Zeros around x along one axis; negative counts cut off. */
-static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, int64_t before,
-                              int64_t after)
+static tci_node *tci_rule_pad(const tci_vjp *v, tci_node *x, int axis, tci_dim before,
+                              tci_dim after)
 {
     tci_node *zero = tci_rule_number(v, (tc_dtype)x->dtype, 0);
     return tci_vjp_built(v, tci_build_pad(v->g, x, axis, before, after, zero));
@@ -56,17 +61,23 @@ static tci_dim *tci_rule_insert(const tci_vjp *v, const tci_node *x, int axis, t
 }
 
 /* step - 1 zeros between the elements along an axis. */
-static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, int64_t step)
+static tci_node *tci_rule_spread(const tci_vjp *v, tci_node *x, int axis, tci_dim step)
 {
-    int64_t n = x->shape[axis];
-    if (step == 1 || n < 2) {
+    tci_dim n = x->shape[axis];
+    if (step == 1 || n == 0 || n == 1) {
         return x;
     }
     tci_dim *whole = tci_scratch_copy(v->s, x->shape, sizeof(*whole) * (size_t)x->rank);
     tci_node *apart = tci_rule_reshape(v, x, x->rank + 1, tci_rule_insert(v, x, axis + 1, 1));
-    whole[axis] = n * step;
-    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, step - 1);
-    return tci_rule_pad(v, tci_rule_reshape(v, padded, x->rank, whole), axis, 0, 1 - step);
+    whole[axis] = tci_dim_mul(n, step);
+    tci_node *padded = tci_rule_pad(v, apart, axis + 1, 0, tci_dim_sub(step, 1));
+    tci_node *flat = tci_rule_reshape(v, padded, x->rank, whole);
+    if (tci_dim_le(1, n)) {
+        return tci_rule_pad(v, flat, axis, 0, tci_dim_sub(1, step));
+    }
+    /* where n may be 0 there may be no zeros to cut off */
+    tci_dim end = tci_dim_max(tci_dim_sub(whole[axis], tci_dim_sub(step, 1)), 0);
+    return tci_vjp_built(v, tci_build_slice(v->g, flat, axis, 0, end, 1));
 }
 
 /* 0, 1, 2 ... along one axis of a shape, 1 along the others. */
@@ -86,7 +97,7 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
 {
     tci_node *i = tci_vjp_built(v, tci_build_cast(v->g, index, TC_I64));
     tci_node *zero = tci_rule_number(v, TC_I64, 0);
-    tci_node *size = tci_rule_number(v, TC_I64, (double)shape[axis]);
+    tci_node *size = tci_rule_size(v, TC_I64, shape[axis]);
     tci_node *from_end = tci_rule_binary(v, TCI_OP_ADD, i, size);
     tci_node *place = tci_vjp_built(
         v, tci_build_where(v->g, tci_rule_binary(v, TCI_OP_LT, i, zero), from_end, i));
@@ -141,14 +152,15 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_node *r = v->grad;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
-        if (count && step < 0) {
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], count = n->shape[i];
+        if (count != 0 && tci_dim_lt(step, 0)) {
             r = tci_vjp_built(v, tci_build_flip(v->g, r, i));
-            start += (count - 1) * step;
-            step = -step;
+            start = tci_dim_add(start, tci_dim_mul(tci_dim_sub(count, 1), step));
+            step = tci_dim_neg(step);
         }
         r = tci_rule_spread(v, r, i, step);
-        r = tci_rule_pad(v, r, i, start, x->shape[i] - start - r->shape[i]);
+        tci_dim end = tci_dim_add(start, r->shape[i]);
+        r = tci_rule_pad(v, r, i, start, tci_dim_sub(x->shape[i], end));
     }
     return r;
 }
@@ -156,13 +168,14 @@ static tci_node *tci_vjp_SLICE(const tci_vjp *v)
 static tci_node *tci_vjp_PAD(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    int64_t *before = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
-    int64_t *after = TCI_NEW_ARRAY(v->s, int64_t, n->rank);
+    tci_dim *before = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
+    tci_dim *after = TCI_NEW_ARRAY(v->s, tci_dim, n->rank);
     tci_node *zero = tci_rule_number(v, (tc_dtype)n->dtype, 0);
     int64_t away = v->which ? -1 : 1;
     for (int i = 0; i < n->rank; i++) {
-        before[i] = -away * n->attr[i];
-        after[i] = away * (x->shape[i] + n->attr[i] - n->shape[i]);
+        tci_dim end = tci_dim_add(x->shape[i], n->attr[i]);
+        before[i] = tci_dim_mul(n->attr[i], -away);
+        after[i] = tci_dim_mul(tci_dim_sub(end, n->shape[i]), away);
     }
     if (!v->which) {
         return tci_build_pad_axes(v->g, v->grad, before, after, zero);
@@ -180,26 +193,27 @@ static tci_node *tci_vjp_PAD(const tci_vjp *v)
 static tci_node *tci_vjp_CAT(const tci_vjp *v)
 {
     int axis = (int)v->n->attr[0];
-    int64_t start = 0;
+    tci_dim start = 0;
     for (int i = 0; i < v->which; i++) {
-        start += v->n->in[i]->shape[axis];
+        start = tci_dim_add(start, v->n->in[i]->shape[axis]);
     }
-    return tci_build_slice(v->g, v->grad, axis, start, start + v->n->in[v->which]->shape[axis], 1);
+    tci_dim stop = tci_dim_add(start, v->n->in[v->which]->shape[axis]);
+    return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
 /* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
  * is the axis of the window's elements; in the result it is the last, still to be summed over.
  * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
  * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
-static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t *entry, int from,
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const tci_dim *entry, int from,
                                    tci_dim size)
 {
     int axis = (int)entry[0], at = 0;
-    int64_t kernel = entry[1], d = entry[3], reach = (kernel - 1) * d;
+    tci_dim kernel = entry[1], d = entry[3], reach = tci_dim_mul(tci_dim_sub(kernel, 1), d);
     int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
     r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
     r = tci_rule_spread(v, r, axis, entry[2]);
-    r = tci_rule_pad(v, r, axis, reach, size - r->shape[axis]);
+    r = tci_rule_pad(v, r, axis, reach, tci_dim_sub(size, r->shape[axis]));
     for (int i = 0; i < r->rank; i++) {
         if (i != from) {
             order[at++] = i;
@@ -211,10 +225,11 @@ static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const int64_t 
     r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
     tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
     for (int i = 0; i + 1 < r->rank; i++) {
-        shape[i] = i == axis ? kernel * (size + reach) : r->shape[i + (i > axis)];
+        shape[i] = i == axis ? tci_dim_mul(kernel, tci_dim_add(size, reach))
+                             : r->shape[i + (i > axis)];
     }
     r = tci_rule_reshape(v, r, r->rank - 1, shape);
-    const int64_t one_axis[4] = {axis, kernel, kernel, d * kernel + 1};
+    const tci_dim one_axis[4] = {axis, kernel, kernel, tci_dim_add(tci_dim_mul(d, kernel), 1)};
     return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
 }
 
@@ -225,7 +240,7 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
     int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
     tci_node *r = v->grad;
     for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
-        const int64_t *entry = n->attr + 4 * i;
+        const tci_dim *entry = n->attr + 4 * i;
         r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
         axes[i] = x->rank + i;
     }
@@ -235,12 +250,16 @@ static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || !tci_node_count(n)) {
+    if (n->n_attr != x->rank - x->in[0]->rank || n->attr[0] != n->rank || tci_node_count(n) == 0) {
         return NULL;
     }
     int last = n->rank;
     tc_axes axis = {&last, 1, false};
-    tci_dim *flat = tci_rule_insert(v, n, n->rank, tci_node_count(x) / tci_node_count(n));
+    tci_dim each = 1;
+    for (int i = n->rank; i < x->rank; i++) {
+        each = tci_dim_mul(each, x->shape[i]);
+    }
+    tci_dim *flat = tci_rule_insert(v, n, n->rank, each);
     tci_node *elements = tci_rule_reshape(v, n->in[0], n->rank + 1, flat);
     tci_node *first = tci_build_reduce(v->g, TCI_OP_ARGMAX, elements, axis, true);
     tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_vjp_built(v, first),
@@ -264,7 +283,7 @@ static tci_node *tci_vjp_GATHER(const tci_vjp *v)
     tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
     tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
     for (int i = 0; i < rank; i++) { /* places that no index reaches */
-        r = tci_rule_pad(v, r, i, 0, x->shape[i] - r->shape[i]);
+        r = tci_rule_pad(v, r, i, 0, tci_dim_sub(x->shape[i], r->shape[i]));
     }
     return r;
 }
@@ -333,7 +352,7 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
     const int *own = tci_rule_labels(v, v->which, 0);
     const int *others = tci_rule_labels(v, 1 - v->which, 0);
     int *out = tci_rule_labels(v, 2, n_windows);
-    int64_t *spec = TCI_NEW_ARRAY(v->s, int64_t, 4 * n_windows);
+    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * n_windows);
     for (int i = 0; i < x->rank; i++) {
         if (tci_rule_find(out, n->rank, own[i]) < 0 &&
             tci_rule_find(others, other->rank, own[i]) < 0) {
@@ -350,14 +369,15 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
         }
     }
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *entry = window->attr + 4 * i;
+        const tci_dim *entry = window->attr + 4 * i;
         int axis = tci_rule_find(out, n->rank, own[entry[0]]);
-        int64_t reach = (entry[1] - 1) * entry[3], size = x->shape[entry[0]];
+        tci_dim reach = tci_dim_mul(tci_dim_sub(entry[1], 1), entry[3]);
+        tci_dim size = x->shape[entry[0]];
         int element = tci_rule_find(others, other->rank, own[x->rank + i]);
         grad = tci_rule_spread(v, grad, axis, entry[2]);
-        grad = tci_rule_pad(v, grad, axis, reach, size - grad->shape[axis]);
+        grad = tci_rule_pad(v, grad, axis, reach, tci_dim_sub(size, grad->shape[axis]));
         other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
-        const int64_t stepped[4] = {axis, entry[1], 1, entry[3]};
+        const tci_dim stepped[4] = {axis, entry[1], 1, entry[3]};
         memcpy(spec + 4 * i, stepped, sizeof(stepped));
         out[n->rank + i] = own[x->rank + i];
     }
@@ -393,12 +413,12 @@ static tci_node *tci_vjp_LOG_SOFTMAX(const tci_vjp *v)
 
 static tci_node *tci_rule_mean(const tci_vjp *v, tci_node *x, const int *axes, int n)
 {
-    double count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= (double)x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return tci_rule_binary(v, TCI_OP_DIV, tci_rule_sum(v, x, axes, n, true),
-                           tci_rule_number(v, (tc_dtype)x->dtype, count));
+                           tci_rule_size(v, (tc_dtype)x->dtype, count));
 }
 
 /* What a LAYER_NORM is made of, as its expansion makes it, so that both share it; keepdims. */
@@ -479,7 +499,7 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
     int axis = x->rank > 1 ? 1 : 0;
     tci_node *p = tci_build_softmax(v->g, tci_build_cast(v->g, x, t), axis, false);
     tci_node *one = tci_rule_number(v, t, 1);
-    tci_node *count = tci_rule_number(v, t, (double)tci_node_count(target));
+    tci_node *count = tci_rule_size(v, t, tci_node_count(target));
     tci_node *line = tci_vjp_built(v, tci_build_unsqueeze(v->g, target, axis));
     tci_node *hits = tci_rule_hits(v, line, x->rank, x->shape, axis);
     tci_node *off = tci_build_where(v->g, hits, tci_rule_binary(v, TCI_OP_SUB, p, one), p);

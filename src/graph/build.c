@@ -62,7 +62,8 @@ TCI_FN void tci_graph_print_shape(char *text, size_t room, int rank, const tci_d
     int i = 0;
     text[n++] = '[';
     for (; i < rank && n + 28 < room; i++) {
-        n += (size_t)snprintf(text + n, room - n, "%s%" PRId64, i ? ", " : "", shape[i]);
+        n += (size_t)snprintf(text + n, room - n, "%s%s", i ? ", " : "", TCI_DIM_TEXT(shape[i]));
+        n = TCI_MIN(n, room - 8); /* a long expression is cut off */
     }
     snprintf(text + n, room - n, "%s]", i < rank ? ", ..." : "");
 }
@@ -88,28 +89,100 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
     return true;
 }
 
+static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+{
+    tci_dim size = shape[axis];
+    bool known = tci_dim_is_known(size);
+    if (!tci_dim_is_valid(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "the size of axis %d is no valid TC_DIM: expected a name and 0 <= least <= "
+                       "most <= 2^40, or a size as tc_size returns it",
+                       axis);
+    } else if (!tci_dim_le(0, size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s",
+                       TCI_DIM_TEXT(size), axis, known ? "is" : "may be",
+                       tci_shape_text_of(rank, shape).text);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 /* Zero sizes are left out of the product: then no stride computed from the shape overflows either.
- */
+ * Of a symbolic size counts the most that it may be. */
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype)
 {
     int64_t limit = INT64_MAX / TCI_MAX(tci_dtype_get(dtype)->bytes, 8);
     int64_t count = 1;
     for (int i = 0; i < rank; i++) {
-        if (shape[i] < 0) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "size %" PRId64 " of axis %d is negative in shape %s",
-                           shape[i], i, tci_shape_text_of(rank, shape).text);
+        if (!tci_build_check_size(g, i, rank, shape)) {
             return false;
         }
-        int64_t size = TCI_MAX(shape[i], 1);
+        int64_t size = TCI_MAX(tci_dim_most(shape[i]), 1);
         if (count > limit / size) {
-            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s has more elements than memory can address",
-                           tci_shape_text_of(rank, shape).text);
+            tci_graph_fail(g, TC_ERR_LIMIT, "shape %s %s more elements than memory can address",
+                           tci_shape_text_of(rank, shape).text,
+                           tci_build_is_known(rank, shape) ? "has" : "may have");
             return false;
         }
         count *= size;
     }
     return true;
 }
+
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
+{
+    for (int i = 0; i < rank; i++) {
+        if (!tci_dim_is_known(shape[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+/* Two declarations of one name, the likely mistake, are told apart by their ranges. */
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
+{
+    tci_shape_text t = {""};
+    const char *name = tci_dim_name(a);
+    if (tci_dim_is_known(a) && tci_dim_is_known(b)) {
+        return t;
+    }
+    if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
+        snprintf(t.text, sizeof(t.text),
+                 " (%.40s is declared as %" PRId64 "..%" PRId64 " and as %" PRId64 "..%" PRId64 ")",
+                 name, tci_dim_least(a), tci_dim_most(a), tci_dim_least(b), tci_dim_most(b));
+    } else {
+        snprintf(t.text, sizeof(t.text), " (a symbolic size is equal only to itself)");
+    }
+    return t;
+}
+
+/* What would make `size` at least `needed`: a range for the symbol that it hangs on. */
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
+{
+    tci_shape_text t = {""};
+    tci_dim symbol;
+    int n = 0;
+    if (tci_dim_is_known(size) || !tci_dim_symbols(size, &symbol, &n, 1) || n != 1) {
+        return t;
+    }
+    const char *name = tci_dim_name(symbol);
+    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
+    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
+        if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &value))) {
+            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
+            if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &from_there))) {
+                snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
+                         name, value);
+            }
+            break;
+        }
+    }
+    return t;
+}
+#endif
 
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
@@ -203,10 +276,9 @@ static bool tci_build_merge(tci_graph *g, int rank, tci_dim *shape, const tci_no
         tci_dim size = x->shape[i];
         if (*have != size && *have != 1 && size != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not broadcast: axis %d is %" PRId64 " against "
-                                                                                    "%" PRId64,
-                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i, *have,
-                           size);
+                           "shapes %s and %s do not broadcast: axis %d is %s against %s%s",
+                           TCI_SHAPE_TEXT(first), TCI_SHAPE_TEXT(x), rank - x->rank + i,
+                           TCI_DIM_TEXT(*have), TCI_DIM_TEXT(size), TCI_UNEQUAL_NOTE(*have, size));
             return false;
         }
         *have = *have == 1 ? size : *have;
@@ -416,19 +488,30 @@ static bool tci_build_is_arg(int op)
 /* max, min, argmax and argmin have no value over nothing. */
 static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, const int64_t *picked)
 {
-    int64_t results = 1, empty = -1;
+    tci_dim results = 1;
+    int empty = -1;
     for (int i = 0; i < x->rank; i++) {
         if (!picked[i]) {
-            results *= x->shape[i];
-        } else if (!x->shape[i]) {
+            results = tci_dim_mul(results, x->shape[i]);
+        } else if (!tci_dim_le(1, x->shape[i])) {
             empty = i;
         }
     }
-    if (empty < 0 || !results) {
+    /* Results that are a multiple of the size are none where the size is 0. */
+    if (empty < 0 || results == 0 ||
+        (x->shape[empty] != 0 && tci_dim_divides(x->shape[empty], results))) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%s over axis %d of shape %s, which has size 0, has no value",
-                   tci_op_name(op), (int)empty, TCI_SHAPE_TEXT(x));
+    if (tci_dim_is_known(x->shape[empty])) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s, which has size 0, has no value",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x));
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "%s over axis %d of shape %s has no value where %s is 0%s",
+                       tci_op_name(op), empty, TCI_SHAPE_TEXT(x), TCI_DIM_TEXT(x->shape[empty]),
+                       TCI_LEAST_NOTE(x->shape[empty], 1));
+    }
     return false;
 }
 
@@ -476,7 +559,7 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     for (int i = 0; i < rank; i++) {
         ones[i] = 1;
     }
-    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) ? &flat : (tci_dim[1]){0});
+    tci_node *line = tci_build_reshape(g, x, 1, tci_node_count(x) == 0 ? (tci_dim[1]){0} : &flat);
     tci_node *r = tci_build_reduce(g, op, line, axis, false);
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
@@ -535,6 +618,20 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
     }
     int64_t attr = at;
     return tci_graph_node(g, TCI_OP_SCAN, (tc_dtype)x->dtype, x->rank, x->shape, 1, &x, 1, &attr);
+}
+
+/* ---- a size as a value ---- */
+
+/* A symbolic one is the last element of a ramp that is one longer. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
+{
+    if (tci_dim_is_known(size)) {
+        tci_value f = {.f = (double)size}, i = {.i = size};
+        return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
+    }
+    tci_node *ramp = tci_build_iota(g, tci_dim_add(size, 1));
+    tci_node *last = tci_build_slice(g, ramp, 0, size, INT64_MAX, 1);
+    return tci_build_cast(g, tci_build_reshape(g, last, 0, NULL), dtype);
 }
 
 /* ---- effects ---- */

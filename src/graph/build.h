@@ -27,6 +27,18 @@ TCI_FN tci_shape_text tci_shape_text_of(int rank, const tci_dim *shape);
 struct tc_conv;
 struct tc_pool;
 
+/* For the end of a message that says that two sizes are unequal, or that `size` may be less than
+ * needed: what a symbol has to do with it; else "". */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b);
+TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed);
+#define TCI_UNEQUAL_NOTE(a, b) (tci_build_unequal_note(a, b).text)
+#define TCI_LEAST_NOTE(size, needed) (tci_build_least_note(size, needed).text)
+#else
+#define TCI_UNEQUAL_NOTE(a, b) ""
+#define TCI_LEAST_NOTE(size, needed) ""
+#endif
+
 
 /* ---- build.c: elementwise (promotes, broadcasts) and reductions ---- */
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands);
@@ -35,6 +47,9 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
+
+/* A size as a 0-d tensor. */
+TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
 
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
 TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node *value);
@@ -48,20 +63,22 @@ TCI_FN tci_node *tci_build_transpose(tci_graph *g, tci_node *x, int axis_a, int 
 TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 TCI_FN tci_node *tci_build_squeeze(tci_graph *g, tci_node *x, int axis);
 TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step);
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step);
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis);
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
-                                  const int64_t *axis_kernel_stride_dilation);
+                                  const tci_dim *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
 /* before and after: an entry for each axis. */
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill);
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill);
 
 /* ---- contract.c ---- */
 TCI_FN tci_node *tci_build_contract(tci_graph *g, tci_node *a, const int *labels_a, tci_node *b,
@@ -80,6 +97,7 @@ TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
+TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
 /* tci_graph_node after tci_build_check_shape. */
 TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,

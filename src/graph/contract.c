@@ -42,10 +42,11 @@ static bool tci_contract_sizes(tci_graph *g, const tci_contract_term *a, const t
         int j = tci_contract_find(b->labels, b->n, a->labels[i]);
         if (j >= 0 && a->node->shape[i] != b->node->shape[j]) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shapes %s and %s do not fit: axis %d of the first is %" PRId64
-                           ", axis %d of the second is %" PRId64,
-                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i, a->node->shape[i],
-                           j, b->node->shape[j]);
+                           "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of "
+                           "the second is %s%s",
+                           TCI_SHAPE_TEXT(a->node), TCI_SHAPE_TEXT(b->node), i,
+                           TCI_DIM_TEXT(a->node->shape[i]), j, TCI_DIM_TEXT(b->node->shape[j]),
+                           TCI_UNEQUAL_NOTE(a->node->shape[i], b->node->shape[j]));
             return false;
         }
     }
@@ -205,9 +206,9 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     int n = t->n;
     if (size != t->node->shape[j]) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "a repeated label needs equal sizes: axis %d is %" PRId64 ", axis %d is "
-                                                                                 "%" PRId64,
-                       i, size, j, t->node->shape[j]);
+                       "a repeated label needs equal sizes: axis %d is %s, axis %d is %s%s", i,
+                       TCI_DIM_TEXT(size), j, TCI_DIM_TEXT(t->node->shape[j]),
+                       TCI_UNEQUAL_NOTE(size, t->node->shape[j]));
         return false;
     }
     tci_words w;
@@ -226,11 +227,11 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     }
     order[n - 2] = i;
     order[n - 1] = j;
-    shape[n - 2] = size * size;
+    shape[n - 2] = tci_dim_mul(size, size);
     t->labels[n - 2] = label;
     t->n = n - 1;
     tci_node *flat = tci_build_reshape(g, tci_build_permute(g, t->node, n, order), n - 1, shape);
-    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, size + 1);
+    t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, tci_dim_add(size, 1));
     return tci_words_put(g, &w, t->node) != NULL;
 }
 
@@ -286,12 +287,11 @@ TCI_FN tci_node *tci_build_matmul(tci_graph *g, tci_node *a, tci_node *b)
     tci_dim inner_a = a->shape[a->rank - 1], inner_b = b->shape[b->rank > 1 ? b->rank - 2 : 0];
     if (inner_a != inner_b) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "shapes %s and %s do not fit: axis %d of the first is %" PRId64 ", axis %d "
-                                                                                       "of the "
-                                                                                       "second is "
-                                                                                       "%" PRId64,
-                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, inner_a,
-                       b->rank > 1 ? b->rank - 2 : 0, inner_b);
+                       "shapes %s and %s do not fit: axis %d of the first is %s, axis %d of the "
+                       "second is %s%s",
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), a->rank - 1, TCI_DIM_TEXT(inner_a),
+                       b->rank > 1 ? b->rank - 2 : 0, TCI_DIM_TEXT(inner_b),
+                       TCI_UNEQUAL_NOTE(inner_a, inner_b));
         return tci_words_put(g, &w, NULL);
     }
     int rank = 0;

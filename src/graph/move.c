@@ -33,19 +33,21 @@ static bool tci_move_infer_shape(tci_graph *g, const tci_node *x, int rank, cons
     if (!tci_build_check_shape(g, rank, out, (tc_dtype)x->dtype)) {
         return false;
     }
-    int64_t count = 1, have = tci_node_count(x);
+    tci_dim count = 1, have = tci_node_count(x);
     for (int i = 0; i < rank; i++) {
-        count *= out[i];
+        count = tci_dim_mul(count, out[i]);
     }
-    if (unknown >= 0 && count && have % count == 0) {
-        out[unknown] = have / count;
+    if (unknown >= 0 && count != 0 && tci_dim_divides(count, have)) {
+        out[unknown] = tci_dim_div(have, count);
         return true;
     }
     if (unknown < 0 && count == have) {
         return true;
     }
-    tci_graph_fail(g, TC_ERR_SHAPE, "%" PRId64 " elements of shape %s do not fit shape %s", have,
-                   TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text);
+    bool known = tci_dim_is_known(count) && tci_dim_is_known(have);
+    tci_graph_fail(g, TC_ERR_SHAPE, "%s elements of shape %s do not fit shape %s%s",
+                   TCI_DIM_TEXT(have), TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text,
+                   known ? "" : " at every value of its symbolic sizes");
     return false;
 }
 
@@ -147,9 +149,9 @@ TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci
         out[i] = shape[i] == -1 && from >= 0 ? have : shape[i];
         if (out[i] != have && have != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "shape %s does not expand to %s: axis %d is %" PRId64 ", only size 1 "
-                                                                                 "repeats",
-                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from, have);
+                           "shape %s does not expand to %s: axis %d is %s, only size 1 repeats%s",
+                           TCI_SHAPE_TEXT(x), tci_shape_text_of(rank, shape).text, from,
+                           TCI_DIM_TEXT(have), TCI_UNEQUAL_NOTE(have, out[i]));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -199,8 +201,8 @@ TCI_FN tci_node *tci_build_unsqueeze(tci_graph *g, tci_node *x, int axis)
 /* ---- slice, flip, pad ---- */
 
 /* One axis walked from start, n elements, by step. */
-static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t n,
-                                     int64_t step)
+static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim n,
+                                     tci_dim step)
 {
     if (start == 0 && step == 1 && n == x->shape[axis]) {
         return x;
@@ -217,24 +219,33 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, int64_
         attr[2 * i + 1] = 1;
     }
     shape[axis] = n;
-    if (n > 0) {
+    if (n != 0) {
         attr[2 * axis] = start;
-        attr[2 * axis + 1] = n > 1 ? step : 1;
+        attr[2 * axis + 1] = n != 1 ? step : 1;
     }
     return tci_words_put(g, &w,
                          tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. */
-static int64_t tci_move_bound(int64_t v, int64_t n, int64_t lo, int64_t hi)
+/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. A
+ * symbolic one is a size, so never from the end. */
+static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim lo, tci_dim hi)
 {
-    v = v < 0 ? (v < -n ? lo : v + n) : v;
-    return TCI_MIN(TCI_MAX(v, lo), hi);
+    if (tci_dim_is_known(v) && v < 0) {
+        v = v < -tci_dim_most(n) ? lo : tci_dim_add(v, n);
+    }
+    return tci_dim_min(tci_dim_max(v, lo), hi);
 }
 
-TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t start, int64_t stop,
-                                 int64_t step)
+/* How many of 0, stride, 2 * stride, ... lie before `way`. */
+static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
+{
+    return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
+}
+
+TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
+                                 tci_dim step)
 {
     int at;
     if (!x) {
@@ -251,19 +262,28 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, int64_t st
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    int64_t n = x->shape[at], count = 0;
-    if (step > 0) {
-        int64_t from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
-        count = to > from ? (to - from - 1) / step + 1 : 0;
+    if (!tci_dim_is_valid(start) || !tci_dim_is_valid(stop) || !tci_dim_is_valid(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT,
+                       "start, stop or step is no valid symbolic size: expected numbers, or sizes "
+                       "as TC_DIM and tc_size give them");
+        return NULL;
+    }
+    tci_dim n = x->shape[at];
+    if (tci_dim_lt(0, step)) {
+        tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
+        tci_dim count = tci_move_steps(tci_dim_sub(to, from), step);
         return tci_move_slice_axis(g, x, at, from, count, step);
     }
-    bool open = stop == INT64_MAX || stop == INT64_MIN;
-    int64_t from = tci_move_bound(start, n, -1, n - 1),
-            to = open ? -1 : tci_move_bound(stop, n, -1, n - 1);
-    if (from > to) {
-        int64_t stride = step == INT64_MIN ? INT64_MAX : -step;
-        count = (from - to - 1) / stride + 1;
+    if (!tci_dim_is_known(step)) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
+                       TCI_DIM_TEXT(step), TCI_LEAST_NOTE(step, 1));
+        return NULL;
     }
+    bool open = stop == INT64_MAX || stop == INT64_MIN;
+    tci_dim last = tci_dim_sub(n, 1), from = tci_move_bound(start, n, -1, last);
+    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
+    tci_dim count =
+        tci_move_steps(tci_dim_sub(from, to), step == INT64_MIN ? INT64_MAX : -step);
     return tci_move_slice_axis(g, x, at, from, count, step);
 }
 
@@ -273,14 +293,21 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!x->rank || x->shape[at] < 2) {
+    if (!x->rank || (tci_dim_is_known(x->shape[at]) && x->shape[at] < 2)) {
         return x;
     }
-    return tci_move_slice_axis(g, x, at, x->shape[at] - 1, x->shape[at], -1);
+    return tci_move_slice_axis(g, x, at, tci_dim_sub(x->shape[at], 1), x->shape[at], -1);
 }
 
-TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *before,
-                                    const int64_t *after, tci_node *fill)
+/* A count of a PAD that no sum with a size takes out of int64. */
+static bool tci_move_pad_fits(tci_dim count)
+{
+    const int64_t limit = INT64_MAX / 8;
+    return tci_dim_is_known(count) ? count <= limit && count >= -limit : tci_dim_is_valid(count);
+}
+
+TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
+                                    const tci_dim *after, tci_node *fill)
 {
     if (!x || !fill) {
         return NULL;
@@ -298,16 +325,15 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     }
     bool nothing = true;
     for (int i = 0; i < x->rank; i++) {
-        const int64_t limit = INT64_MAX / 8;
-        bool huge =
-            before[i] > limit || before[i] < -limit || after[i] > limit || after[i] < -limit;
-        shape[i] = huge ? -1 : x->shape[i] + before[i] + after[i];
-        nothing = nothing && !before[i] && !after[i];
-        if (shape[i] < 0) {
+        bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
+        shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
+        nothing = nothing && before[i] == 0 && after[i] == 0;
+        if (!tci_dim_le(0, shape[i])) {
             tci_graph_fail(g, huge ? TC_ERR_LIMIT : TC_ERR_SHAPE,
-                           "padding axis %d of size %" PRId64 " by %" PRId64 " before and %" PRId64
-                           " after leaves no valid size",
-                           i, x->shape[i], before[i], after[i]);
+                           "padding axis %d of size %s by %s before and %s after leaves no valid "
+                           "size%s",
+                           i, TCI_DIM_TEXT(x->shape[i]), TCI_DIM_TEXT(before[i]),
+                           TCI_DIM_TEXT(after[i]), TCI_LEAST_NOTE(shape[i], 0));
             return tci_words_put(g, &w, NULL);
         }
     }
@@ -320,7 +346,7 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const int64_t *be
     return tci_words_put(g, &w, in[1] ? r : NULL);
 }
 
-TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, int64_t before, int64_t after,
+TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim before, tci_dim after,
                                tci_node *fill)
 {
     int at;
@@ -351,7 +377,7 @@ static bool tci_move_cat_skips(const tci_node *x)
 /* Checks the shapes; the first operand that counts in *first (NULL: none), the joined size in
  * *size. */
 static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axis, int *at,
-                               const tci_node **first, int64_t *size)
+                               const tci_node **first, tci_dim *size)
 {
     *first = NULL;
     *size = 0;
@@ -384,17 +410,17 @@ static bool tci_move_cat_check(tci_graph *g, tci_node *const *xs, int n, int axi
                            i + 1, TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(*first), *at);
             return false;
         }
-        if (x->shape[*at] > INT64_MAX - *size) {
+        if (tci_dim_most(x->shape[*at]) > INT64_MAX - tci_dim_most(*size)) {
             tci_graph_fail(g, TC_ERR_LIMIT, "the joined axis is too long");
             return false;
         }
-        *size += x->shape[*at];
+        *size = tci_dim_add(*size, x->shape[*at]);
     }
     return *first || tci_build_axis(g, axis, 1, at);
 }
 
 static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int at,
-                                   const tci_node *first, int64_t size)
+                                   const tci_node *first, tci_dim size)
 {
     tc_dtype dtype = (tc_dtype)xs[0]->dtype;
     for (int i = 1; i < n; i++) {
@@ -437,7 +463,7 @@ TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axi
 {
     int at;
     const tci_node *first;
-    int64_t size;
+    tci_dim size;
     if (n < 1) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "nothing to concatenate: expected at least one tensor");
         return NULL;
@@ -465,6 +491,25 @@ static bool tci_move_check_index(tci_graph *g, const tci_node *index)
     return true;
 }
 
+/* Nothing can be read from an axis without elements, so it has some wherever there are reads. */
+TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
+                               tci_dim reads)
+{
+    tci_dim size = x->shape[axis];
+    if (reads == 0 || tci_dim_le(1, size) || (size != 0 && tci_dim_divides(size, reads))) {
+        return true;
+    }
+    if (tci_dim_is_known(size)) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of %s has size 0: nothing can be read from it",
+                       axis, what);
+    } else {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "axis %d of %s is %s, which may be 0: nothing can be read from it then%s",
+                       axis, what, TCI_DIM_TEXT(size), TCI_LEAST_NOTE(size, 1));
+    }
+    return false;
+}
+
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
@@ -486,7 +531,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
     }
     bool fits = x->rank == index->rank;
     for (int i = 0; fits && i < x->rank; i++) {
-        fits = i == at || index->shape[i] <= x->shape[i];
+        fits = i == at || tci_dim_le(index->shape[i], x->shape[i]);
     }
     if (!fits) {
         tci_graph_fail(g, TC_ERR_SHAPE,
@@ -496,8 +541,7 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
                        TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(x), at);
         return NULL;
     }
-    if (!x->shape[at] && tci_node_count(index)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "axis %d of x has size 0: nothing can be read from it", at);
+    if (!tci_build_can_read(g, "x", x, at, tci_node_count(index))) {
         return NULL;
     }
     tci_node *in[2] = {x, index};
@@ -519,8 +563,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
     }
     if (!x->rank) {
         if (tci_node_count(index) != 1) {
-            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %" PRId64,
-                           tci_node_count(index));
+            tci_graph_fail(g, TC_ERR_SHAPE, "a 0-d tensor takes one index: given %s",
+                           TCI_DIM_TEXT(tci_node_count(index)));
             return NULL;
         }
         tci_dim one = 1;
@@ -545,7 +589,41 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_t *spec)
+/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
+                             tci_dim *count)
+{
+    tci_dim kernel = spec[0], stride = spec[1], dilation = spec[2];
+    bool valid = tci_dim_le(1, kernel) && tci_dim_le(1, stride) && tci_dim_le(1, dilation);
+    int64_t most = tci_dim_most(kernel);
+    if (valid && (most <= 1 || tci_dim_most(dilation) <= (INT64_MAX - 1) / (most - 1))) {
+        tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
+        tci_dim room = tci_dim_sub(size, span);
+        *count = tci_dim_add(tci_dim_div(room, stride), 1);
+        valid = tci_dim_le(0, room);
+        if (!valid && !tci_dim_is_known(room)) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
+                           "(dilation %s) needs at least %s%s",
+                           (int)axis, TCI_DIM_TEXT(size), tci_dim_least(size),
+                           TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(span),
+                           TCI_LEAST_NOTE(room, 0));
+            return false;
+        }
+    } else {
+        valid = false;
+    }
+    if (!valid) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "a window of %s elements (dilation %s, stride %s) does not fit axis "
+                       "%" PRId64 " of size %s (padding included)",
+                       TCI_DIM_TEXT(kernel), TCI_DIM_TEXT(dilation), TCI_DIM_TEXT(stride), axis,
+                       TCI_DIM_TEXT(size));
+    }
+    return valid;
+}
+
+TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_dim *spec)
 {
     tci_words w;
     tci_dim *shape = x ? tci_words_get(g, &w, x->rank + n) : NULL;
@@ -556,20 +634,11 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const int64_
         shape[i] = x->shape[i];
     }
     for (int i = 0; i < n; i++) {
-        int64_t axis = spec[4 * i], kernel = spec[4 * i + 1], stride = spec[4 * i + 2],
-                dilation = spec[4 * i + 3];
-        int64_t size = x->shape[axis];
-        bool valid = kernel >= 1 && stride >= 1 && dilation >= 1;
-        if (!valid || (kernel > 1 && dilation > (INT64_MAX - 1) / (kernel - 1)) ||
-            dilation * (kernel - 1) + 1 > size) {
-            tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " elements (dilation %" PRId64 ", stride %" PRId64
-                           ") does not fit axis %" PRId64 " of size %" PRId64 " (padding included)",
-                           kernel, dilation, stride, axis, size);
+        int64_t axis = spec[4 * i];
+        if (!tci_move_windows(g, axis, x->shape[axis], spec + 4 * i + 1, &shape[axis])) {
             return tci_words_put(g, &w, NULL);
         }
-        shape[axis] = (size - dilation * (kernel - 1) - 1) / stride + 1;
-        shape[x->rank + i] = kernel;
+        shape[x->rank + i] = spec[4 * i + 1];
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank + n, shape, 1,

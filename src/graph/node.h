@@ -1,14 +1,16 @@
 /* graph/node.h - the graph: a hash-consed SSA DAG of ops.
  *
  * Invariants (checked by graph/verify.c):
- *  - inputs precede users; shapes have no negative size; element counts fit int64
+ *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
+ *    (base/dim.h); element counts fit int64 at all of them
  *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
  *    and ASSIGN
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key):
+ * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
+ * WINDOW but its axis may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
@@ -40,12 +42,12 @@
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
+#include "../base/dim.h"
 #include "../base/hash.h"
 #include "../base/str.h"
 #include "../ops/dtype.h"
 #include "../ops/table.h"
 
-typedef int64_t tci_dim; /* one size; a value or a symbol once sizes may be symbolic */
 
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
@@ -83,7 +85,7 @@ typedef struct tci_node {
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
     tci_dim *shape;
-    int64_t *attr;
+    int64_t *attr; /* those that are sizes are tci_dims */
     uint32_t id; /* slot in its graph; ascending in creation order inside a compile's graph */
     uint32_t generation, scope;
     uint32_t n_users; /* nodes of this graph that have it as an input, counted per operand */
@@ -108,11 +110,11 @@ static inline bool tci_node_is_value(const tci_node *n)
     return n->op == TCI_OP_DATA || (n->storage && !n->stateful);
 }
 
-static inline int64_t tci_node_count(const tci_node *n)
+static inline tci_dim tci_node_count(const tci_node *n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n->rank; i++) {
-        count *= n->shape[i];
+        count = tci_dim_mul(count, n->shape[i]);
     }
     return count;
 }

@@ -55,7 +55,8 @@ static void tci_print_words(tci_str *out, const char *open, const int64_t *words
 {
     tci_str_add(out, open);
     for (int i = 0; i < n; i++) {
-        tci_str_printf(out, "%s%" PRId64, i ? ", " : "", words[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, words[i]);
     }
     tci_str_add(out, close);
 }

@@ -2,7 +2,8 @@
  *
  * In: roots. Out: nothing, or an escape with TC_ERR_INTERNAL that names the node and the breach.
  * Runs after each stage when options.verify (TC_VERIFY) asks for it. One function checks what holds
- * for every node; one a family what holds for its attributes and shapes. */
+ * for every node; one a family what holds for its attributes and shapes. Of symbolic sizes, what is
+ * certainly broken is a breach: not every bound of an expression can be proven. */
 #include "build.h"
 
 #include <inttypes.h>
@@ -21,6 +22,12 @@ static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
                                                       : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
+}
+
+/* a <= b, as far as is known. */
+static bool tci_verify_le(tci_dim a, tci_dim b)
+{
+    return tci_dim_is_valid(a) && tci_dim_is_valid(b) && !tci_dim_lt(b, a);
 }
 
 static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
@@ -42,8 +49,8 @@ static void tci_verify_every(const tci_verify *v)
     tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
     tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
     for (int i = 0; i < n->rank; i++) {
-        tci_verify_that(v, n->shape[i] >= 0, "a negative size");
-        int64_t size = TCI_MAX(n->shape[i], 1);
+        tci_verify_that(v, tci_verify_le(0, n->shape[i]), "a negative size");
+        int64_t size = TCI_MAX(tci_dim_most(n->shape[i]), 1);
         tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
         count *= size;
     }
@@ -126,10 +133,12 @@ static void tci_verify_slice(const tci_verify *v)
     const tci_node *n = v->n, *x = n->in[0];
     tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        if (n->shape[i]) {
-            int64_t last = start + (n->shape[i] - 1) * step;
-            bool inside = start >= 0 && start < x->shape[i] && last >= 0 && last < x->shape[i];
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
+        if (tci_dim_le(1, size)) {
+            tci_dim last = tci_dim_add(start, tci_dim_mul(tci_dim_sub(size, 1), step));
+            tci_dim end = tci_dim_sub(x->shape[i], 1);
+            bool inside = tci_verify_le(0, start) && tci_verify_le(start, end) &&
+                          tci_verify_le(0, last) && tci_verify_le(last, end);
             tci_verify_that(v, inside, "reaches outside of its input");
         }
     }
@@ -151,12 +160,15 @@ static void tci_verify_window(const tci_verify *v)
     int n_windows = n->rank - x->rank;
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
-        const int64_t *a = n->attr + 4 * i;
-        tci_verify_that(v, a[0] >= 0 && a[0] < x->rank && a[1] >= 1 && a[2] >= 1 && a[3] >= 1,
-                        "window out of range");
+        const tci_dim *a = n->attr + 4 * i;
+        bool valid = a[0] >= 0 && a[0] < x->rank && tci_verify_le(1, a[1]) &&
+                     tci_verify_le(1, a[2]) && tci_verify_le(1, a[3]);
+        tci_verify_that(v, valid, "window out of range");
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
-        int64_t last = (n->shape[a[0]] - 1) * a[2] + (a[1] - 1) * a[3];
-        tci_verify_that(v, !n->shape[a[0]] || last < x->shape[a[0]],
+        tci_dim size = n->shape[a[0]];
+        tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
+                                   tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
+        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[a[0]], 1)),
                         "reaches outside of its input");
     }
 }
@@ -196,7 +208,7 @@ static void tci_verify_cat(const tci_verify *v)
     const tci_node *n = v->n;
     tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
                     "axis out of range");
-    int64_t size = 0;
+    tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
         tci_verify_that(v, x->rank == n->rank && x->dtype == n->dtype,
@@ -205,7 +217,7 @@ static void tci_verify_cat(const tci_verify *v)
             tci_verify_that(v, d == n->attr[0] || x->shape[d] == n->shape[d],
                             "operands of other sizes");
         }
-        size += x->shape[n->attr[0]];
+        size = tci_dim_add(size, x->shape[n->attr[0]]);
     }
     tci_verify_that(v, size == n->shape[n->attr[0]], "size of the joined axis");
 }
@@ -220,12 +232,13 @@ static void tci_verify_gather(const tci_verify *v)
                     "has the shape of the index");
     tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
     for (int d = 0; d < n->rank; d++) {
-        tci_verify_that(v, d == n->attr[0] || n->shape[d] <= x->shape[d], "index longer than x");
+        tci_verify_that(v, d == n->attr[0] || tci_verify_le(n->shape[d], x->shape[d]),
+                        "index longer than x");
     }
 }
 
 /* The size that a label of the result or of an operand has, or -1. */
-static int64_t tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
+static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
 {
     for (int i = 0; i < x->rank; i++) {
         if (labels[i] == label) {
@@ -247,16 +260,16 @@ static void tci_verify_contract(const tci_verify *v)
                     "one dtype, not bool");
     const int64_t *la = n->attr + 3, *lb = la + a->rank, *out = lb + b->rank;
     for (int i = 0; i < a->rank; i++) {
-        int64_t size = tci_verify_label_size(b, lb, la[i]);
-        tci_verify_that(v, size < 0 || size == a->shape[i], "a label of two sizes");
+        tci_dim size = tci_verify_label_size(b, lb, la[i]);
+        tci_verify_that(v, size == -1 || size == a->shape[i], "a label of two sizes");
         for (int k = 0; k < i; k++) {
             tci_verify_that(v, la[k] != la[i], "a label twice in one operand");
         }
     }
     for (int i = 0; i < n->rank; i++) {
-        int64_t in_a = tci_verify_label_size(a, la, out[i]),
+        tci_dim in_a = tci_verify_label_size(a, la, out[i]),
                 in_b = tci_verify_label_size(b, lb, out[i]);
-        tci_verify_that(v, in_a == n->shape[i] || (in_a < 0 && in_b == n->shape[i]),
+        tci_verify_that(v, in_a == n->shape[i] || (in_a == -1 && in_b == n->shape[i]),
                         "size of a result's label");
     }
 }

@@ -8,8 +8,8 @@
  *
  * Reduction order: TCI_VEC_OUTER folds one element per lane of the block and step, so each outer
  * point sees its elements in row-major order. TCI_VEC_INNER blocks start at multiples of
- * TCI_VLANES, so element j of a block folds into lane j % TCI_VLANES; lanes are joined at the end
- * of the stage. */
+ * TCI_VLANES, so each 64 elements of one fold into neighbouring lanes; lanes are joined at the
+ * end of the stage. */
 #include <string.h>
 
 #include "steps.h"
@@ -594,14 +594,16 @@ static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, co
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
     const char *v = e->ptr[st->in[0]];
+    int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
     for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES);
+        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
         const char *from = v + (st->vary[0] ? j * r->bytes : 0);
+        char *acc = e->ptr[r->acc] + lane * r->bytes;
         if (r->arg) {
             const char *index = e->ptr[st->in[1]] + (st->vary[1] ? 8 * j : 0);
-            tci_exec_arg(r, acc, e->ptr[r->at], from, index, st->vary[0], st->vary[1], m);
+            tci_exec_arg(r, acc, e->ptr[r->at] + lane * 8, from, index, st->vary[0], st->vary[1],
+                         m);
         } else {
             tci_exec_combine(e, r, acc, from, st->vary[0], m);
         }
@@ -640,7 +642,7 @@ static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
     bool varies = e->p->values[r->acc].varies;
-    int64_t lanes = r->inner ? TCI_VLANES : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
+    int64_t lanes = r->inner ? e->p->vlanes : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
     tci_exec_fill(e->ptr[r->acc], r->bytes, r->identity, lanes);
     if (r->arg) {
         int64_t index_lanes = r->inner || varies ? lanes : TCI_INTERP_GROUP / 8;
@@ -648,18 +650,28 @@ static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
     }
 }
 
+/* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
+static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
+{
+    char *acc = e->ptr[r->acc];
+    for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
+        if (r->arg) {
+            char *at = e->ptr[r->at];
+            tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
+            continue;
+        }
+        for (int i = 0; i < h; i += TCI_VLANES) {
+            int m = TCI_MIN(h - i, TCI_VLANES);
+            tci_exec_combine(e, r, acc + i * r->bytes, acc + (i + h) * r->bytes, true, m);
+        }
+    }
+}
+
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
     char *acc = e->ptr[r->acc];
     if (r->inner) {
-        for (int h = TCI_VLANES / 2; h > 0; h /= 2) {
-            if (r->arg) {
-                char *at = e->ptr[r->at];
-                tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
-            } else {
-                tci_exec_combine(e, r, acc, acc + h * r->bytes, true, h);
-            }
-        }
+        tci_exec_join_lanes(e, r);
         tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
                        tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
     }

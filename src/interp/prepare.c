@@ -1115,9 +1115,11 @@ static void tci_prep_make_red(tci_prep *b, int red)
         b->values[r->at].own = true;
     }
     if (r->inner) {
-        b->values[r->acc].lanes = TCI_VLANES;
+        const tci_kstage *stage = &b->k->stages[from->stage];
+        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        b->values[r->acc].lanes = b->k->vlanes;
         if (r->arg) {
-            b->values[r->at].lanes = TCI_VLANES;
+            b->values[r->at].lanes = b->k->vlanes;
         }
     }
     b->outer_value[node] = r->result;
@@ -1316,6 +1318,7 @@ static void tci_prep_shape(tci_prep *b)
     const tci_kernel *k = b->k;
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
+    p->vlanes = k->vlanes;
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;

@@ -140,7 +140,8 @@ typedef struct tci_interp_value {
  * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
     uint8_t op, dtype, bytes;
-    bool inner;             /* TCI_VLANES lanes, joined at the end of the stage */
+    bool inner;             /* virtual lanes, joined at the end of the stage */
+    int32_t axis;           /* inner: along which they lie */
     bool arg, max;
     uint64_t identity;
     int32_t acc, at;        /* values: accumulator; ARG: its index */
@@ -160,6 +161,7 @@ typedef struct tci_interp_stage {
 struct tci_interp {
     tci_scratch s;          /* owns all of it */
     bool inner;             /* TCI_VEC_INNER */
+    int vlanes;             /* virtual lanes of its reductions */
     int n_outer, n_axes, n_stages, n_values, n_reds, n_operands;
     int64_t *sizes;         /* of the axes */
     int32_t *walk;          /* n_outer: the outer axes, slowest first */

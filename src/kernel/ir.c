@@ -8,11 +8,11 @@
 #include "../base/hash.h"
 #include "ir.h"
 
-typedef struct tci_kx_term { int32_t atom; int64_t coef; } tci_kx_term;
+typedef struct tci_kx_term { int32_t atom; tci_dim coef; } tci_kx_term;
 typedef struct tci_kx_sum {
     tci_kx_term *terms;
     int n, cap;
-    int64_t base;
+    tci_dim base;
 } tci_kx_sum;
 
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
@@ -23,7 +23,7 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
     return k;
 }
 
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner)
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)
 {
     tci_kaxis axis = {size, inner};
     TCI_PUSH(k->s, k->axes, k->n_axes, k->cap_axes, axis);
@@ -99,14 +99,13 @@ static int tci_kx_intern(tci_kernel *k, tci_kx x)
 
 /* ---- index expressions ---- */
 
-static int64_t tci_kx_floor_div(int64_t a, int64_t c)
+/* A common divisor: the greatest of known numbers, else one that divides the other, or 1. */
+static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 {
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
-static int64_t tci_kx_gcd(int64_t a, int64_t b)
-{
+    if (!tci_dim_is_known(a) || !tci_dim_is_known(b)) {
+        bool known = tci_dim_is_known(a) && a <= 0;
+        return !known && tci_dim_divides(a, b) ? a : 1;
+    }
     a = a < 0 ? -a : a;
     b = b < 0 ? -b : b;
     while (b) {
@@ -117,7 +116,7 @@ static int64_t tci_kx_gcd(int64_t a, int64_t b)
     return a;
 }
 
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
 {
     tci_kx x = {TCI_KX_CONST, -1, -1, c, c, c};
     return tci_kx_intern(k, x);
@@ -127,22 +126,22 @@ TCI_FN int tci_kx_const(tci_kernel *k, int64_t c)
  * there. */
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
 {
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     if (size == 1) {
         return tci_kx_const(k, 0);
     }
-    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size > 0 ? size - 1 : 0};
+    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1)};
     return tci_kx_intern(k, x);
 }
 
-static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coef)
+static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, tci_dim coef)
 {
     int at = 0;
     while (at < sum->n && sum->terms[at].atom < atom) {
         at++;
     }
     if (at < sum->n && sum->terms[at].atom == atom) {
-        sum->terms[at].coef += coef;
+        sum->terms[at].coef = tci_dim_add(sum->terms[at].coef, coef);
         if (sum->terms[at].coef == 0) {
             sum->n--;
             for (int i = at; i < sum->n; i++) {
@@ -161,7 +160,7 @@ static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, int64_t coe
 }
 
 /* sum += scale * x */
-static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
+static void tci_kx_linear(tci_kernel *k, int x, tci_dim scale, tci_kx_sum *sum)
 {
     while (k->kx[x].op == TCI_KX_ADD) {
         tci_kx_linear(k, k->kx[x].b, scale, sum);
@@ -169,12 +168,20 @@ static void tci_kx_linear(tci_kernel *k, int x, int64_t scale, tci_kx_sum *sum)
     }
     tci_kx e = k->kx[x];
     if (e.op == TCI_KX_CONST) {
-        sum->base += scale * e.c;
+        sum->base = tci_dim_add(sum->base, tci_dim_mul(scale, e.c));
     } else if (e.op == TCI_KX_MUL) {
-        tci_kx_sum_add(k, sum, e.a, scale * e.c);
+        tci_kx_sum_add(k, sum, e.a, tci_dim_mul(scale, e.c));
     } else {
         tci_kx_sum_add(k, sum, x, scale);
     }
+}
+
+/* The range of c times what lies in [lo, hi]. */
+static tci_kx tci_kx_scaled(const tci_kernel *k, int atom, tci_dim c)
+{
+    tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
+    tci_kx x = {TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi)};
+    return x;
 }
 
 static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
@@ -182,18 +189,15 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
     int all = -1;
     for (int i = 0; i < sum->n; i++) {
         int atom = sum->terms[i].atom;
-        int64_t c = sum->terms[i].coef;
         int term = atom;
-        if (c != 1) {
-            int64_t lo = k->kx[atom].lo * c, hi = k->kx[atom].hi * c;
-            tci_kx x = {TCI_KX_MUL, atom, -1, c, TCI_MIN(lo, hi), TCI_MAX(lo, hi)};
-            term = tci_kx_intern(k, x);
+        if (sum->terms[i].coef != 1) {
+            term = tci_kx_intern(k, tci_kx_scaled(k, atom, sum->terms[i].coef));
         }
         if (all < 0) {
             all = term;
         } else {
-            tci_kx x = {TCI_KX_ADD, all, term, 0, k->kx[all].lo + k->kx[term].lo,
-                        k->kx[all].hi + k->kx[term].hi};
+            tci_kx x = {TCI_KX_ADD, all, term, 0, tci_dim_add(k->kx[all].lo, k->kx[term].lo),
+                        tci_dim_add(k->kx[all].hi, k->kx[term].hi)};
             all = tci_kx_intern(k, x);
         }
     }
@@ -201,7 +205,8 @@ static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
         return all < 0 ? tci_kx_const(k, sum->base) : all;
     }
     int base = tci_kx_const(k, sum->base);
-    tci_kx x = {TCI_KX_ADD, all, base, 0, k->kx[all].lo + sum->base, k->kx[all].hi + sum->base};
+    tci_kx x = {TCI_KX_ADD, all, base, 0, tci_dim_add(k->kx[all].lo, sum->base),
+                tci_dim_add(k->kx[all].hi, sum->base)};
     return tci_kx_intern(k, x);
 }
 
@@ -213,7 +218,7 @@ TCI_FN int tci_kx_add(tci_kernel *k, int a, int b)
     return tci_kx_join(k, &sum);
 }
 
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
 {
     tci_kx_sum sum = {0};
     if (c != 0) {
@@ -223,22 +228,22 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c)
 }
 
 /* Splits x into out * c + rest: the terms that c divides, and the others. */
-static void tci_kx_divide(tci_kernel *k, int x, int64_t c, tci_kx_sum *out, tci_kx_sum *rest)
+static void tci_kx_divide(tci_kernel *k, int x, tci_dim c, tci_kx_sum *out, tci_kx_sum *rest)
 {
     tci_kx_sum sum = {0};
     tci_kx_linear(k, x, 1, &sum);
     for (int i = 0; i < sum.n; i++) {
-        if (sum.terms[i].coef % c == 0) {
-            tci_kx_sum_add(k, out, sum.terms[i].atom, sum.terms[i].coef / c);
+        if (tci_dim_divides(c, sum.terms[i].coef)) {
+            tci_kx_sum_add(k, out, sum.terms[i].atom, tci_dim_div(sum.terms[i].coef, c));
         } else {
             tci_kx_sum_add(k, rest, sum.terms[i].atom, sum.terms[i].coef);
         }
     }
-    out->base = tci_kx_floor_div(sum.base, c);
-    rest->base = sum.base - out->base * c;
+    out->base = tci_dim_div(sum.base, c);
+    rest->base = tci_dim_mod(sum.base, c);
 }
 
-static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
+static tci_dim tci_kx_sum_gcd(const tci_kx_sum *sum, tci_dim c)
 {
     for (int i = 0; i < sum->n; i++) {
         c = tci_kx_gcd(c, sum->terms[i].coef);
@@ -246,34 +251,34 @@ static int64_t tci_kx_sum_gcd(const tci_kx_sum *sum, int64_t c)
     return c;
 }
 
-static void tci_kx_sum_scale_down(tci_kx_sum *sum, int64_t g)
+static void tci_kx_sum_scale_down(tci_kx_sum *sum, tci_dim g)
 {
     for (int i = 0; i < sum->n; i++) {
-        sum->terms[i].coef /= g;
+        sum->terms[i].coef = tci_dim_div(sum->terms[i].coef, g);
     }
-    sum->base = tci_kx_floor_div(sum->base, g);
+    sum->base = tci_dim_div(sum->base, g);
 }
 
 /* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
  * goes. */
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return a;
     }
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
-    int64_t g = tci_kx_sum_gcd(&rest, c);
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
     tci_kx_sum_scale_down(&rest, g);
-    c /= g;
+    c = tci_dim_div(c, g);
     int r = tci_kx_join(k, &rest);
-    int64_t lo = tci_kx_floor_div(k->kx[r].lo, c), hi = tci_kx_floor_div(k->kx[r].hi, c);
+    tci_dim lo = tci_dim_div(k->kx[r].lo, c), hi = tci_dim_div(k->kx[r].hi, c);
     if (lo == hi) {
-        out.base += lo;
+        out.base = tci_dim_add(out.base, lo);
         return tci_kx_join(k, &out);
     }
     if (k->kx[r].op == TCI_KX_DIV) {
-        c *= k->kx[r].c;
+        c = tci_dim_mul(c, k->kx[r].c);
         r = k->kx[r].a;
     }
     if (c == 1) {
@@ -285,7 +290,7 @@ TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c)
     return tci_kx_join(k, &out);
 }
 
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
 {
     if (c == 1) {
         return tci_kx_const(k, 0);
@@ -293,29 +298,29 @@ TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c)
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
     int r = tci_kx_join(k, &rest);
-    int64_t q = tci_kx_floor_div(k->kx[r].lo, c);
-    if (q == tci_kx_floor_div(k->kx[r].hi, c)) {
-        return tci_kx_add(k, r, tci_kx_const(k, -q * c));
+    tci_dim q = tci_dim_div(k->kx[r].lo, c);
+    if (q == tci_dim_div(k->kx[r].hi, c)) {
+        return tci_kx_add(k, r, tci_kx_const(k, tci_dim_neg(tci_dim_mul(q, c))));
     }
-    int64_t g = tci_kx_sum_gcd(&rest, c);
-    if (g > 1 && rest.base % g == 0) { /* mod(g r, g c) = g mod(r, c) */
+    tci_dim g = tci_kx_sum_gcd(&rest, c);
+    if (g != 1 && tci_dim_divides(g, rest.base)) { /* mod(g r, g c) = g mod(r, c) */
         tci_kx_sum_scale_down(&rest, g);
-        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), c / g), g);
+        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
     }
-    if (k->kx[r].op == TCI_KX_MOD && k->kx[r].c % c == 0) {
+    if (k->kx[r].op == TCI_KX_MOD && tci_dim_divides(c, k->kx[r].c)) {
         return tci_kx_mod(k, k->kx[r].a, c);
     }
-    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, c - 1};
+    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1)};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi)
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi)
 {
     tci_kx x = {TCI_KX_VALUE, -1, -1, inst, lo, hi};
     return tci_kx_intern(k, x);
 }
 
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base)
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base)
 {
     for (int i = 0; i < k->n_axes; i++) {
         coef[i] = 0;
@@ -328,15 +333,15 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *ba
             rest = e.a;
             e = k->kx[e.b];
         }
-        int64_t c = 1;
+        tci_dim c = 1;
         if (e.op == TCI_KX_MUL) {
             c = e.c;
             e = k->kx[e.a];
         }
         if (e.op == TCI_KX_CONST) {
-            *base += c * e.c;
+            *base = tci_dim_add(*base, tci_dim_mul(c, e.c));
         } else if (e.op == TCI_KX_AXIS) {
-            coef[e.c] += c;
+            coef[e.c] = tci_dim_add(coef[e.c], c);
         } else {
             return false;
         }
@@ -466,7 +471,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
     return tci_kernel_inst(k, i);
 }
 
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n)
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
     tci_koperand o = {(uint8_t)dtype, is_output, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);

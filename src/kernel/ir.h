@@ -17,11 +17,11 @@
  * knows its range [lo, hi] over the domain.
  *
  * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64, written here) virtual lanes on the LAST inner axis of each
- *       REDUCE stage: element j of that axis goes to lane j % 64, lanes go on over the other inner
- *       axes (in order); at the end lane i takes in lane i + 32 (i < 32), then i + 16, 8, 4, 2, 1:
- *       acc[i] = combine(acc[i], acc[i + h]). Lanes start at the identity; an element that does not
- *       exist changes nothing.
+ *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
+ *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
+ *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
+ *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
+ *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
  *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
  *   SCAN: in order.
@@ -37,15 +37,17 @@
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
-#include "../base/str.h"
+#include "../base/dim.h"
 #include "../ops/prim.h"
 
 enum {
     TCI_VLANES = 64,
-    TCI_VLANES_MAX = 512
+    TCI_VLANES_MAX = 2048
 }; /* virtual lanes of an INNER reduction, unless a backend has more */
 
-/* ---- index expressions ---- */
+/* ---- index expressions ----
+ * Numbers in here (coefficients, ranges, guards, sizes) may be symbolic (base/dim.h); what is
+ * decided about them holds where no axis of the kernel is empty, as nothing is evaluated then. */
 typedef enum tci_kx_op {
     TCI_KX_CONST, /* c */
     TCI_KX_AXIS,  /* axis number c */
@@ -58,8 +60,8 @@ typedef enum tci_kx_op {
 typedef struct tci_kx {
     uint8_t op;
     int32_t a, b;     /* indices of kx nodes; -1 unused */
-    int64_t c;
-    int64_t lo, hi;   /* range, inclusive */
+    tci_dim c;
+    tci_dim lo, hi;   /* range, inclusive */
 } tci_kx;
 
 /* ---- instructions ---- */
@@ -84,13 +86,13 @@ typedef struct tci_kinst {
     int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
     int32_t guard;    /* LOAD, GUARD: first entry in guards; n_guards entries; -1 = none */
     int32_t n_guards;
-    int64_t imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
+    tci_dim imm;      /* see tci_kop; FAULT: the size n of the indexed axis */
     tci_value value;  /* CONST; LOAD: fill where a guard fails */
     uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
-typedef struct tci_kguard { int32_t x; int64_t lo, hi; } tci_kguard;
+typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 typedef enum tci_kred_op {
@@ -121,10 +123,10 @@ typedef struct tci_kstage {
 typedef struct tci_koperand {
     uint8_t dtype;      /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
-    int64_t n;          /* elements that may be touched: offsets lie in [0, n) */
+    tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
 typedef struct tci_kaxis {
-    int64_t size;
+    tci_dim size;
     bool inner;
 } tci_kaxis;
 typedef enum tci_kvec { TCI_VEC_OUTER, TCI_VEC_INNER } tci_kvec;
@@ -153,24 +155,24 @@ typedef struct tci_kernel {
 
 /* kernel/ir.c: hash-consing constructors (simplify on the way). */
 TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s);
-TCI_FN int tci_kernel_axis(tci_kernel *k, int64_t size, bool inner);
-TCI_FN int tci_kx_const(tci_kernel *k, int64_t c);
+TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner);
+TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c);
 TCI_FN int tci_kx_axis(tci_kernel *k, int axis);
 TCI_FN int tci_kx_add(tci_kernel *k, int a, int b);
-TCI_FN int tci_kx_mul(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_div(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_mod(tci_kernel *k, int a, int64_t c);
-TCI_FN int tci_kx_value(tci_kernel *k, int inst, int64_t lo, int64_t hi);
+TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
+TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
-TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, int64_t *coef, int64_t *base);
+TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
 /* axes it depends on, as tci_kinst.axes */
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x);
 /* finds or adds; derives axes and stage */
 TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
-TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, int64_t n);
+TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);

@@ -108,13 +108,13 @@ static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
 }
 
 /* guard and lo <= x <= hi. */
-static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64_t hi)
+static int tci_lower_guard_and(tci_lower *l, int guard, int x, tci_dim lo, tci_dim hi)
 {
     const tci_kx *e = &l->k->kx[x];
-    if (guard < 0 || e->lo > hi || e->hi < lo || lo > hi) {
+    if (guard < 0 || tci_dim_lt(hi, e->lo) || tci_dim_lt(e->hi, lo) || tci_dim_lt(hi, lo)) {
         return -1;
     }
-    if (e->lo >= lo && e->hi <= hi) {
+    if (tci_dim_le(lo, e->lo) && tci_dim_le(e->hi, hi)) {
         return guard;
     }
     int n = l->sets[guard].n;
@@ -123,10 +123,10 @@ static int tci_lower_guard_and(tci_lower *l, int guard, int x, int64_t lo, int64
     for (int i = 0; i < n; i++) {
         list[i] = l->k->guards[l->sets[guard].first + i];
         if (list[i].x == x) {
-            list[i].lo = TCI_MAX(list[i].lo, lo);
-            list[i].hi = TCI_MIN(list[i].hi, hi);
+            list[i].lo = tci_dim_max(list[i].lo, lo);
+            list[i].hi = tci_dim_min(list[i].hi, hi);
             merged = true;
-            if (list[i].lo > list[i].hi) {
+            if (tci_dim_lt(list[i].hi, list[i].lo)) {
                 return -1;
             }
         }
@@ -378,27 +378,36 @@ TCI_FN int tci_lower_cost(int op)
 
 /* ---- index maps of the movement ops ---- */
 
+/* A size as a factor of strides: that of an axis without elements does not matter, but is never
+ * 0 where it is known. */
+static tci_dim tci_lower_extent(tci_dim size)
+{
+    return size == 0 ? 1 : size;
+}
+
 TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
                             const int *idx)
 {
-    int64_t dense = 1, lowest = 0;
+    tci_dim dense = 1, lowest = 0;
     int x = tci_kx_const(l->k, 0);
     for (int i = rank - 1; i >= 0; i--) {
-        int64_t stride = strides ? strides[i] : dense;
+        tci_dim stride = strides ? strides[i] : dense;
         x = tci_kx_add(l->k, x, tci_kx_mul(l->k, idx[i], stride));
-        lowest += stride < 0 && shape[i] > 0 ? stride * (shape[i] - 1) : 0;
-        dense *= TCI_MAX(shape[i], 1);
+        if (tci_dim_lt(stride, 0) && shape[i] != 0) {
+            lowest = tci_dim_add(lowest, tci_dim_mul(stride, tci_dim_add(shape[i], -1)));
+        }
+        dense = tci_dim_mul(dense, tci_lower_extent(shape[i]));
     }
-    return tci_kx_add(l->k, x, tci_kx_const(l->k, -lowest));
+    return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
 static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
 {
-    int64_t stride = 1;
+    tci_dim stride = 1;
     for (int i = in->rank - 1; i >= 0; i--) {
-        int64_t size = TCI_MAX(in->shape[i], 1);
+        tci_dim size = tci_lower_extent(in->shape[i]);
         idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
-        stride *= size;
+        stride = tci_dim_mul(stride, size);
     }
 }
 
@@ -418,7 +427,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, -n->attr[i])); break;
+        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -441,21 +450,23 @@ static void tci_lower_dep(tci_lower *l, tci_node *n, const int *idx, int guard)
 static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner_idx, int guard)
 {
     for (int i = 0; i < n->rank; i++) {
-        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0, n->in[0]->shape[i] - 1);
+        guard = tci_lower_guard_and(l, guard, inner_idx[i], 0,
+                                    tci_dim_add(n->in[0]->shape[i], -1));
     }
     return guard;
 }
 
 /* Guard of the part of CAT's axis that input i covers. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
-                               int64_t *start)
+                               tci_dim *start)
 {
     int axis = (int)n->attr[0];
     *start = 0;
     for (int j = 0; j < i; j++) {
-        *start += n->in[j]->shape[axis];
+        *start = tci_dim_add(*start, n->in[j]->shape[axis]);
     }
-    return tci_lower_guard_and(l, guard, idx[axis], *start, *start + n->in[i]->shape[axis] - 1);
+    tci_dim end = tci_dim_add(*start, n->in[i]->shape[axis]);
+    return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
 }
 
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
@@ -481,11 +492,11 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     }
     if (n->op == TCI_OP_CAT) {
         for (int i = 0; i < n->n_in; i++) {
-            int64_t start;
+            tci_dim start;
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, -start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -544,7 +555,7 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
 {
     int value = -1, at = l->n_deps;
     for (int i = f->node->n_in - 1; i >= 0; i--) {
-        int64_t start;
+        tci_dim start;
         int guard = tci_lower_cat_guard(l, f->node, i, f->idx, f->guard, &start);
         if (guard >= 0) {
             int part = in[--at];
@@ -566,7 +577,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
 {
     const tci_node *x = f->node->in[0];
     int axis = (int)f->node->attr[0];
-    int64_t size = x->shape[axis];
+    tci_dim size = x->shape[axis];
     index = tci_lower_convert(l->k, index, TC_I64);
     if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
         tci_value zero = {.i = 0};
@@ -584,7 +595,7 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     int checked = tci_kernel_inst(l->k, i);
     l->k->faults = true;
     int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
-    to[axis] = tci_kx_value(l->k, checked, 0, TCI_MAX(size - 1, 0));
+    to[axis] = tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
     tci_lower_frame inner = {f->node->in[0], to, f->guard};
     int value = tci_lower_find(l, &inner);
     if (value < 0) {

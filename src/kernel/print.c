@@ -6,11 +6,18 @@
 static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
                                                    "all", "argmax", "argmin", "dot"};
 
+/* dim, then text */
+static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
+{
+    tci_dim_print(out, d);
+    tci_str_add(out, text);
+}
+
 static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
 {
     const tci_kx *e = &k->kx[x];
     switch (e->op) {
-    case TCI_KX_CONST: tci_str_printf(out, "%lld", (long long)e->c); break;
+    case TCI_KX_CONST: tci_dim_print(out, e->c); break;
     case TCI_KX_AXIS: tci_str_printf(out, "a%lld", (long long)e->c); break;
     case TCI_KX_ADD:
         tci_kernel_print_kx(out, k, e->a);
@@ -19,16 +26,19 @@ static void tci_kernel_print_kx(tci_str *out, const tci_kernel *k, int x)
         break;
     case TCI_KX_MUL:
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, "*%lld", (long long)e->c);
+        tci_str_add(out, "*");
+        tci_dim_print(out, e->c);
         break;
     case TCI_KX_VALUE:
-        tci_str_printf(out, "[v%lld in %lld..%lld]", (long long)e->c, (long long)e->lo,
-                       (long long)e->hi);
+        tci_str_printf(out, "[v%lld in ", (long long)e->c);
+        tci_kernel_print_dim(out, e->lo, "..");
+        tci_kernel_print_dim(out, e->hi, "]");
         break;
     default:
         tci_str_add(out, "(");
         tci_kernel_print_kx(out, k, e->a);
-        tci_str_printf(out, ")%s%lld", e->op == TCI_KX_DIV ? "//" : "%", (long long)e->c);
+        tci_str_add(out, e->op == TCI_KX_DIV ? ")//" : ")%");
+        tci_dim_print(out, e->c);
         break;
     }
 }
@@ -37,9 +47,11 @@ static void tci_kernel_print_guards(tci_str *out, const tci_kernel *k, const tci
 {
     for (int g = 0; g < i->n_guards; g++) {
         const tci_kguard *guard = &k->guards[i->guard + g];
-        tci_str_printf(out, "%s%lld <= ", g ? " and " : "", (long long)guard->lo);
+        tci_str_add(out, g ? " and " : "");
+        tci_kernel_print_dim(out, guard->lo, " <= ");
         tci_kernel_print_kx(out, k, guard->x);
-        tci_str_printf(out, " <= %lld", (long long)guard->hi);
+        tci_str_add(out, " <= ");
+        tci_dim_print(out, guard->hi);
     }
 }
 
@@ -83,7 +95,8 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
         break;
     case TCI_K_RED: tci_str_printf(out, "red %lld", (long long)i->imm); break;
     case TCI_K_FAULT:
-        tci_str_printf(out, "checked v%d of %lld", i->args[0], (long long)i->imm);
+        tci_str_printf(out, "checked v%d of ", i->args[0]);
+        tci_dim_print(out, i->imm);
         break;
     default:
         tci_str_add(out, tci_prim_get((tci_prim)i->prim)->name);
@@ -130,8 +143,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
 {
     tci_str_add(out, "kernel outer");
     for (int a = 0; a < k->n_axes; a++) {
-        tci_str_printf(out, "%s a%d:%lld", a == k->n_outer ? " inner" : "", a,
-                       (long long)k->axes[a].size);
+        tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
+        tci_dim_print(out, k->axes[a].size);
     }
     tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
     if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
@@ -139,9 +152,9 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     }
     tci_str_printf(out, " literals %d\n", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
-        tci_str_printf(out, "  p%d: %s %s[%lld]\n", p, k->operands[p].is_output ? "out" : "in",
-                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name,
-                       (long long)k->operands[p].n);
+        tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
+                       tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
+        tci_kernel_print_dim(out, k->operands[p].n, "]\n");
     }
     for (int i = 0; i < k->n_insts; i++) {
         tci_kernel_print_inst(out, k, i);

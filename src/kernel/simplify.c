@@ -8,21 +8,22 @@
 
 /* ---- splitting ---- */
 
-static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int *axis)
+static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
 {
-    int64_t factor = 0;
+    tci_dim factor = 0;
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
         }
-        if (e.op == TCI_KX_AXIS && coef > 0 && c % coef == 0) {
-            int64_t f = c / coef, size = k->axes[e.c].size;
-            if (f > 1 && f < size && size % f == 0 && f > factor) {
+        if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
+            tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
+            if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
+                tci_dim_hint(f) > tci_dim_hint(factor)) {
                 factor = f;
                 *axis = (int)e.c;
             }
@@ -34,12 +35,12 @@ static int64_t tci_kernel_term_split(const tci_kernel *k, int x, int64_t c, int 
     }
 }
 
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor)
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
     for (int x = 0; x < k->n_kx; x++) {
         if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
-            if (*factor > 1) {
+            if (*factor != 0) {
                 return true;
             }
         }
@@ -50,13 +51,13 @@ TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *facto
 /* ---- merging neighbouring axes ---- */
 
 /* The coefficient of `axis` in the sum x, looking only at the terms of this sum. */
-static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
+static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
 {
     for (;;) {
         tci_kx e = k->kx[x];
         int rest = e.op == TCI_KX_ADD ? e.a : -1;
         e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        int64_t coef = 1;
+        tci_dim coef = 1;
         if (e.op == TCI_KX_MUL) {
             coef = e.c;
             e = k->kx[e.a];
@@ -74,7 +75,7 @@ static int64_t tci_kernel_coef(const tci_kernel *k, int x, int axis)
 /* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
 static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
 {
-    if (tci_kernel_coef(k, x, a) != tci_kernel_coef(k, x, b) * k->axes[b].size) {
+    if (tci_kernel_coef(k, x, a) != tci_dim_mul(tci_kernel_coef(k, x, b), k->axes[b].size)) {
         return false;
     }
     for (;;) {
@@ -292,7 +293,7 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     }
 }
 
-static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int64_t *sizes)
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const tci_dim *sizes)
 {
     tci_scratch *s = k->s;
     tci_kernel *to = tci_kernel_make(s);
@@ -346,7 +347,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 {
     bool *live = tci_kernel_live(k);
     int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
-    int64_t *sizes = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim *sizes = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     for (int a = 0; a < k->n_axes; a++) {
         sizes[a] = k->axes[a].size;
         axis_to[a] = a;
@@ -354,7 +355,7 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     for (int a = 0; a + 1 < k->n_axes; a++) {
         /* pairwise along a run: a into a+1, that into a+2 ... */
         if (tci_kernel_can_merge(k, live, a, a + 1)) {
-            sizes[a + 1] *= sizes[a];
+            sizes[a + 1] = tci_dim_mul(sizes[a + 1], sizes[a]);
             axis_to[a] = -1;
         }
     }

@@ -6,7 +6,7 @@
 
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
  * makes some floor-division or remainder affine; false when there is none. */
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, int64_t *factor);
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);

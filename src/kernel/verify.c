@@ -10,8 +10,12 @@ static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tc
     for (int a = 0; a < k->n_axes; a++) {
         empty |= k->axes[a].size == 0;
     }
-    if (i->n_guards == 0 && !empty) {
-        TCI_ASSERT(s, k->kx[i->x].lo >= 0 && k->kx[i->x].hi < k->operands[i->imm].n);
+    /* a load without guard stays inside: where that cannot be told for all sizes, it is not */
+    tci_dim lo = k->kx[i->x].lo, hi = k->kx[i->x].hi;
+    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) &&
+                 tci_dim_is_known(k->operands[i->imm].n);
+    if (i->n_guards == 0 && !empty && known) {
+        TCI_ASSERT(s, lo >= 0 && hi < k->operands[i->imm].n);
     }
 }
 
@@ -36,8 +40,27 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* No plain arithmetic was done on a symbolic number. */
+static void tci_kernel_verify_dims(tci_scratch *s, const tci_kernel *k)
+{
+    for (int a = 0; a < k->n_axes; a++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->axes[a].size));
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->kx[x].c) && tci_dim_is_valid(k->kx[x].lo) &&
+                          tci_dim_is_valid(k->kx[x].hi));
+    }
+    for (int g = 0; g < k->n_guards; g++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->guards[g].lo) && tci_dim_is_valid(k->guards[g].hi));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        TCI_ASSERT(s, tci_dim_is_valid(k->operands[p].n));
+    }
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
+    tci_kernel_verify_dims(s, k);
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }

@@ -19,12 +19,12 @@ TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst
     tci_truth truth = TCI_ALWAYS;
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi;
+        tci_dim lo, hi;
         tci_build_range(b, g->x, &lo, &hi);
-        if (hi < g->lo || lo > g->hi) {
+        if (tci_dim_lt(hi, g->lo) || tci_dim_lt(g->hi, lo)) {
             return TCI_NEVER;
         }
-        if (lo < g->lo || hi > g->hi) {
+        if (!tci_dim_le(g->lo, lo) || !tci_dim_le(hi, g->hi)) {
             truth = TCI_SOMETIMES;
         }
     }
@@ -37,7 +37,7 @@ static int tci_access_and(tci_build *b, int x, int y)
     return x < 0 ? y : tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
 }
 
-static int tci_access_in_range(tci_build *b, int kx, int64_t lo, int64_t hi)
+static int tci_access_in_range(tci_build *b, int kx, tci_dim lo, tci_dim hi)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
     st.x = tci_build_lx(b, tci_build_kx(b, kx));
@@ -57,14 +57,15 @@ static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
 }
 
 /* floor(x / c) of a linear form known to be >= lo. */
-static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, int64_t lo)
+static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, tci_dim lo)
 {
     if (c == 1) {
         return x;
     }
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, c) : 0;
-    int lx = tci_build_lx(b, tci_lin_plus(x, shift * c));
-    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)), -shift);
+    tci_dim shift = tci_build_shift(lo, c);
+    int lx = tci_build_lx(b, tci_lin_plus(x, tci_dim_mul(shift, c)));
+    return tci_lin_plus(tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, c)),
+                        tci_dim_neg(shift));
 }
 
 static int tci_access_first_n(tci_build *b, int n)
@@ -79,21 +80,22 @@ static int tci_access_first_n(tci_build *b, int n)
 static int tci_access_interval(tci_build *b, const tci_kguard *g, int64_t coef)
 {
     const tci_bind *vec = b->bind[b->vec_axis];
-    int64_t lo, hi, step = coef < 0 ? -coef : coef;
+    int64_t step = coef < 0 ? -coef : coef;
+    tci_dim lo, hi;
     tci_lin x0 = tci_build_kx(b, g->x);
     tci_build_range(b, g->x, &lo, &hi);
     /* distance from lane 0 to the first and past the last lane inside, in units of x */
     tci_lin to_lo = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->lo)
-                             : tci_lin_plus(x0, -g->hi);
+                             : tci_lin_plus(x0, tci_dim_neg(g->hi));
     tci_lin to_hi = coef > 0 ? tci_lin_plus(tci_lin_mul(b, x0, -1), g->hi)
-                             : tci_lin_plus(x0, -g->lo);
-    int64_t least_lo = coef > 0 ? g->lo - hi : lo - g->hi;
-    int64_t least_hi = coef > 0 ? g->hi - hi : lo - g->lo;
+                             : tci_lin_plus(x0, tci_dim_neg(g->lo));
+    tci_dim least_lo = coef > 0 ? tci_dim_sub(g->lo, hi) : tci_dim_sub(lo, g->hi);
+    tci_dim least_hi = coef > 0 ? tci_dim_sub(g->hi, hi) : tci_dim_sub(lo, g->lo);
     tci_lin begin = tci_access_div(b, tci_lin_plus(to_lo, step - 1), step, least_lo);
     tci_lin end = tci_lin_plus(tci_access_div(b, to_hi, step, least_hi), 1);
     int upper = vec->n >= 0 ? vec->n : tci_lx_const(b->l, b->l->lanes);
     int mask = tci_access_first_n(b, tci_access_clamp(b, end, upper));
-    if (coef > 0 ? lo < g->lo : hi > g->hi) {
+    if (coef > 0 ? !tci_dim_le(g->lo, lo) : !tci_dim_le(hi, g->hi)) {
         int before =
             tci_access_first_n(b, tci_access_clamp(b, begin, tci_lx_const(b->l, b->l->lanes)));
         int outside = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &before, 0);
@@ -110,14 +112,14 @@ static tci_access_guard tci_access_guards(tci_build *b, const tci_kinst *inst)
     }
     for (int i = 0; i < inst->n_guards; i++) {
         const tci_kguard *g = &b->k->guards[inst->guard + i];
-        int64_t lo, hi, coef;
+        tci_dim lo, hi, coef = 0;
         tci_build_range(b, g->x, &lo, &hi);
-        if (lo >= g->lo && hi <= g->hi) {
+        if (tci_dim_le(g->lo, lo) && tci_dim_le(hi, g->hi)) {
             continue;
         }
         bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, g->x));
         bool linear = !vector || tci_build_coef(b->k, g->x, b->vec_axis, &coef);
-        if (!linear) {
+        if (!linear || !tci_dim_is_known(coef)) {
             r.by_lane = true;
             return r;
         }
@@ -199,7 +201,7 @@ static int tci_access_fill(tci_build *b, const tci_kinst *inst)
 }
 
 /* The load statement without its guard's condition. */
-static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, int64_t coef, int mask,
+static tci_lstmt tci_access_load_stmt(tci_build *b, const tci_kinst *inst, tci_dim coef, int mask,
                                       bool vector)
 {
     const tci_bind *vec = vector ? b->bind[b->vec_axis] : NULL;
@@ -269,24 +271,25 @@ static int tci_access_turn_load(tci_build *b, const tci_kinst *inst, tci_lin at,
         tci_value zero = {.u = 0};
         return tci_build_splat(b, tci_build_const(b, (tc_dtype)inst->dtype, zero));
     }
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_build_coef(b->k, inst->x, b->vec_axis, &coef);
     st.mem = b->n_turn == lanes ? TCI_MEM_LOAD : TCI_MEM_LOAD_N;
     st.n = b->n_turn == lanes ? -1 : tci_lx_const(b->l, b->n_turn);
     st.base = (int32_t)inst->imm;
-    st.x = tci_build_lx(b, tci_lin_plus(at, lane * coef));
+    st.x = tci_build_lx(b, tci_lin_plus(at, tci_dim_mul(coef, lane)));
     return tci_build_mem(b, st, (tc_dtype)inst->dtype, lanes, tci_build_floor(b, inst->axes));
 }
 
-static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, int64_t coef)
+static bool tci_access_can_turn(const tci_build *b, const tci_kinst *inst, tci_dim coef)
 {
-    int64_t row = 0, count;
+    tci_dim row = 0, count = 0;
+    int64_t step = tci_dim_hint(coef);
     const tci_bind *vec = b->bind[b->vec_axis];
     int bytes = tci_dtype_get((tc_dtype)b->k->operands[inst->imm].dtype)->bytes;
     return b->turn_rows && inst->n_guards == 0 && inst->dtype != TC_BOOL &&
-           (coef < 0 ? -coef : coef) * bytes >= 64 &&
+           (step < 0 ? -step : step) * bytes >= 64 &&
            tci_build_coef(b->k, inst->x, b->turn_axis, &row) && row == 1 &&
-           (vec->n < 0 || tci_lx_is_const(b->l, vec->n, &count));
+           (vec->n < 0 || (tci_lx_is_const(b->l, vec->n, &count) && tci_dim_is_known(count)));
 }
 
 /* Values of a load for all rows of the tile at once: whole vectors along the rows, turned by
@@ -332,7 +335,7 @@ static int tci_access_load(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
     bool vector = tci_build_is_vector(b, inst->axes);
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_access_guard g = tci_access_guards(b, inst);
     if (g.truth == TCI_NEVER || b->k->operands[inst->imm].n == 0) {
         /* an index into an empty operand was recorded as a fault */
@@ -360,10 +363,20 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
+static int tci_access_to_value(tci_build *b, int x)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
+    int block = tci_lx_block(b->l, x);
+    st.x = x;
+    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
+    tci_loop_append(b->l, block, st);
+    return st.dst;
+}
+
 static int tci_access_index(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
-    int64_t coef = 0;
+    tci_dim coef = 0;
     bool vector = tci_build_is_vector(b, inst->axes);
     if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
         return tci_access_by_lane(b, i);
@@ -375,20 +388,18 @@ static int tci_access_index(tci_build *b, int i)
         st.x = tci_build_lx(b, at);
         return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
     }
-    tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
-    st.x = tci_build_lx(b, at);
-    int block = tci_lx_block(b->l, st.x);
-    st.dst = tci_loop_value(b->l, TC_I64, 1, block);
-    tci_loop_append(b->l, block, st);
+    int first = tci_access_to_value(b, tci_build_lx(b, at));
     if (coef == 0) {
-        return st.dst;
+        return first;
     }
     tci_lstmt iota = tci_loop_stmt(TCI_L_MEM);
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = coef};
-    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), tci_build_const(b, TC_I64, c)};
-    int args[2] = {st.dst, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
+    int step = tci_dim_is_known(coef) ? tci_build_const(b, TC_I64, c)
+                                      : tci_access_to_value(b, tci_lx_const(b->l, coef));
+    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), step};
+    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
     return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
 }
 
@@ -488,7 +499,7 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
     bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
-    int64_t coef = 0;
+    tci_dim coef = 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     value = tci_build_widen(b, value, tci_build_vector_lanes(b));
     if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {

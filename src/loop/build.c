@@ -36,6 +36,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
     open->st.imm = step;
     b->cur = open->st.body = tci_loop_block(b->l, b->cur);
     open->st.dst = tci_loop_index(b->l, b->cur, true);
+    b->l->indices[open->st.dst].multiple = tci_lx_gcd(tci_lx_multiple(b->l, begin), step);
     return open->st.dst;
 }
 
@@ -69,7 +70,7 @@ static int tci_build_deeper(const tci_build *b, int x, int y)
 
 /* ---- linear forms ---- */
 
-TCI_FN tci_lin tci_lin_const(int64_t c)
+TCI_FN tci_lin tci_lin_const(tci_dim c)
 {
     tci_lin x = {c, 0, NULL, NULL};
     return x;
@@ -78,16 +79,16 @@ TCI_FN tci_lin tci_lin_const(int64_t c)
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index)
 {
     int32_t var = index;
-    int64_t one = 1;
+    tci_dim one = 1;
     tci_lin x = {0, 1, NULL, NULL};
     x.var = tci_scratch_copy(b->s, &var, sizeof(var));
     x.coef = tci_scratch_copy(b->s, &one, sizeof(one));
     return x;
 }
 
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c)
 {
-    x.c += c;
+    x.c = tci_dim_add(x.c, c);
     return x;
 }
 
@@ -103,18 +104,18 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
 {
     if (x.n == 0 || y.n == 0) {
         tci_lin r = x.n == 0 ? y : x;
-        r.c = x.c + y.c;
+        r.c = tci_dim_add(x.c, y.c);
         return r;
     }
     int32_t *var = TCI_NEW_ARRAY(b->s, int32_t, x.n + y.n);
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n + y.n);
-    tci_lin r = {x.c + y.c, 0, var, coef};
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n + y.n);
+    tci_lin r = {tci_dim_add(x.c, y.c), 0, var, coef};
     int i = 0, j = 0;
     while (i < x.n || j < y.n) {
         bool same = i < x.n && j < y.n && x.var[i] == y.var[j];
         bool first = j >= y.n || (i < x.n && tci_lin_before(b, x.var[i], y.var[j]));
         var[r.n] = same || first ? x.var[i] : y.var[j];
-        coef[r.n] = (same || first ? x.coef[i] : 0) + (same || !first ? y.coef[j] : 0);
+        coef[r.n] = tci_dim_add(same || first ? x.coef[i] : 0, same || !first ? y.coef[j] : 0);
         i += same || first;
         j += same || !first;
         r.n += coef[r.n] != 0;
@@ -122,16 +123,16 @@ TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y)
     return r;
 }
 
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c)
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c)
 {
     if (c == 0 || x.n == 0) {
-        return tci_lin_const(x.c * c);
+        return tci_lin_const(tci_dim_mul(x.c, c));
     }
-    int64_t *coef = TCI_NEW_ARRAY(b->s, int64_t, x.n);
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n);
     for (int i = 0; i < x.n; i++) {
-        coef[i] = x.coef[i] * c;
+        coef[i] = tci_dim_mul(x.coef[i], c);
     }
-    tci_lin r = {x.c * c, x.n, x.var, coef};
+    tci_lin r = {tci_dim_mul(x.c, c), x.n, x.var, coef};
     return r;
 }
 
@@ -152,6 +153,7 @@ TCI_FN tci_lin tci_build_let(tci_build *b, int lx)
     int block = tci_lx_block(l, lx);
     st.dst = tci_loop_index(l, block, false);
     st.x = lx;
+    l->indices[st.dst].multiple = tci_lx_multiple(l, lx);
     tci_loop_append(l, block, st);
     l->lx_index[lx] = st.dst;
     return tci_lin_var(b, st.dst);
@@ -176,12 +178,6 @@ TCI_FN int tci_build_lx(tci_build *b, tci_lin x)
     return sum < 0 ? c : tci_lx_make(l, TCI_LX_ADD, sum, c, 0);
 }
 
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c)
-{
-    int64_t q = a / c;
-    return a % c < 0 ? q - 1 : q;
-}
-
 static int tci_build_index_of_value(tci_build *b, int value)
 {
     tci_loop *l = b->l;
@@ -197,16 +193,21 @@ static int tci_build_index_of_value(tci_build *b, int value)
 }
 
 /* DIV and MOD print as C's operators, so a dividend that may be negative is shifted by a multiple
- * of c. */
+ * of c: this one, where it is at least lo. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c)
+{
+    return tci_dim_le(0, lo) ? 0 : tci_dim_neg(tci_dim_div(lo, c));
+}
+
 static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 {
-    int64_t lo, hi;
+    tci_dim lo, hi;
     tci_build_range(b, e.a, &lo, &hi);
-    int64_t shift = lo < 0 ? -tci_build_floor_div(lo, e.c) : 0;
-    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), shift * e.c);
+    tci_dim shift = tci_build_shift(lo, e.c);
+    tci_lin a = tci_lin_plus(tci_build_kx(b, e.a), tci_dim_mul(shift, e.c));
     tci_lx_op op = e.op == TCI_KX_DIV ? TCI_LX_DIV : TCI_LX_MOD;
     tci_lin r = tci_build_let(b, tci_lx_make(b->l, op, tci_build_lx(b, a), -1, e.c));
-    return op == TCI_LX_DIV ? tci_lin_plus(r, -shift) : r;
+    return op == TCI_LX_DIV ? tci_lin_plus(r, tci_dim_neg(shift)) : r;
 }
 
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
@@ -223,10 +224,10 @@ TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
     }
 }
 
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi)
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
 {
     tci_kx e = b->k->kx[kx];
-    int64_t lo_b, hi_b;
+    tci_dim lo_b, hi_b, quotient;
     *lo = e.lo;
     *hi = e.hi;
     switch (e.op) {
@@ -239,24 +240,27 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi
     case TCI_KX_ADD:
         tci_build_range(b, e.a, lo, hi);
         tci_build_range(b, e.b, &lo_b, &hi_b);
-        *lo += lo_b;
-        *hi += hi_b;
+        *lo = tci_dim_add(*lo, lo_b);
+        *hi = tci_dim_add(*hi, hi_b);
         break;
     case TCI_KX_MUL:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = e.c < 0 ? hi_b * e.c : lo_b * e.c;
-        *hi = e.c < 0 ? lo_b * e.c : hi_b * e.c;
+        lo_b = tci_dim_mul(lo_b, e.c);
+        hi_b = tci_dim_mul(hi_b, e.c);
+        *lo = tci_dim_min(lo_b, hi_b);
+        *hi = tci_dim_max(lo_b, hi_b);
         break;
     case TCI_KX_DIV:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = tci_build_floor_div(lo_b, e.c);
-        *hi = tci_build_floor_div(hi_b, e.c);
+        *lo = tci_dim_div(lo_b, e.c);
+        *hi = tci_dim_div(hi_b, e.c);
         break;
     case TCI_KX_MOD:
         tci_build_range(b, e.a, &lo_b, &hi_b);
-        if (tci_build_floor_div(lo_b, e.c) == tci_build_floor_div(hi_b, e.c)) {
-            *lo = lo_b - e.c * tci_build_floor_div(lo_b, e.c);
-            *hi = *lo + (hi_b - lo_b);
+        quotient = tci_dim_div(lo_b, e.c);
+        if (quotient == tci_dim_div(hi_b, e.c)) {
+            *lo = tci_dim_sub(lo_b, tci_dim_mul(e.c, quotient));
+            *hi = tci_dim_add(*lo, tci_dim_sub(hi_b, lo_b));
         }
         break;
     default: break;
@@ -268,10 +272,10 @@ TCI_FN bool tci_build_depends(uint64_t axes, int axis)
     return axis >= 0 && (axes >> TCI_MIN(axis, 63) & 1);
 }
 
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
 {
     tci_kx e = k->kx[kx];
-    int64_t other;
+    tci_dim other;
     *coef = 0;
     switch (e.op) {
     case TCI_KX_CONST: return true;
@@ -280,13 +284,13 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
         if (!tci_build_coef(k, e.a, axis, coef) || !tci_build_coef(k, e.b, axis, &other)) {
             return false;
         }
-        *coef += other;
+        *coef = tci_dim_add(*coef, other);
         return true;
     case TCI_KX_MUL:
         if (!tci_build_coef(k, e.a, axis, coef)) {
             return false;
         }
-        *coef *= e.c;
+        *coef = tci_dim_mul(*coef, e.c);
         return true;
     case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
     default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
@@ -295,7 +299,7 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef)
 
 /* ---- bindings ---- */
 
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n)
 {
     tci_bind *bind = TCI_NEW(b->s, tci_bind);
@@ -303,7 +307,7 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int6
     bind->is_vector = is_vector;
     bind->at = at;
     bind->lo = lo;
-    bind->hi = TCI_MAX(lo, hi);
+    bind->hi = tci_dim_le(hi, lo) ? lo : hi;
     bind->n = n;
     bind->block = b->floor;
     return bind;
@@ -358,6 +362,18 @@ TCI_FN int tci_build_const(tci_build *b, tc_dtype t, tci_value v)
     return st.dst;
 }
 
+/* A whole vector of which every thread's part lies at a multiple of its size. */
+static bool tci_build_is_aligned(const tci_build *b, const tci_lstmt *st)
+{
+    if (st->mem != TCI_MEM_LOAD && st->mem != TCI_MEM_STORE) {
+        return false;
+    }
+    int held = b->l->lanes / b->l->threads;
+    int dtype = st->base < 0 ? b->l->locals[~st->base].dtype : b->l->operands[st->base].dtype;
+    return held * tci_dtype_get((tc_dtype)dtype)->bytes <= TCI_ALIGNED_BYTES &&
+           tci_lx_multiple(b->l, st->x) % held == 0;
+}
+
 TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int block)
 {
     int at = 0;
@@ -376,6 +392,9 @@ TCI_FN int tci_build_mem(tci_build *b, tci_lstmt st, tc_dtype t, int lanes, int 
         at = tci_build_deeper(b, at, b->l->values[st.args[1]].block);
     }
     at = block >= 0 ? tci_build_deeper(b, at, block) : at;
+    if (b->l->threads > 1 && tci_build_is_aligned(b, &st)) {
+        st.mem = st.mem == TCI_MEM_LOAD ? TCI_MEM_LOAD_ALIGNED : TCI_MEM_STORE_ALIGNED;
+    }
     if (tci_lmem_uses((tci_mem)st.mem) & TCI_LMEM_DST) {
         st.dst = tci_loop_value(b->l, t, lanes, at);
     }
@@ -537,7 +556,7 @@ TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage)
     keep->inst = inst;
     keep->local = local;
     keep->stage = stage;
-    keep->coef = TCI_NEW_ARRAY(b->s, int64_t, b->k->n_axes + 1);
+    keep->coef = TCI_NEW_ARRAY(b->s, tci_dim, b->k->n_axes + 1);
     keep->origin = TCI_NEW_ARRAY(b->s, tci_lin, b->k->n_axes + 1);
     TCI_PUSH(b->s, b->keeps, b->n_keeps, b->cap_keeps, keep);
     return keep;

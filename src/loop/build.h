@@ -12,17 +12,17 @@
 
 /* c + sum coef[i] * index var[i]; immutable once made. */
 typedef struct tci_lin {
-    int64_t c;
+    tci_dim c;
     int32_t n;
     const int32_t *var;
-    const int64_t *coef;
+    const tci_dim *coef;
 } tci_lin;
 
 typedef struct tci_bind {
     int32_t id;
     bool is_vector;     /* lane i of the axis is at + i */
     tci_lin at;
-    int64_t lo, hi;     /* range of every (existing) lane, inclusive */
+    tci_dim lo, hi;     /* range of every (existing) lane, inclusive */
     int32_t n;          /* index expression: lanes that exist; -1: all */
     int32_t block;      /* what is loaded at this place stays in this block: a branch's, else 0 */
 } tci_bind;
@@ -41,7 +41,7 @@ typedef struct tci_lkeep {
     int32_t stage;
     bool is_padded;     /* whole vectors may be touched where only some lanes exist */
     tci_lin base;
-    int64_t *coef;
+    tci_dim *coef;
     tci_lin *origin;
 } tci_lkeep;
 
@@ -77,24 +77,25 @@ TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
 /* Linear forms and index expressions. */
-TCI_FN tci_lin tci_lin_const(int64_t c);
+TCI_FN tci_lin tci_lin_const(tci_dim c);
 TCI_FN tci_lin tci_lin_var(tci_build *b, int index);
 TCI_FN tci_lin tci_lin_add(tci_build *b, tci_lin x, tci_lin y);
-TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, int64_t c);
-TCI_FN tci_lin tci_lin_plus(tci_lin x, int64_t c);
+TCI_FN tci_lin tci_lin_mul(tci_build *b, tci_lin x, tci_dim c);
+TCI_FN tci_lin tci_lin_plus(tci_lin x, tci_dim c);
 TCI_FN int tci_build_lx(tci_build *b, tci_lin x);            /* hoists what is invariant */
 /* an index holding lx, in its own block */
 TCI_FN tci_lin tci_build_let(tci_build *b, int lx);
 /* under the current bindings, lane 0 */
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx);
-TCI_FN void tci_build_range(const tci_build *b, int kx, int64_t *lo, int64_t *hi);
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi);
 /* kx = *coef * axis + something that does not depend on it */
-TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, int64_t *coef);
+TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef);
 TCI_FN bool tci_build_depends(uint64_t axes, int axis);
-TCI_FN int64_t tci_build_floor_div(int64_t a, int64_t c);
+/* What to add times c to a number >= lo to make it not negative. */
+TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 
 /* Bindings. */
-TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, int64_t lo, int64_t hi,
+TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
 

@@ -47,7 +47,7 @@ TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 
 TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 {
-    tci_lindex x = {block, is_loop};
+    tci_lindex x = {block, is_loop, 1};
     TCI_PUSH(l->s, l->indices, l->n_indices, l->cap_indices, x);
     return l->n_indices - 1;
 }
@@ -125,7 +125,7 @@ static int tci_lx_intern(tci_loop *l, tci_lx e)
     return l->n_lx - 1;
 }
 
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c)
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c)
 {
     tci_lx e = {TCI_LX_CONST, -1, -1, c};
     return tci_lx_intern(l, e);
@@ -137,7 +137,7 @@ TCI_FN int tci_lx_var(tci_loop *l, int index)
     return tci_lx_intern(l, e);
 }
 
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c)
 {
     if (l->lx[x].op != TCI_LX_CONST) {
         return false;
@@ -146,25 +146,25 @@ TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c)
     return true;
 }
 
-static int64_t tci_lx_fold(tci_lx_op op, int64_t a, int64_t b, int64_t c)
+static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
 {
     switch (op) {
-    case TCI_LX_ADD: return (int64_t)((uint64_t)a + (uint64_t)b);
-    case TCI_LX_MUL: return (int64_t)((uint64_t)a * (uint64_t)c);
-    case TCI_LX_DIV: return a / c;
-    case TCI_LX_MOD: return a % c;
-    case TCI_LX_MIN: return TCI_MIN(a, b);
-    default: return TCI_MAX(a, b);
+    case TCI_LX_ADD: return tci_dim_add(a, b);
+    case TCI_LX_MUL: return tci_dim_mul(a, c);
+    case TCI_LX_DIV: return tci_dim_div(a, c);
+    case TCI_LX_MOD: return tci_dim_mod(a, c);
+    case TCI_LX_MIN: return tci_dim_min(a, b);
+    default: return tci_dim_max(a, b);
     }
 }
 
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
     }
-    int64_t ca = 0, cb = 0;
+    tci_dim ca = 0, cb = 0;
     bool const_a = tci_lx_is_const(l, a, &ca);
     bool const_b = b >= 0 && tci_lx_is_const(l, b, &cb);
     if (const_a && (b < 0 || const_b)) {
@@ -178,9 +178,9 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
     }
     if (op == TCI_LX_ADD && const_b && l->lx[e.a].op == TCI_LX_ADD) {
         tci_lx in = l->lx[e.a];
-        int64_t cin = 0;
+        tci_dim cin = 0;
         if (tci_lx_is_const(l, in.b, &cin)) {
-            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, cin + cb), 0);
+            return tci_lx_make(l, TCI_LX_ADD, in.a, tci_lx_const(l, tci_dim_add(cin, cb)), 0);
         }
     }
     if (op == TCI_LX_ADD && const_b && cb == 0) {
@@ -199,6 +199,36 @@ TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c)
         return a;
     }
     return tci_lx_intern(l, e);
+}
+
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
+    }
+    return a < 0 ? -a : a;
+}
+
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x)
+{
+    const tci_lx *e = &l->lx[x];
+    switch (e->op) {
+    case TCI_LX_CONST: return !tci_dim_is_known(e->c) || e->c == INT64_MIN ? 1 : e->c;
+    case TCI_LX_VAR: return l->indices[e->a].multiple;
+    case TCI_LX_ADD:
+    case TCI_LX_MIN:
+    case TCI_LX_MAX: return tci_lx_gcd(tci_lx_multiple(l, e->a), tci_lx_multiple(l, e->b));
+    case TCI_LX_MOD:
+        return tci_dim_is_known(e->c) ? tci_lx_gcd(tci_lx_multiple(l, e->a), e->c) : 1;
+    case TCI_LX_MUL: {
+        int64_t m = tci_lx_multiple(l, e->a), c = tci_dim_is_known(e->c) ? e->c : 1;
+        bool fits = c == 0 || (c != INT64_MIN && m <= INT64_MAX / (c < 0 ? -c : c));
+        return fits ? m * (c < 0 ? -c : c) : 1;
+    }
+    default: return 1;
+    }
 }
 
 TCI_FN int tci_lx_block(const tci_loop *l, int x)
@@ -224,6 +254,8 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
 {
     switch (m) {
     case TCI_MEM_LOAD:
+    case TCI_MEM_LOAD_ALIGNED:
+    case TCI_MEM_LOAD_REPEAT:
     case TCI_MEM_LOAD_ONE: return TCI_LMEM_DST | TCI_LMEM_ADDRESS;
     case TCI_MEM_LOAD_MASK: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_MASK;
     case TCI_MEM_LOAD_N: return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_COUNT;
@@ -231,6 +263,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_LOAD_STRIDED_N:
         return TCI_LMEM_DST | TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
     case TCI_MEM_STORE:
+    case TCI_MEM_STORE_ALIGNED:
     case TCI_MEM_STORE_STREAM:
     case TCI_MEM_STORE_ONE:
     case TCI_MEM_STORE_LANE: return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE;
@@ -245,6 +278,7 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_IOTA: return TCI_LMEM_DST | TCI_LMEM_FIRST;
     case TCI_MEM_FIRST_N: return TCI_LMEM_DST | TCI_LMEM_COUNT;
     case TCI_MEM_LANE:
+    case TCI_MEM_LANE_REPEAT:
     case TCI_MEM_HIGH_HALF: return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_LANE;
     case TCI_MEM_SWAP_LOW:
     case TCI_MEM_SWAP_HIGH:
@@ -253,3 +287,61 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     default: return 0;
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* ---- symbolic numbers ---- */
+
+static void tci_loop_need_dim(tci_loop *l, tci_dim d)
+{
+    bool known = tci_dim_is_known(d);
+    for (int i = 0; !known && i < l->n_dims; i++) {
+        known = l->dims[i] == d;
+    }
+    if (!known) {
+        TCI_ASSERT(l->s, tci_dim_is_valid(d));
+        TCI_PUSH(l->s, l->dims, l->n_dims, l->cap_dims, d);
+    }
+}
+
+static void tci_loop_need_lx(tci_loop *l, int x)
+{
+    tci_lx e = l->lx[x];
+    bool number = e.op == TCI_LX_CONST || e.op == TCI_LX_MUL || e.op == TCI_LX_DIV ||
+                  e.op == TCI_LX_MOD;
+    if (number) {
+        tci_loop_need_dim(l, e.c);
+    }
+    if (e.a >= 0 && e.op != TCI_LX_VAR) {
+        tci_loop_need_lx(l, e.a);
+    }
+    if (e.b >= 0 && (e.op == TCI_LX_ADD || e.op == TCI_LX_MIN || e.op == TCI_LX_MAX)) {
+        tci_loop_need_lx(l, e.b);
+    }
+}
+
+TCI_FN void tci_loop_find_dims(tci_loop *l)
+{
+    for (int block = 0; block < l->n_blocks; block++) {
+        for (int i = 0; i < l->blocks[block].n; i++) {
+            const tci_lstmt *st = &l->blocks[block].stmts[i];
+            bool bounds = st->op == TCI_L_IN_RANGE;
+            bool stride = st->op == TCI_L_MEM && (tci_lmem_uses((tci_mem)st->mem) &
+                                                  TCI_LMEM_STRIDE);
+            if (st->x >= 0) {
+                tci_loop_need_lx(l, st->x);
+            }
+            if (st->n >= 0) {
+                tci_loop_need_lx(l, st->n);
+            }
+            if (bounds) {
+                tci_loop_need_dim(l, st->value.i);
+            }
+            if (bounds || stride || st->op == TCI_L_FAULT) {
+                tci_loop_need_dim(l, st->imm);
+            }
+        }
+    }
+}
+
+#endif

@@ -7,8 +7,10 @@
  *   indices  x7:  64-bit loop variables and index lets, written once
  *   locals   m3:  arrays on the stack
  * An index expression (tci_lx) is a hash-consed tree over indices; it is printed inline.
- * Memory is a base (operand or local) plus an offset in elements; the access kinds are the
- * dialect's (tci_mem), so a printer only asks for names.
+ * Numbers in index expressions, strides, bounds of ranges and sizes of indexed axes may be symbolic
+ * (base/dim.h): the function is given their values behind its literals. Steps, counts of lanes and
+ * sizes of locals are known. Memory is a base (operand or local) plus an offset in elements; the
+ * access kinds are the dialect's (tci_mem), so a printer only asks for names.
  *
  * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
  * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
@@ -37,11 +39,11 @@ typedef enum tci_lx_op {
 typedef struct tci_lx {
     uint8_t op;
     int32_t a, b;
-    int64_t c;
+    tci_dim c;
 } tci_lx;
 
 typedef enum tci_lop {
-    TCI_L_FOR,       /* for index dst = x; < n; += imm: body */
+    TCI_L_FOR,       /* for index dst = x; < n; += imm: body; `unroll` times written out */
     TCI_L_IF,        /* if value args[0]: body */
     TCI_L_INDEX,     /* index dst = x */
     TCI_L_FROM_VALUE,/* index dst = integer value args[0] */
@@ -68,9 +70,10 @@ typedef struct tci_lstmt {
     int32_t base;     /* MEM: operand, or ~local */
     int32_t x;        /* index expression: offset, first value, lower bound */
     int32_t n;        /* index expression: count of lanes, upper bound */
-    int64_t imm;      /* stride, lane, step, size */
+    tci_dim imm;      /* stride, lane, step, size, upper bound */
     tci_value value;  /* CONST, IN_RANGE */
     int32_t body;     /* block */
+    int32_t unroll;   /* FOR: a wish, 0 none */
     const char *text; /* NOTE */
 } tci_lstmt;
 
@@ -85,6 +88,7 @@ typedef struct tci_lvalue {
 typedef struct tci_lindex {
     int32_t block;
     bool is_loop;
+    int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
     uint8_t dtype;    /* storage dtype */
@@ -105,6 +109,8 @@ struct tci_loop {
     const char *note;
     tci_koperand *operands; int n_operands;
     tci_lx *lx; int n_lx, cap_lx;
+    /* the distinct symbolic numbers in use, in the order of their first use (tci_loop_find_dims) */
+    tci_dim *dims; int n_dims, cap_dims;
     int32_t *lx_hash; int n_lx_hash;
     /* derived: latest index let of an expression, -1 none */
     int32_t *lx_index; int cap_lx_index;
@@ -140,11 +146,21 @@ TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n);
 TCI_FN tci_lstmt tci_loop_stmt(tci_lop op);       /* every reference -1 */
 TCI_FN void tci_loop_append(tci_loop *l, int block, tci_lstmt st);
 /* Index expressions: hash-consed, constants folded. */
-TCI_FN int tci_lx_const(tci_loop *l, int64_t c);
+TCI_FN int tci_lx_const(tci_loop *l, tci_dim c);
 TCI_FN int tci_lx_var(tci_loop *l, int index);
-TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, int64_t c);
-TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, int64_t *c);
+TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c);
+/* Also a symbolic number. */
+TCI_FN bool tci_lx_is_const(const tci_loop *l, int x, tci_dim *c);
+/* x is always a multiple of the result; 0: it is 0. */
+TCI_FN int64_t tci_lx_multiple(const tci_loop *l, int x);
+TCI_FN int64_t tci_lx_gcd(int64_t a, int64_t b);
 TCI_FN int tci_lx_block(const tci_loop *l, int x); /* deepest block of the indices in it */
 TCI_FN unsigned tci_lmem_uses(tci_mem m);
+/* Lists what the finished function needs in `dims`. */
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN void tci_loop_find_dims(tci_loop *l);
+#else
+#define tci_loop_find_dims(l) ((void)(l))
+#endif
 
 #endif

@@ -10,9 +10,10 @@ typedef struct tci_loop tci_loop; /* loop/ir.h */
 
 /* What the schedule decided that the run needs to know. */
 typedef struct tci_launch {
-    int64_t n_tasks;      /* independent tasks; see tci_kernel_fn */
+    tci_dim n_tasks;      /* independent tasks; see tci_kernel_fn */
     double task_ns;       /* estimated time of one task, for choosing serial or threads */
-    int64_t work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    tci_dim work_bytes;   /* memory that each thread gets, 64-byte aligned, as one more operand */
+    tci_dim *dims; int n_dims; /* scratch: whose values are words behind the literals */
     int lanes;            /* for explain */
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;

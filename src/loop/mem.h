@@ -3,6 +3,11 @@
 #ifndef TCI_LOOP_MEM_H
 #define TCI_LOOP_MEM_H
 
+enum {
+    TCI_WARP = 32,         /* threads of a block whose lanes meet without a barrier */
+    TCI_ALIGNED_BYTES = 16 /* what one thread takes at once; all memory starts at a multiple */
+};
+
 typedef enum tci_mem {
     /* T f(const S *p): lanes consecutive elements of storage dtype S as compute T */
     TCI_MEM_LOAD,
@@ -34,8 +39,16 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
-    /* void f(void): between threads that write and read local arrays; only where threads > 1 */
+    /* The rest only where threads > 1. void f(void): between threads that write and read local
+     * arrays */
     TCI_MEM_BARRIER,
+    /* as LOAD and STORE: what each thread takes is aligned to its own size */
+    TCI_MEM_LOAD_ALIGNED,
+    TCI_MEM_STORE_ALIGNED,
+    /* T f(const S *p): lane i is element i % n, n the lanes of TCI_WARP threads; aligned */
+    TCI_MEM_LOAD_REPEAT,
+    /* T1 f(T v, int i): lane i of a vector that repeats itself in that way */
+    TCI_MEM_LANE_REPEAT,
     TCI_MEM_COUNT
 } tci_mem;
 

@@ -13,7 +13,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
                                         [TCI_LX_DIV] = " / ", [TCI_LX_MOD] = " % "};
     const tci_lx *e = &l->lx[x];
     switch (e->op) {
-    case TCI_LX_CONST: tci_str_printf(out, "%lld", (long long)e->c); return;
+    case TCI_LX_CONST: tci_dim_print(out, e->c); return;
     case TCI_LX_VAR:
         tci_str_printf(out, "%c%d", l->indices[e->a].is_loop ? 'i' : 'x', e->a);
         return;
@@ -41,7 +41,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     if (e->op == TCI_LX_ADD) {
         tci_lprint_lx(out, l, e->b, true);
     } else {
-        tci_str_printf(out, "%lld", (long long)e->c);
+        tci_dim_print(out, e->c);
     }
     tci_str_add(out, nested ? ")" : "");
 }
@@ -69,7 +69,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier"};
+        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
         tci_lprint_define(out, l, st->dst);
@@ -86,7 +87,8 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         tci_lprint_lx(out, l, st->x, false);
     }
     if (uses & TCI_LMEM_STRIDE) {
-        tci_str_printf(out, ", stride %lld", (long long)st->imm);
+        tci_str_add(out, ", stride ");
+        tci_dim_print(out, st->imm);
     }
     if (uses & (TCI_LMEM_VALUE | TCI_LMEM_MASK)) {
         tci_str_add(out, (uses & TCI_LMEM_ADDRESS) ? ", " : " ");
@@ -122,6 +124,9 @@ static void tci_lprint_for(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     tci_str_add(out, " to ");
     tci_lprint_lx(out, l, st->n, false);
     tci_str_printf(out, " step %lld", (long long)st->imm);
+    if (st->unroll > 0) {
+        tci_str_printf(out, " unroll %d", st->unroll);
+    }
 }
 
 /* Statements that define a value from values. */
@@ -140,10 +145,18 @@ static void tci_lprint_let(tci_str *out, const tci_loop *l, const tci_lstmt *st)
     case TCI_L_PRIM: tci_str_printf(out, "%s ", tci_prim_get((tci_prim)st->prim)->name); break;
     case TCI_L_IN_RANGE:
         tci_lprint_lx(out, l, st->x, false);
-        tci_str_printf(out, " in [%lld, %lld]", (long long)st->value.i, (long long)st->imm);
+        tci_str_add(out, " in [");
+        tci_dim_print(out, st->value.i);
+        tci_str_add(out, ", ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, "]");
         break;
     case TCI_L_TO_VALUE: tci_lprint_lx(out, l, st->x, false); break;
-    case TCI_L_FAULT: tci_str_printf(out, "index of %lld: ", (long long)st->imm); break;
+    case TCI_L_FAULT:
+        tci_str_add(out, "index of ");
+        tci_dim_print(out, st->imm);
+        tci_str_add(out, ": ");
+        break;
     default: break;
     }
     tci_lprint_args(out, l, st);
@@ -200,8 +213,9 @@ TCI_FN void tci_loop_print(tci_str *out, const tci_loop *l)
     tci_str_printf(out, "loop: %s\n", l->note);
     for (int i = 0; i < l->n_operands; i++) {
         const tci_koperand *o = &l->operands[i];
-        tci_str_printf(out, "  p%d %s[%lld]%s\n", i, tci_dtype_get((tc_dtype)o->dtype)->name,
-                       (long long)o->n, o->is_output ? " output" : "");
+        tci_str_printf(out, "  p%d %s[", i, tci_dtype_get((tc_dtype)o->dtype)->name);
+        tci_dim_print(out, o->n);
+        tci_str_add(out, o->is_output ? "] output\n" : "]\n");
     }
     tci_lprint_block(out, l, 0, 1);
 }

@@ -12,6 +12,8 @@
 #include <stdio.h>
 
 #include "blocked.h"
+#include "row.h"
+#include "square.h"
 
 enum {
     TCI_SCHED_MAX_CUTS = 12,
@@ -25,6 +27,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
@@ -44,28 +47,37 @@ typedef struct tci_sched {
     /* instructions reached from a stage's roots; scratch for the decisions */
     bool *live;
     int vec_axis, row_axis; /* -1 none */
-    int64_t n_vec;          /* size of the vector axis */
+    tci_dim n_vec;          /* size of the vector axis */
     int unroll;             /* vectors of a tile */
-    int64_t chunk, n_chunks;
+    int64_t chunk;
+    tci_dim n_chunks;
     int rows;               /* rows of a tile, at most */
-    int64_t n_tiles, base, extra; /* the first `extra` tiles have base + 1 rows, the others base */
-    int64_t group, n_groups;      /* row tiles of a unit */
+    /* The first `extra` tiles have base + 1 rows, the others base. Where the number of rows is not
+     * known all but the last have base rows, and that one what is left. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;                /* row tiles of a unit */
+    tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
-    int64_t points, units, grain;
+    tci_dim points, units;
+    int64_t grain;
     bool transposing;
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     int64_t joined;           /* chunks that one panel covers where a call has them all */
+    tci_square square;        /* turned in shared memory, where n_loads > 0 */
+    int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
     int next_axis;            /* as in tci_tile */
-    int64_t cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
+    tci_dim cuts[TCI_SCHED_MAX_CUTS + 1]; int n_cuts;
     double total_ns;
 } tci_sched;
 
-static int64_t tci_sched_ceil_div(int64_t a, int64_t c)
+/* More than one of something, or perhaps so. */
+static bool tci_sched_many(tci_dim n)
 {
-    return (a + c - 1) / c;
+    return !tci_dim_is_known(n) || n > 1;
 }
 
 /* ---- what a stage computes ---- */
@@ -210,11 +222,33 @@ TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
     }
     for (int t = 0; t < k->n_stages; t++) {
         const tci_kstage *st = &k->stages[t];
-        longest = TCI_MAX(longest, st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1);
+        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
+        longest = TCI_MAX(longest, row);
     }
-    int threads = tci_sched_threads(tci_sched_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
+    int threads = tci_sched_threads(tci_dim_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
                                     machine.block_threads);
     return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
+}
+
+/* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
+ * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
+ * what one holds alone is a scalar. */
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+{
+    int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
+    for (int a = 0; a < k->n_outer - 1; a++) {
+        points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
+    }
+    l->threads = tci_sched_threads(n, held, most);
+    while (l->threads > TCI_SCHED_WARP &&
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+        l->threads /= 2;
+    }
+    while (held > 2 && k->n_reds > 0 &&
+           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+        held /= 2;
+    }
+    l->lanes = l->threads * held;
 }
 
 /* Sets lanes and threads. */
@@ -222,7 +256,7 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
 {
     bool outer = k->vector == TCI_VEC_OUTER;
     l->lanes = l->threads = 1;
-    if (outer && (k->n_outer == 0 || k->axes[k->n_outer - 1].size < 2)) {
+    if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
     int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
@@ -230,13 +264,21 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
     }
-    l->threads = outer ? tci_sched_threads(k->axes[k->n_outer - 1].size, held,
-                                           TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS))
-                       : k->vlanes / held;
-    l->lanes = l->threads * held;
+    if (outer) {
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+    } else {
+        l->threads = k->vlanes / held;
+        l->lanes = l->threads * held;
+    }
 }
 
 /* ---- tiles ---- */
+
+/* Vectors along the vector axis, about. */
+static int64_t tci_sched_vectors_of(const tci_sched *s)
+{
+    return tci_dim_ceil_div(tci_dim_hint(s->n_vec), s->l->lanes);
+}
 
 /* Does any load of a REDUCE stage run along the vector axis without depending on `axis`? */
 static bool tci_sched_is_shared(const tci_sched *s, int axis)
@@ -254,7 +296,13 @@ static bool tci_sched_is_shared(const tci_sched *s, int axis)
 
 static void tci_sched_split_rows(tci_sched *s, int max_rows)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
+    if (!tci_dim_is_known(n)) {
+        s->n_tiles = tci_dim_ceil_div(n, max_rows);
+        s->base = s->rows = max_rows;
+        s->extra = 0;
+        return;
+    }
     for (int t = max_rows; t > 1 && t * 5 >= max_rows * 3; t--) {
         if (n % t == 0) {
             max_rows = t;
@@ -273,7 +321,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     bool dot = false, scan = false;
     int n_accs = 1,
         n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
-    int64_t n_vecs = TCI_MAX((s->n_vec + s->l->lanes - 1) / s->l->lanes, 1); /* n_vec may be 0 */
+    int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
@@ -288,10 +336,12 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         }
     }
     for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
-        s->row_axis = k->axes[a].size > 1 && tci_sched_is_shared(s, a) ? a : -1;
+        s->row_axis = tci_sched_many(k->axes[a].size) && tci_sched_is_shared(s, a) ? a : -1;
     }
     int64_t most = TCI_MAX(TCI_SCHED_MAX_BODY / TCI_MAX(cost, 1), 1);
-    if (s->row_axis < 0) {
+    if (s->row_axis < 0 && s->machine.block_threads) {
+        s->unroll = 1; /* more blocks rather than more of each */
+    } else if (s->row_axis < 0) {
         s->unroll = (int)TCI_MIN(TCI_MIN(n_registers / 2 / n_accs, most), n_vecs);
     } else {
         bool thirds = n_vecs == 3 || (n_vecs % 2 != 0 && n_vecs % 3 == 0);
@@ -329,9 +379,10 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= TCI_SCHED_FAR_BYTES && s->n_vec >= TCI_SCHED_PANEL_LEAST &&
+                k->bytes >= TCI_SCHED_FAR_BYTES &&
+                tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
-                k->axes[k->stages[0].axes[0]].size >= 8;
+                tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
     for (int t = 1; t < k->n_stages; t++) {
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
@@ -347,13 +398,14 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 {
     const tci_kernel *k = s->k;
-    int64_t c;
-    if (!tci_build_coef(k, kx, s->vec_axis, &c) ||
-        (c < 0 ? -c : c) * tci_dtype_get(storage)->bytes < 64) {
+    tci_dim c;
+    bool linear = tci_build_coef(k, kx, s->vec_axis, &c);
+    int64_t step = tci_dim_hint(c);
+    if (!linear || (step < 0 ? -step : step) * tci_dtype_get(storage)->bytes < 64) {
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (k->axes[a].size >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -363,23 +415,41 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
 /* Squares of as many rows as there are lanes, of whole cache lines. */
 static void tci_sched_turn_tile(tci_sched *s)
 {
-    int64_t n = s->k->axes[s->row_axis].size;
+    tci_dim n = s->k->axes[s->row_axis].size;
     s->l->lanes = TCI_MIN(s->l->lanes, TCI_SCHED_SQUARE);
-    s->n_tiles = tci_sched_ceil_div(n, s->l->lanes);
-    s->base = n / TCI_MAX(s->n_tiles, 1);
-    s->extra = n % TCI_MAX(s->n_tiles, 1);
+    s->n_tiles = tci_dim_ceil_div(n, s->l->lanes);
+    s->base = s->l->lanes;
+    s->extra = 0;
+    if (tci_dim_is_known(n)) {
+        s->base = n / TCI_MAX(s->n_tiles, 1);
+        s->extra = n % TCI_MAX(s->n_tiles, 1);
+    }
     s->rows = (int)(s->base + (s->extra > 0));
     s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
+}
+
+/* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
+static void tci_sched_block_map(tci_sched *s)
+{
+    s->turn = false;
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+        tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
+        s->l->lanes = 1;
+        s->l->threads = TCI_SQUARE_THREADS;
+        s->unroll = TCI_SQUARE;
+        s->n_tiles = tci_dim_ceil_div(s->k->axes[s->row_axis].size, TCI_SQUARE);
+    } else {
+        s->row_axis = -1;
+    }
 }
 
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
-    int64_t n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     for (int i = 0; i < k->n_insts && s->row_axis < 0; i++) {
         const tci_kinst *in = &k->insts[i];
         if (in->op == TCI_K_LOAD) {
-            int64_t row = 0;
+            tci_dim row = 0;
             s->row_axis = tci_sched_other_axis(s, in->x,
                                                (tc_dtype)k->operands[in->imm].dtype);
             s->turn = s->row_axis >= 0 && s->l->lanes >= 4 && in->n_guards == 0 &&
@@ -390,22 +460,20 @@ static void tci_sched_map_tile(tci_sched *s)
         s->row_axis = tci_sched_other_axis(s, k->stores[i].x,
                                            (tc_dtype)k->operands[k->stores[i].operand].dtype);
     }
-    if (s->machine.block_threads) { /* one vector of a block is wide enough */
-        s->row_axis = -1;
-        s->turn = false;
+    if (s->machine.block_threads) {
+        tci_sched_block_map(s);
         return;
     }
     s->transposing = s->row_axis >= 0;
     s->unroll = tci_stage_unroll(k, 0, s->l->lanes);
     if (s->turn) {
         tci_sched_turn_tile(s);
-        n_vecs = (s->n_vec + s->l->lanes - 1) / s->l->lanes;
     } else if (s->transposing) {
         s->unroll = TCI_MAX(TCI_SCHED_BLOCK_VECTOR / s->l->lanes, 1);
         s->unroll = tci_stage_cost(k, 0) > 24 ? 1 : TCI_MIN(s->unroll, 8);
         tci_sched_split_rows(s, 1);
     }
-    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, n_vecs), 1);
+    s->unroll = (int)TCI_MAX(TCI_MIN(s->unroll, tci_sched_vectors_of(s)), 1);
 }
 
 /* ---- streaming ---- */
@@ -423,10 +491,11 @@ static const tci_kstore *tci_sched_stream(const tci_sched *s)
         if (k->vector == TCI_VEC_INNER) {
             axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
         }
-        int64_t coef;
+        tci_dim coef;
         if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
             tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            o->n * bytes >= tci_sched_stream_bytes && k->axes[axis].size * bytes >= 4096 &&
+            tci_dim_hint(o->n) * bytes >= tci_sched_stream_bytes &&
+            tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
             return store;
         }
@@ -443,7 +512,7 @@ static int tci_sched_next_axis(const tci_sched *s)
         axis--;
     }
     bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
-               k->axes[k->stages[stage].axes[0]].size >= TCI_SCHED_LONG_ROW;
+               tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
     return far && !s->machine.block_threads ? axis : -1;
 }
 
@@ -465,12 +534,13 @@ static void tci_sched_blocked_units(tci_sched *s, double target)
 {
     s->chunk = s->blocked.columns;
     s->group = s->blocked.group;
-    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-    s->n_groups = tci_sched_ceil_div(s->n_tiles, s->group);
-    s->units = s->points * s->n_chunks * s->n_groups * s->group;
-    int64_t share = s->blocked.share;
-    double share_ns = s->total_ns * (double)share / (double)TCI_MAX(s->units, 1);
-    s->grain = TCI_MIN(TCI_MAX((int64_t)(target / share_ns), 1) * share, TCI_MAX(s->units, 1));
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
+    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double share_ns = s->total_ns * (double)share / (double)units;
+    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
+    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
 }
 
 static void tci_sched_units(tci_sched *s)
@@ -481,28 +551,31 @@ static void tci_sched_units(tci_sched *s)
     for (int a = 0; a < k->n_outer; a++) {
         if (a != s->vec_axis && a != s->row_axis) {
             s->others[s->n_others++] = a;
-            s->points *= k->axes[a].size;
+            s->points = tci_dim_mul(s->points, k->axes[a].size);
         }
     }
     double target = TCI_MAX(TCI_MIN(s->total_ns / 64, tci_sched_task_ns), tci_sched_min_task_ns);
     int64_t step = (int64_t)s->unroll * s->l->lanes;
-    int64_t pieces = s->points > 0 ? (int64_t)(s->total_ns / (double)s->points / target) : 1;
+    int64_t points = tci_dim_hint(s->points), n_vec = tci_dim_hint(s->n_vec);
+    int64_t n_tiles = tci_dim_hint(s->n_tiles);
+    int64_t pieces = points > 0 ? (int64_t)(s->total_ns / (double)points / target) : 1;
     int64_t least = s->row_axis < 0 && k->n_reds == 0 ? TCI_MAX(step, TCI_SCHED_MIN_CHUNK) : step;
-    int64_t want = tci_sched_ceil_div(s->n_vec, TCI_MAX(pieces, 1));
-    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(s->n_vec, 1));
+    int64_t want = tci_dim_ceil_div(n_vec, TCI_MAX(pieces, 1));
+    s->chunk = s->transposing ? step : TCI_MIN(TCI_MAX(want, least), TCI_MAX(n_vec, 1));
     if (s->machine.block_threads) {
         s->chunk = step;
     }
     if (s->panel > 0) {
-        s->chunk = TCI_MIN(TCI_MAX(s->n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
+        s->chunk = TCI_MIN(TCI_MAX(n_vec / 2, TCI_SCHED_PANEL_LEAST), TCI_SCHED_PANEL_MOST);
     }
-    s->chunk = tci_sched_ceil_div(s->chunk, step) * step;
-    s->n_chunks = tci_sched_ceil_div(s->n_vec, s->chunk);
-    s->group = s->n_tiles;
+    s->chunk = tci_dim_ceil_div(s->chunk, step) * step;
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    int64_t n_chunks = tci_dim_hint(s->n_chunks);
+    s->group = n_tiles;
     if (s->transposing) {
         s->group = TCI_SCHED_BLOCK;
-    } else if (s->n_chunks > 0 && pieces > s->n_chunks) {
-        s->group = TCI_MAX(s->n_tiles / tci_sched_ceil_div(pieces, s->n_chunks), 1);
+    } else if (n_chunks > 0 && pieces > n_chunks) {
+        s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
         tci_sched_blocked_units(s, target);
@@ -511,16 +584,17 @@ static void tci_sched_units(tci_sched *s)
     if (s->machine.block_threads) {
         s->group = 1;
     }
-    s->n_groups = tci_sched_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
-    s->units = s->points * s->n_chunks * s->n_groups;
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
     s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
     }
-    double unit_ns = s->total_ns / (double)TCI_MAX(s->units, 1);
+    int64_t units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double unit_ns = s->total_ns / (double)units;
     s->grain = TCI_MAX((int64_t)(target / unit_ns), 1);
-    s->grain = TCI_MIN(s->grain, TCI_MAX(s->units, 1));
+    s->grain = TCI_MIN(s->grain, units);
 }
 
 /* ---- keeping costly values of a row ---- */
@@ -559,12 +633,15 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     uint64_t axes = tci_sched_stage_axes(k, first);
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    int64_t extent = 1;
+    tci_dim extent = 1;
     uint64_t changing = 0; /* axes >= 63 share a bit, which then says too little */
     for (int i = 0; i < k->stages[first].n_axes; i++) {
         int axis = k->stages[first].axes[i];
-        extent *= k->axes[axis].size;
-        changing |= k->axes[axis].size > 1 ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+        extent = tci_dim_mul(extent, k->axes[axis].size);
+        changing |= tci_sched_many(k->axes[axis].size) ? (uint64_t)1 << TCI_MIN(axis, 63) : 0;
+    }
+    if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
+        return;
     }
     tci_sched_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
@@ -631,23 +708,35 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
+/* lo <= x <= hi as a condition. */
+static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
+    tci_loop_append(s->l, s->b->cur, st);
+    return st.dst;
+}
+
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
 {
     tci_build *b = s->b;
-    int64_t last = s->k->axes[s->row_axis].size - 1, fixed = 0, fixed_end = 0;
+    tci_dim last = tci_dim_add(s->k->axes[s->row_axis].size, -1), fixed = 0, fixed_end = 0;
     const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, rows);
     bool single = tci_lx_is_const(s->l, begin, &fixed) && tci_lx_is_const(s->l, end, &fixed_end) &&
-                  fixed_end - fixed == 1;
+                  tci_dim_sub(fixed_end, fixed) == 1;
     tci_lopen open;
     tci_lin at = single ? tci_lin_const(fixed)
                         : tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
     at = tci_lin_plus(tci_lin_mul(b, at, rows), skip);
     for (int r = 0; r < rows; r++) {
-        binds[r] =
-            single ? tci_build_bind(b, tci_lin_plus(at, r), at.c + r, at.c + r, false, -1)
-                   : tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        tci_dim first = single ? tci_dim_add(at.c, r) : r;
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), first,
+                                  single ? first : tci_dim_add(last, r + 1 - rows), false, -1);
     }
     tile->n_rows = rows;
     tile->rows = binds;
@@ -655,6 +744,37 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     if (!single) {
         tci_build_close(b, &open);
     }
+}
+
+/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
+ * and 1 rows, each there or not. */
+static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+{
+    tci_build *b = s->b;
+    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
+    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
+    tci_dim rest = tci_dim_sub(n, first);
+    tci_lopen is_last, exists;
+    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
+    int p = 1;
+    while (2 * p < s->base) {
+        p *= 2;
+    }
+    for (; p > 0; p /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
+        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
+        tci_lin at = tci_lin_const(tci_dim_add(first, before));
+        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
+        for (int r = 0; r < p; r++) {
+            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
+        }
+        tile->n_rows = p;
+        tile->rows = binds;
+        tci_sched_tile(s, tile);
+        tci_build_close(b, &exists);
+    }
+    tci_build_close(b, &is_last);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -668,17 +788,26 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     tile->row_axis = s->row_axis;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->n_tiles);
     int extra = tci_lx_const(l, s->extra);
-    if (s->n_groups > 1) {
+    bool many = tci_sched_many(s->n_groups);
+    bool is_known = tci_dim_is_known(s->k->axes[s->row_axis].size);
+    if (many) {
         begin = tci_lx_make(l, TCI_LX_MUL, group, -1, s->group);
         int next = tci_lx_make(l, TCI_LX_ADD, begin, tci_lx_const(l, s->group), 0);
         end = tci_lx_make(l, TCI_LX_MIN, next, end, 0);
     }
     if (s->extra > 0) {
-        int stop = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
+        int stop = many ? tci_lx_make(l, TCI_LX_MIN, end, extra, 0) : extra;
         tci_sched_row_loop(s, tile, begin, stop, (int)s->base + 1, 0);
-        begin = s->n_groups > 1 ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
+        begin = many ? tci_lx_make(l, TCI_LX_MAX, begin, extra, 0) : extra;
     }
-    tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+    if (is_known || s->base == 1) {
+        tci_sched_row_loop(s, tile, begin, end, (int)s->base, s->extra);
+        return;
+    }
+    tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
+    tci_sched_rest_rows(s, tile, end);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -700,27 +829,28 @@ static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs
 
 /* The chunk's share of [begin, end), bounds known only at run time; streaming aligns the store
  * first. */
-static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, int64_t begin,
-                              int64_t end)
+static void tci_sched_dynamic(tci_sched *s, tci_sched_place *place, tci_lin chunk, tci_dim begin,
+                              tci_dim end)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
     int head = -1, from = tci_lx_const(l, begin), to = tci_lx_const(l, end);
-    if (s->n_chunks > 1) {
+    tci_dim last = tci_dim_add(end, -1);
+    if (tci_sched_many(s->n_chunks)) {
         tci_lin at = tci_lin_mul(b, chunk, s->chunk);
         from = tci_lx_make(l, TCI_LX_MAX, tci_build_lx(b, at), from, 0);
         to = tci_lx_make(l, TCI_LX_MIN, tci_build_lx(b, tci_lin_plus(at, s->chunk)), to, 0);
     }
     if (s->stream) {
         tci_lin start = tci_build_let(b, from);
-        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, end - 1);
+        head = tci_stage_head(b, s->stream, s->vec_axis, start, begin, last);
         int minus = tci_build_lx(b, tci_lin_mul(b, start, -1));
         int room = tci_lx_make(l, TCI_LX_MAX, tci_lx_make(l, TCI_LX_ADD, to, minus, 0),
                                tci_lx_const(l, 0), 0);
         head = tci_lx_make(l, TCI_LX_MIN, head, room, 0);
         from = tci_build_lx(b, start);
     }
-    tci_stage_vectors_dynamic(b, from, to, head, begin, end - 1, s->unroll, tci_sched_body, place);
+    tci_stage_vectors_dynamic(b, from, to, head, begin, last, s->unroll, tci_sched_body, place);
 }
 
 /* One chunk of an axis that no guard cuts: whole tiles, and after the last chunk what is left of
@@ -729,28 +859,34 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
 {
     tci_loop *l = s->l;
     tci_build *b = s->b;
-    int64_t step = (int64_t)s->unroll * l->lanes, whole = s->n_vec / step * step;
+    int64_t step = (int64_t)s->unroll * l->lanes;
+    tci_dim whole = tci_dim_mul(tci_dim_div(s->n_vec, step), step);
     const tci_bind **vecs = TCI_NEW_ARRAY(s->k->s, const tci_bind *, s->unroll);
     tci_lopen open;
-    tci_lin first = tci_lin_mul(b, chunk, s->chunk);
-    int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
-    if (s->n_chunks * s->chunk > whole) {
-        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+    tci_lin first = tci_lin_mul(b, chunk, s->chunk), at = first;
+    bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
+    if (one && branches) {
+        tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+    } else if (!one) {
+        int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
+        if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
+            to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, whole), 0);
+        }
+        at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     }
-    tci_lin at = tci_lin_var(b, tci_build_for(b, tci_build_lx(b, first), to, step, &open));
     for (int u = 0; u < s->unroll; u++) {
-        int64_t lo = (int64_t)u * l->lanes, hi = whole - step + lo + l->lanes - 1;
+        int64_t lo = (int64_t)u * l->lanes;
+        tci_dim hi = tci_dim_add(whole, lo + l->lanes - 1 - step);
         vecs[u] = tci_build_bind(b, tci_lin_plus(at, lo), lo, hi, l->lanes > 1, -1);
     }
     tci_sched_body(b, place, s->unroll, vecs);
-    tci_build_close(b, &open);
-    if (whole < s->n_vec) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = tci_build_lx(b, chunk);
-        last.value.i = last.imm = s->n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
+    if (whole != s->n_vec) {
+        tci_dim last = tci_dim_add(s->n_chunks, -1);
+        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -762,7 +898,7 @@ static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
 {
     tci_loop *l = s->l;
     tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                       0,           0,        s->n_vec - 1, s->chunk * s->joined};
+                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
     int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
     if (s->joined > 1) {
         next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
@@ -775,7 +911,15 @@ static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
-    int64_t begin = 0;
+    tci_dim begin = 0;
+    if (s->held > 0) {
+        tci_row_emit(s->b, s->held);
+        return;
+    }
+    if (s->square.n_loads > 0) {
+        tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->vec_axis < 0) {
         tci_tile tile = {0};
         tile.row_axis = tile.vec_axis = -1;
@@ -785,13 +929,13 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_sched_rows(s, &tile, group);
         return;
     }
-    if (s->n_cuts == 0 && (!s->stream || s->turn) && s->n_chunks > 1) {
+    if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
         tci_sched_chunk(s, &place, chunk);
         return;
     }
     s->cuts[s->n_cuts] = s->n_vec;
     for (int i = 0; i <= s->n_cuts; i++) {
-        if (s->stream || s->n_chunks > 1) {
+        if (s->stream || tci_sched_many(s->n_chunks)) {
             tci_sched_dynamic(s, &place, chunk, begin, s->cuts[i]);
         } else {
             tci_stage_vectors(s->b, begin, s->cuts[i], s->unroll, tci_sched_body, &place);
@@ -801,7 +945,7 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 }
 
 /* Takes x apart: the remainder by size is returned, x becomes the quotient. */
-static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
+static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 {
     tci_build *b = s->b;
     if (size == 1) {
@@ -816,6 +960,16 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, int64_t size, bool top)
     return digit;
 }
 
+/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
+static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = s->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
+    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
+}
+
 /* The row tiles of group u of the blocked form, of those that the call is for. */
 static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
                               tci_lin group)
@@ -824,7 +978,7 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
     tci_loop *l = s->l;
     int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
     int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (s->group % s->grain != 0 || s->grain < s->group) { /* the call's range may cut the group */
+    if (s->grain % s->group != 0) { /* the call's range may cut the group */
         int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
         int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
         int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
@@ -844,45 +998,41 @@ static void tci_sched_nest(tci_sched *s)
     tci_loop *l = s->l;
     tci_lopen open;
     tci_lin u = tci_lin_const(0), unit = u;
-    bool blocked = s->blocked.columns > 0;
-    bool loops = s->units > 1;
+    bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
     int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
-    if (loops) {
+    if (many && !loops) { /* a block is one unit */
+        u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
+    } else if (loops) {
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
         begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(
-            l, TCI_LX_MIN,
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain),
-            end, 0);
+        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
     }
-    if (blocked) {
-        int round = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
-        int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
-        int to = tci_lx_make(l, TCI_LX_DIV, round, -1, s->group);
-        u = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    if (s->blocked.columns > 0) {
+        u = unit = tci_sched_groups(s, begin, end, &open);
         loops = true;
     } else if (loops) {
         u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
-    unit = u;
-    int64_t above = s->n_chunks * s->points;
+    tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
     if (s->turn) { /* neighbouring chunks of the same rows complete each other's pages */
-        above = s->n_groups * s->points;
+        above = tci_dim_mul(s->n_groups, s->points);
         chunk = tci_sched_digit(s, &u, s->n_chunks, above == 1);
         group = tci_sched_digit(s, &u, s->n_groups, s->points == 1);
     } else {
         group = tci_sched_digit(s, &u, s->n_groups, above == 1);
         chunk = tci_sched_digit(s, &u, s->n_chunks, s->points == 1);
     }
-    int64_t left = s->points;
+    tci_dim left = s->points;
     for (int i = s->n_others - 1; i >= 0; i--) {
-        int64_t size = s->k->axes[s->others[i]].size;
-        left /= size;
+        tci_dim size = s->k->axes[s->others[i]].size;
+        left = tci_dim_div(left, size);
         tci_lin at = tci_sched_digit(s, &u, size, left == 1);
-        tci_build_set(b, s->others[i], tci_build_bind(b, at, 0, size - 1, false, -1));
+        tci_build_set(b, s->others[i],
+                      tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
-    if (blocked) {
+    if (s->blocked.columns > 0) {
         tci_sched_blocked(s, begin, end, unit, chunk, group);
     } else if (s->panel > 0) {
         tci_sched_panel(s, chunk, end);
@@ -904,10 +1054,14 @@ static void tci_sched_nest(tci_sched *s)
 static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
 {
     char tile[40] = "";
-    const char *form = s->k->vector == TCI_VEC_INNER ? ", rows" : "";
+    const char *form = s->held > 0 ? ", rows in registers"
+                       : s->k->vector == TCI_VEC_INNER ? ", rows" : "";
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->square.n_loads > 0) {
+        snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
+                 s->l->threads);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -931,7 +1085,10 @@ static void tci_sched_decide(tci_sched *s)
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     s->total_ns = tci_sched_total_ns(k, s->l->lanes);
     if (k->vector == TCI_VEC_INNER) {
-        tci_sched_keep_rows(s);
+        s->held = tci_row_vectors(k, s->l);
+        if (s->held == 0) {
+            tci_sched_keep_rows(s);
+        }
         s->stream = tci_sched_stream(s);
         s->next_axis = tci_sched_next_axis(s);
     } else if (k->n_outer > 0) {
@@ -952,7 +1109,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = s->n_vec > 1 ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -969,11 +1126,14 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     s.b = tci_build_make(scratch, k, s.l);
     s.machine = machine;
     tci_sched_decide(&s);
-    if (s.units > 0) {
+    if (s.units != 0) {
         tci_sched_nest(&s);
     }
-    launch->n_tasks = s.units > 0 ? tci_sched_ceil_div(s.units, s.grain) : 0;
-    launch->task_ns = s.total_ns / (double)TCI_MAX(launch->n_tasks, 1);
+    launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
+    launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+    tci_loop_find_dims(s.l);
+    launch->dims = s.l->dims;
+    launch->n_dims = s.l->n_dims;
     launch->lanes = s.l->lanes;
     launch->work_bytes = s.l->work_bytes;
     tci_sched_note(&s, launch->note, sizeof(launch->note));

@@ -10,7 +10,12 @@
 
 #include "stage.h"
 
-enum { TCI_STAGE_MAX_REGISTERS = 16, TCI_STAGE_MAX_CUTS = 16, TCI_STAGE_LINE_BYTES = 64 };
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16,
+    TCI_STAGE_LINE_BYTES = 64,
+    TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */
+};
 
 /* ---- combining ---- */
 
@@ -178,13 +183,14 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
 
 static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
 {
-    int64_t size = b->k->axes[axis].size;
+    tci_dim size = b->k->axes[axis].size;
     if (size == 1) {
         tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
         return;
     }
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_var(b, i), 0, size - 1, false, -1));
+    tci_lin at = tci_lin_var(b, i);
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
 }
 
 static tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
@@ -217,7 +223,7 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
 }
 
 /* All values first, then the stores: an output may be one of the inputs. */
-static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
@@ -233,38 +239,53 @@ static void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
     }
 }
 
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max)
+/* Where guard g changes along an axis of which it has coefficient coef, for values of its other
+ * axes in lo..hi; false where that is not known. */
+static bool tci_stage_changes(const tci_kguard *g, tci_dim coef, tci_dim lo, tci_dim hi,
+                              int64_t at[4])
+{
+    tci_dim glo = g->lo, ghi = g->hi;
+    if (!tci_dim_is_known(coef) || !tci_dim_is_known(lo) || !tci_dim_is_known(hi) ||
+        !tci_dim_is_known(glo) || !tci_dim_is_known(ghi)) {
+        return false;
+    }
+    if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
+        tci_dim t = lo;
+        lo = -hi;
+        hi = -t;
+        t = glo;
+        glo = -ghi;
+        ghi = -t;
+        coef = -coef;
+    }
+    at[0] = -tci_dim_div(hi - glo, coef);
+    at[1] = -tci_dim_div(lo - glo, coef);
+    at[2] = tci_dim_div(ghi - hi, coef) + 1;
+    at[3] = tci_dim_div(ghi - lo, coef) + 1;
+    return true;
+}
+
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max)
 {
     const tci_kernel *k = b->k;
-    int64_t size = k->axes[axis].size;
+    tci_dim size = k->axes[axis].size;
     int n = 0;
     const tci_bind *saved = b->bind[axis];
     tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
     for (int g = 0; g < k->n_guards; g++) {
-        int64_t coef, lo, hi, glo = k->guards[g].lo, ghi = k->guards[g].hi;
+        int64_t at[4];
+        tci_dim coef, lo, hi;
         if (!tci_build_coef(k, k->guards[g].x, axis, &coef) || coef == 0) {
             continue;
         }
         tci_build_range(b, k->guards[g].x, &lo, &hi);
-        if (coef < 0) { /* mirror: -x in [-ghi, -glo] */
-            int64_t t = lo;
-            lo = -hi;
-            hi = -t;
-            t = glo;
-            glo = -ghi;
-            ghi = -t;
-            coef = -coef;
-        }
-        int64_t at[4] = {-tci_build_floor_div(hi - glo, coef), -tci_build_floor_div(lo - glo, coef),
-                         tci_build_floor_div(ghi - hi, coef) + 1,
-                         tci_build_floor_div(ghi - lo, coef) + 1};
-        for (int i = 0; i < 8; i++) {
-            int64_t c = tci_build_floor_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
+        for (int i = 0; tci_stage_changes(&k->guards[g], coef, lo, hi, at) && i < 8; i++) {
+            int64_t c = tci_dim_div(at[i / 2] + (i % 2 ? align - 1 : 0), align) * align;
             int j = 0;
             while (j < n && cuts[j] < c) {
                 j++;
             }
-            if (c <= 0 || c >= size || (j < n && cuts[j] == c)) {
+            if (c <= 0 || !tci_dim_lt(c, size) || (j < n && cuts[j] == c)) {
                 continue;
             }
             if (n == max) {
@@ -283,14 +304,19 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, 
 
 /* ---- vectors along an axis ---- */
 
-static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, int64_t lo, int64_t hi, int n)
+static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n)
 {
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
 
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg)
 {
+    if (!tci_dim_is_known(begin) || !tci_dim_is_known(end)) {
+        tci_stage_vectors_dynamic(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, end), -1, begin,
+                                  tci_dim_add(end, -1), unroll, body, arg);
+        return;
+    }
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
     int64_t lanes = b->l->lanes, group = lanes * unroll;
     int64_t n_groups = TCI_MAX(end - begin, 0) / group;
@@ -323,7 +349,7 @@ TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unro
 }
 
 /* One partial vector [at, at + count) where count is an index expression that may be 0. */
-static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, int64_t hi,
+static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, tci_dim hi,
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
@@ -340,7 +366,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, int64_t lo, i
 }
 
 /* A loop over whole groups of `unroll` vectors from *at; *at ends behind them. */
-static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int64_t hi, int unroll,
+static void tci_stage_groups(tci_build *b, tci_lin *at, int end, tci_dim lo, tci_dim hi, int unroll,
                              tci_vec_body body, void *arg)
 {
     const tci_bind *vecs[TCI_MAX_UNROLL + 1];
@@ -356,15 +382,16 @@ static void tci_stage_groups(tci_build *b, tci_lin *at, int end, int64_t lo, int
     int i = tci_build_for(b, start, tci_build_lx(b, stop), group, &open);
     for (int u = 0; u < unroll; u++) {
         tci_lin v = tci_lin_plus(tci_lin_var(b, i), u * lanes);
-        vecs[u] = tci_stage_vector(b, v, lo + u * lanes, hi - (unroll - 1 - u) * lanes, -1);
+        vecs[u] = tci_stage_vector(b, v, tci_dim_add(lo, u * lanes),
+                                   tci_dim_add(hi, -(unroll - 1 - u) * lanes), -1);
     }
     body(b, arg, unroll, vecs);
     tci_build_close(b, &open);
     *at = stop;
 }
 
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg)
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg)
 {
     tci_loop *l = b->l;
     tci_lin at = tci_build_let(b, begin);
@@ -424,6 +451,9 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         }
     }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
     for (int i = 0; i < n; i++) {
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
@@ -464,7 +494,7 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 /* ---- prefetches ---- */
 
 /* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_PREFETCH;
@@ -476,7 +506,7 @@ static void tci_stage_fetch(tci_build *b, const tci_kinst *load, int64_t ahead)
 /* A load without a guard that is contiguous along `axis`; *bytes of an element. */
 static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
 {
-    int64_t coef;
+    tci_dim coef;
     if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
         return false;
     }
@@ -491,7 +521,7 @@ static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t 
     const tci_kernel *k = b->k;
     for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
         int bytes = 0;
-        int64_t row;
+        tci_dim row;
         if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
             skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
             tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
@@ -588,21 +618,22 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
 
 /* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
  * on. */
-static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                            int64_t hi, int64_t count)
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                            tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes;
     for (int64_t u = 0; u < count; u += lanes) {
         int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
-        int64_t last = hi - TCI_MAX(count - u - lanes, 0);
-        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), lo + u, last, n));
+        tci_dim last = tci_dim_add(hi, -TCI_MAX(count - u - lanes, 0));
+        tci_dim first = tci_dim_add(lo, u);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), first, last, n));
         tci_stage_fetch_next(b, m->axis, m->next_axis, u);
         tci_stage_fold(b, m, (int)(u / lanes), -1);
     }
 }
 
-static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, int64_t lo,
-                                     int64_t hi, int64_t count)
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                                     tci_dim hi, int64_t count)
 {
     int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
     tci_lopen open;
@@ -620,21 +651,49 @@ static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci
     }
 }
 
-/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
-static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, int64_t begin, int64_t end)
+/* The vector `u` lanes into the last elements of the axis, of which there are `count` behind `at`:
+ * whole, partial or absent. */
+static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
+                                  int u)
 {
-    int64_t whole = begin + (end - begin) / b->k->vlanes * b->k->vlanes;
-    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, int64_t, int64_t, int64_t) =
+    int lanes = b->l->lanes;
+    tci_dim left = tci_dim_add(count, -u), last = tci_dim_add(b->k->axes[m->axis].size, -1);
+    tci_lin first = tci_lin_const(tci_dim_add(at, u));
+    for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
+        tci_lopen open;
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_const(b->l, left);
+        st.value.i = partial ? 1 : lanes;
+        st.imm = partial ? lanes - 1 : b->k->vlanes;
+        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+        tci_loop_append(b->l, b->cur, st);
+        tci_build_if(b, st.dst, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
+        tci_build_close(b, &open);
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
+static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
+{
+    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
-    if (whole > begin) {
+    if (!tci_dim_le(whole, begin)) {
         tci_lopen open;
         int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, whole - 1, b->k->vlanes);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
         tci_build_close(b, &open);
     }
-    if (end > whole) {
-        block(b, m, tci_lin_const(whole), whole, end - 1, end - whole);
+    tci_dim count = tci_dim_sub(end, whole);
+    if (tci_dim_is_known(count) && count > 0) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    }
+    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+        tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
 
@@ -694,7 +753,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(k->axes[m->axis].size, b->k->vlanes), 1);
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -723,7 +782,7 @@ static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     m.next_axis = next_axis;
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
@@ -766,20 +825,20 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     int n_before = st->n_axes - 1;
     tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
-    int64_t cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
     int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = b->k->axes[m.axis].size;
     m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
     if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
-        int64_t size = cuts[0];
+        tci_dim size = cuts[0];
         int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
-        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, size - 1);
+        tci_dim last = tci_dim_add(size, -1);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, last);
         m.stream = tile->stream;
-        tci_stage_vectors_dynamic(b, from, to, head, 0, size - 1, m.unroll, tci_stage_map_body,
-                                  &m);
+        tci_stage_vectors_dynamic(b, from, to, head, 0, last, m.unroll, tci_stage_map_body, &m);
         begin = size;
     }
-    for (int i = 0; i <= n_cuts && begin < cuts[i]; i++) {
+    for (int i = 0; i <= n_cuts && begin != cuts[i]; i++) {
         tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
         begin = cuts[i];
     }
@@ -789,8 +848,8 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
 
 /* ---- all stages ---- */
 
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi)
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi)
 {
     tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
     int x = tci_build_lx(b, tci_build_kx(b, store->x));
@@ -914,7 +973,7 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
 }
 
 /* The rows [begin, end) of the inner axis, `n` at a time. */
-static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin, int64_t end,
+static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, tci_dim begin, tci_dim end,
                                  int64_t n)
 {
     const tci_panel *p = m->panel;
@@ -923,8 +982,9 @@ static void tci_stage_panel_rows(tci_build *b, tci_stage_rows *m, int64_t begin,
     int i = tci_build_for(b, tci_lx_const(l, begin), tci_lx_const(l, end), n, &open);
     for (m->n_rows = 0; m->n_rows < n; m->n_rows++) {
         int64_t row = m->n_rows;
-        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row), begin + row,
-                                      end - n + row, false, -1);
+        m->rows[row] = tci_build_bind(b, tci_lin_plus(tci_lin_var(b, i), row),
+                                      tci_dim_add(begin, row), tci_dim_add(end, row - n), false,
+                                      -1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, p->first), p->end, -1, p->lo, p->hi, p->unroll,
                               tci_stage_panel_fold, m);
@@ -935,7 +995,9 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
 {
     const tci_kernel *k = b->k;
     tci_loop *l = b->l;
-    int64_t size = k->axes[k->stages[0].axes[0]].size, whole = size / panel->rows * panel->rows;
+    tci_dim size = k->axes[k->stages[0].axes[0]].size;
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, panel->rows), panel->rows);
+    tci_dim rest = tci_dim_sub(size, whole);
     tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
     tci_stage_rows m = {panel, arrays, rows, 0};
@@ -950,11 +1012,11 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
         tci_stage_array_set(b, arrays[r], tci_lx_var(l, i), tci_stage_identity(b, &k->reds[r]));
     }
     tci_build_close(b, &open);
-    if (whole > 0) {
+    if (whole != 0) {
         tci_stage_panel_rows(b, &m, 0, whole, panel->rows);
     }
-    if (whole < size) {
-        tci_stage_panel_rows(b, &m, whole, size, size - whole);
+    if (rest != 0) {
+        tci_stage_panel_rows(b, &m, whole, size, tci_dim_is_known(rest) ? rest : 1);
     }
     tci_stage_vectors_dynamic(b, tci_build_lx(b, panel->first), panel->end, -1, panel->lo,
                               panel->hi, 1, tci_stage_panel_finish, &m);

@@ -22,15 +22,15 @@ typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **ve
 
 /* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
  * whose last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, int64_t begin, int64_t end, int unroll,
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
                               tci_vec_body body, void *arg);
 /* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
  * first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, int64_t lo,
-                                      int64_t hi, int unroll, tci_vec_body body, void *arg);
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg);
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
- * max, else none. */
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, int64_t *cuts, int max);
+ * max, else none. Those that are not known are left out: what lies there is masked. */
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -40,22 +40,26 @@ typedef struct tci_panel {
     int vec_axis, rows, unroll;
     tci_lin first;
     int end;              /* index expression */
-    int64_t lo, hi, chunk;
+    tci_dim lo, hi;
+    int64_t chunk;
 } tci_panel;
 TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* Prefetches for the loads that are contiguous along the tile's vector axis. */
 TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
 /* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
  * left unbound. */
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, int64_t lo,
-                          int64_t hi);
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);
 /* of a MAP stage's vector loop */
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
 
-/* ---- pieces that loop/blocked.c shares ---- */
+/* ---- pieces that other schedules share ---- */
+
+/* The stage's stores at the current point. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
 
 /* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
 typedef struct tci_stage_pair { int value, index; } tci_stage_pair;

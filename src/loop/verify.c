@@ -26,6 +26,7 @@ static void tci_lverify_lx(const tci_lverify *v, int x)
     }
     bool divides = e->op == TCI_LX_DIV || e->op == TCI_LX_MOD;
     TCI_ASSERT(v->s, !divides || e->c > 0);
+    TCI_ASSERT(v->s, tci_dim_is_valid(e->c));
     TCI_ASSERT(v->s, e->op != TCI_LX_HEAD || (e->b >= 0 && e->b < v->l->n_operands));
 }
 
@@ -81,8 +82,12 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
 {
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     int lanes = v->l->lanes;
+    TCI_ASSERT(v->s, st->mem < TCI_MEM_BARRIER || v->l->threads > 1);
     if (uses & TCI_LMEM_ADDRESS) {
         tci_lverify_address(v, st, uses);
+    }
+    if (st->mem == TCI_MEM_LOAD_ALIGNED || st->mem == TCI_MEM_STORE_ALIGNED) {
+        TCI_ASSERT(v->s, tci_lx_multiple(v->l, st->x) % (lanes / v->l->threads) == 0);
     }
     if (uses & TCI_LMEM_FIRST) {
         tci_lverify_lx(v, st->x);
@@ -101,7 +106,8 @@ static void tci_lverify_mem(tci_lverify *v, const tci_lstmt *st)
         TCI_ASSERT(v->s, tci_lverify_use(v, st->args[1])->lanes == lanes);
     }
     if (uses & TCI_LMEM_DST) {
-        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE;
+        bool one = st->mem == TCI_MEM_LOAD_ONE || st->mem == TCI_MEM_LANE ||
+                   st->mem == TCI_MEM_LANE_REPEAT;
         tci_lverify_define(v, st->dst);
         TCI_ASSERT(v->s, v->l->values[st->dst].lanes == (one ? 1 : lanes));
     }

@@ -53,11 +53,11 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
     return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
 }
 
-static int64_t tci_composite_count(const tci_node *x, const int64_t *axes, int n)
+static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)
 {
-    int64_t count = 1;
+    tci_dim count = 1;
     for (int i = 0; i < n; i++) {
-        count *= x->shape[axes[i]];
+        count = tci_dim_mul(count, x->shape[axes[i]]);
     }
     return count;
 }
@@ -69,7 +69,7 @@ static tci_node *tci_composite_mean(tci_graph *g, tci_node *x, const int64_t *ax
         return NULL;
     }
     tci_node *count =
-        tci_composite_number(g, (tc_dtype)x->dtype, (double)tci_composite_count(x, axes, n));
+        tci_build_size_value(g, tci_composite_count(x, axes, n), (tc_dtype)x->dtype);
     return tci_composite_binary(g, TCI_OP_DIV,
                                 tci_composite_reduce(g, TCI_OP_SUM, x, axes, n, keepdims), count);
 }
@@ -80,7 +80,7 @@ static tci_node *tci_composite_softmax(tci_graph *g, tci_node *x, int64_t axis, 
     if (!x) {
         return NULL;
     }
-    if (!tci_node_count(x)) {
+    if (tci_node_count(x) == 0) {
         return tci_build_broadcast(g, tci_composite_number(g, (tc_dtype)x->dtype, 0.0), x->rank,
                                    x->shape);
     }
@@ -235,8 +235,11 @@ TCI_FN tci_node *tci_build_cross_entropy(tci_graph *g, tci_node *logits, tci_nod
                        tci_dtype_get((tc_dtype)target->dtype)->name);
         return NULL;
     }
-    if (!logits->shape[axis] && tci_node_count(target)) {
+    if (logits->shape[axis] == 0 && tci_node_count(target) != 0) {
         tci_graph_fail(g, TC_ERR_SHAPE, "the logits have no classes: axis %d has size 0", axis);
+        return NULL;
+    }
+    if (!tci_build_can_read(g, "the logits", logits, axis, tci_node_count(target))) {
         return NULL;
     }
     tci_node *in[2] = {logits, target};
@@ -316,7 +319,7 @@ static tci_node *tci_expand_CROSS_ENTROPY(tci_graph *g, tci_node *n)
     if (!sum) {
         return NULL;
     }
-    tci_node *count = tci_composite_number(g, (tc_dtype)sum->dtype, (double)tci_node_count(target));
+    tci_node *count = tci_build_size_value(g, tci_node_count(target), (tc_dtype)sum->dtype);
     return tci_composite_unary(g, TCI_OP_NEG, tci_composite_binary(g, TCI_OP_DIV, sum, count));
 }
 
@@ -344,7 +347,7 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
 
 typedef struct tci_composite_image {
     bool batched;
-    int64_t n, c, h, w;
+    tci_dim n, c, h, w;
 } tci_composite_image;
 
 /* [N, C, H, W], or [C, H, W] taken as one image. */
@@ -372,8 +375,8 @@ static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], c
     v[1] = given && given[1] ? given[1] : zero1;
     if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "%s is {%" PRId64 ", %" PRId64 "}: expected small positive numbers", name,
-                       v[0], v[1]);
+                       "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
+                       TCI_DIM_TEXT(v[1]));
         return false;
     }
     return true;
@@ -396,23 +399,24 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
                        bias ? tci_dtype_get((tc_dtype)bias->dtype)->name : "absent");
         return false;
     }
-    if (groups < 1 || image->c % groups || w->shape[0] % groups) {
+    if (!tci_dim_is_known(groups) || groups < 1 || !tci_dim_divides(groups, image->c) ||
+        !tci_dim_divides(groups, w->shape[0])) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "groups is %" PRId64 ": expected a divisor of %" PRId64 " channels in and "
-                                                                               "%" PRId64 " out",
-                       groups, image->c, w->shape[0]);
+                       "groups is %s: expected a divisor of %s channels in and %s out",
+                       TCI_DIM_TEXT(groups), TCI_DIM_TEXT(image->c), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
-    if (w->shape[1] != image->c / groups) {
+    if (w->shape[1] != tci_dim_div(image->c, groups)) {
         tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the weight of shape %s reads %" PRId64 " channels a group: x has %" PRId64
-                       " channels in %" PRId64 " groups",
-                       TCI_SHAPE_TEXT(w), w->shape[1], image->c, groups);
+                       "the weight of shape %s reads %s channels a group: x has %s channels in "
+                       "%" PRId64 " groups",
+                       TCI_SHAPE_TEXT(w), TCI_DIM_TEXT(w->shape[1]), TCI_DIM_TEXT(image->c),
+                       groups);
         return false;
     }
     if (bias && (bias->rank != 1 || bias->shape[0] != w->shape[0])) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%" PRId64 "]",
-                       TCI_SHAPE_TEXT(bias), w->shape[0]);
+        tci_graph_fail(g, TC_ERR_SHAPE, "the bias has shape %s: expected [%s]",
+                       TCI_SHAPE_TEXT(bias), TCI_DIM_TEXT(w->shape[0]));
         return false;
     }
     return true;
@@ -420,12 +424,12 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
 
 /* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
 static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
-                                       const int64_t after[2], tci_node *fill,
-                                       const int64_t kernel[2], const int64_t stride[2],
+                                       const tci_dim after[2], tci_node *fill,
+                                       const tci_dim kernel[2], const int64_t stride[2],
                                        const int64_t dilation[2])
 {
-    const int64_t lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
-    const int64_t spec[8] = {2, kernel[0], stride[0], dilation[0],
+    const tci_dim lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
+    const tci_dim spec[8] = {2, kernel[0], stride[0], dilation[0],
                              3, kernel[1], stride[1], dilation[1]};
     return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
 }
@@ -439,14 +443,14 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     }
     enum { N, G, C, H, W, P, Q, O };
     const tci_dim *d = windows->shape;
-    int64_t o = w->shape[0];
+    tci_dim o = w->shape[0];
     const tci_dim result[4] = {d[0], o, d[2], d[3]};
     if (groups == 1) {
         const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
-    const tci_dim sx[7] = {d[0], groups, d[1] / groups, d[2], d[3], d[4], d[5]};
-    const tci_dim sw[5] = {groups, o / groups, w->shape[1], w->shape[2], w->shape[3]};
+    const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
+    const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
     const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
     tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
                                      tci_build_reshape(g, w, 5, sw), lw, 5, out);
@@ -498,29 +502,36 @@ static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits. */
-static bool tci_composite_pool_axis(int64_t size, int64_t kernel, int64_t stride, int64_t dilation,
-                                    int64_t padding, bool ceil_mode, int64_t *after)
+/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
+ * or not at every value of a symbolic size, when *missing is what may be negative. */
+static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
+                                    int64_t padding, bool ceil_mode, tci_dim *after,
+                                    tci_dim *missing)
 {
+    *missing = 0;
     if (kernel > 1 && dilation > INT64_MAX / 16 / (kernel - 1)) {
         return false;
     }
-    int64_t span = dilation * (kernel - 1) + 1, room = size + 2 * padding - span;
-    if (room < 0) {
+    int64_t span = dilation * (kernel - 1) + 1;
+    tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
+    if (!tci_dim_le(0, room)) {
+        *missing = room;
         return false;
     }
-    int64_t count = room / stride + 1;
-    if (ceil_mode && room % stride && count * stride < size + padding) {
-        count++; /* it starts inside x or its near padding */
+    tci_dim count = tci_dim_add(tci_dim_div(room, stride), 1);
+    if (ceil_mode) { /* a last one must start inside x or its near padding */
+        count = tci_dim_min(tci_dim_add(tci_dim_ceil_div(room, stride), 1),
+                            tci_dim_ceil_div(padded, stride));
     }
-    *after = (count - 1) * stride + span - size - padding;
+    *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
     return true;
 }
 
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
 {
     tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2], after[2];
+    int64_t stride[2], padding[2], dilation[2];
+    tci_dim after[2], missing;
     if (!x || !tci_composite_image_of(g, x, &image)) {
         return NULL;
     }
@@ -536,12 +547,20 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
         !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
         return NULL;
     }
-    if (!image.c || !image.h || !image.w) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "x has an empty image: only the batch axis may have size 0");
-        return NULL;
+    const tci_dim size[3] = {image.h, image.w, image.c};
+    for (int i = 0; i < 3; i++) {
+        if (size[i] == 0) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x has an empty image: only the batch axis may have size 0");
+            return NULL;
+        }
+        if (!tci_dim_le(1, size[i])) {
+            tci_graph_fail(g, TC_ERR_SHAPE,
+                           "x may have an empty image, as %s may be 0: only the batch axis may%s",
+                           TCI_DIM_TEXT(size[i]), TCI_LEAST_NOTE(size[i], 1));
+            return NULL;
+        }
     }
-    const int64_t size[2] = {image.h, image.w};
     for (int i = 0; i < 2; i++) {
         if (padding[i] > o->kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
@@ -550,11 +569,12 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
             return NULL;
         }
         if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
-                                     o->ceil_mode, &after[i])) {
+                                     o->ceil_mode, &after[i], &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
-                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %" PRId64
-                           " elements and padding %" PRId64,
-                           o->kernel[i], dilation[i], size[i], padding[i]);
+                           "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
+                           "elements and padding %" PRId64 "%s",
+                           o->kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
+                           TCI_LEAST_NOTE(missing, 0));
             return NULL;
         }
     }

@@ -77,8 +77,10 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0) {
+    int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
+    int64_t size = tci_dim_hint(x->shape[axis]);
+    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0 ||
+        !tci_dim_is_known(x->shape[axis])) {
         return 0;
     }
     if (machine.block_threads == 0) {
@@ -102,7 +104,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
-        bool larger = x->shape[n->attr[i]] > x->shape[n->attr[at]] * (i == n->n_attr - 1 ? 64 : 1);
+        int64_t size = tci_dim_hint(x->shape[n->attr[i]]);
+        int64_t best = tci_dim_hint(x->shape[n->attr[at]]);
+        bool larger = size > best * (i == n->n_attr - 1 ? 64 : 1);
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
@@ -168,7 +172,7 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
             tci_dim *shape = tci_scratch_copy(s, n->shape, sizeof(tci_dim) * (size_t)n->rank);
             shape[axis] = 0;
             for (int j = 0; j < take; j++) {
-                shape[axis] += list[i + j]->shape[axis];
+                shape[axis] = tci_dim_add(shape[axis], list[i + j]->shape[axis]);
             }
             tci_node *part = list[i];
             if (take > 1) {
@@ -238,8 +242,8 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2], inner = 1, first = 0;
-    if (!machine.has_work || rank < 2 || n->shape[rank - 1] < TCI_ALGO_PACK_COLUMNS ||
-        n->dtype == TC_BOOL) {
+    if (!machine.has_work || rank < 2 || n->dtype == TC_BOOL ||
+        tci_dim_hint(n->shape[rank - 1]) < TCI_ALGO_PACK_COLUMNS) {
         return false;
     }
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
@@ -250,12 +254,12 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
                         tci_algo_has_label(vec, in_a ? rank_a : rank_b, out[row]))) {
         row--;
     }
-    if (in_a == in_b || row < 0 || n->shape[row] < TCI_ALGO_PACK_ROWS) {
+    if (in_a == in_b || row < 0 || tci_dim_hint(n->shape[row]) < TCI_ALGO_PACK_ROWS) {
         return false;
     }
     for (int64_t i = 0; i < rank_a; i++) {
         if (!tci_algo_has_label(out, rank, a[i])) {
-            inner *= first ? n->in[0]->shape[i] : 1;
+            inner *= first ? tci_dim_hint(n->in[0]->shape[i]) : 1;
             first = 1;
             if (!tci_algo_has_label(b, rank_b, a[i])) {
                 return false;
@@ -307,7 +311,8 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     }
     if (n->rank == 0 || at < 0 || at == tci_algo_fastest_axis(x) || x->op == TCI_OP_WINDOW ||
         x->op == TCI_OP_EXPAND || n->shape[n->rank - 1] == 1 ||
-        tci_node_count(n) / TCI_MAX(n->shape[n->rank - 1], 1) < TCI_ALGO_REUSE) {
+        tci_dim_hint(tci_node_count(n)) / TCI_MAX(tci_dim_hint(n->shape[n->rank - 1]), 1) <
+            TCI_ALGO_REUSE) {
         return x;
     }
     int64_t *perm = TCI_NEW_ARRAY(s, int64_t, x->rank), *moved = TCI_NEW_ARRAY(s, int64_t, x->rank);

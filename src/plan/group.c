@@ -568,7 +568,7 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
     }
     int64_t count = 1;
     for (int i = 0; i < r->n_domain; i++) {
-        count *= r->domain[i];
+        count *= tci_dim_hint(r->domain[i]);
         int want = i < r->n_out ? i : -1;
         if (r->domain[i] != first->domain[i] || first->outer_of[i] != want) {
             return false;

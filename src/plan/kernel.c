@@ -12,8 +12,8 @@
 enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
 
 typedef struct tci_pk_slot {
-    int64_t size;
-    int64_t *factors;  /* product = size, slowest first */
+    tci_dim size;
+    tci_dim *factors;  /* product = size, slowest first */
     int32_t n_factors;
     int32_t first_axis; /* of this attempt's kernel; sizes of 1 have no axis */
     int32_t kx;
@@ -42,19 +42,19 @@ typedef struct tci_pk {
 
 /* ---- slots and families ---- */
 
-static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const int64_t *sizes)
+static tci_pk_family tci_pk_make_family(tci_scratch *s, int n, const tci_dim *sizes)
 {
     tci_pk_family f = {n, TCI_NEW_ARRAY(s, tci_pk_slot, n + 1), 0, NULL};
     for (int i = 0; i < n; i++) {
         f.slots[i].size = sizes[i];
         f.slots[i].n_factors = 1;
-        f.slots[i].factors = TCI_NEW_ARRAY(s, int64_t, 1);
+        f.slots[i].factors = TCI_NEW_ARRAY(s, tci_dim, 1);
         f.slots[i].factors[0] = sizes[i];
     }
     return f;
 }
 
-static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
+static int tci_pk_family_find(tci_pk *p, int n, const tci_dim *sizes)
 {
     for (int f = 0; f < p->n_families; f++) {
         bool same = p->families[f].n == n;
@@ -71,7 +71,7 @@ static int tci_pk_family_find(tci_pk *p, int n, const int64_t *sizes)
 }
 
 /* Inner sizes of a root, without those of size 1. */
-static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, int64_t *sizes)
+static int tci_pk_inner_sizes(tci_pk *p, const tci_root *r, tci_dim *sizes)
 {
     (void)p;
     int n = 0;
@@ -108,7 +108,7 @@ static void tci_pk_make_axes(tci_pk *p, tci_pk_family *f, bool inner)
 }
 
 /* Splits the factor behind a kernel axis in two; false when the axis is not in this family. */
-static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
+static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, tci_dim factor)
 {
     for (int i = 0; i < f->n; i++) {
         tci_pk_slot *slot = &f->slots[i];
@@ -116,11 +116,11 @@ static bool tci_pk_split(tci_pk *p, tci_pk_family *f, int axis, int64_t factor)
         if (slot->size == 1 || at < 0 || at >= slot->n_factors) {
             continue;
         }
-        int64_t *factors = TCI_NEW_ARRAY(p->s, int64_t, slot->n_factors + 1);
+        tci_dim *factors = TCI_NEW_ARRAY(p->s, tci_dim, slot->n_factors + 1);
         for (int a = 0; a < slot->n_factors; a++) {
             factors[a + (a > at)] = slot->factors[a];
         }
-        factors[at] = slot->factors[at] / factor;
+        factors[at] = tci_dim_div(slot->factors[at], factor);
         factors[at + 1] = factor;
         slot->factors = factors;
         slot->n_factors++;
@@ -297,7 +297,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     int value = r->kind == TCI_ROOT_VALUE ? tci_lower_value(&p->l, r->node, domain, 0)
                                           : p->red_of[root];
-    int64_t none = 0;
+    tci_dim none = 0;
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
@@ -308,7 +308,7 @@ static void tci_pk_store_member(tci_pk *p, int member)
 /* How many loads walk `axis` with stride 1, and how many with another stride. */
 static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
 {
-    int64_t base, *coef = TCI_NEW_ARRAY(k->s, int64_t, k->n_axes + 1);
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     *unit = *strided = 0;
     for (int i = 0; i < k->n_insts; i++) {
         if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
@@ -348,12 +348,13 @@ static uint8_t tci_pk_vector(const tci_kernel *k)
     int inner_unit, inner_strided, outer_unit, outer_strided;
     tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
     tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
-    bool short_row = k->axes[inner].size < TCI_PK_SHORT_ROW && k->axes[outer].size >= TCI_PK_WIDE;
+    int64_t n_inner = tci_dim_hint(k->axes[inner].size);
+    int64_t n_outer = tci_dim_hint(k->axes[outer].size);
+    bool short_row = n_inner < TCI_PK_SHORT_ROW && n_outer >= TCI_PK_WIDE;
     if (short_row && outer_strided <= inner_unit) {
         return TCI_VEC_OUTER;
     }
-    return outer_unit > inner_unit && k->axes[outer].size >= TCI_PK_WIDE ? TCI_VEC_OUTER
-                                                                         : TCI_VEC_INNER;
+    return outer_unit > inner_unit && n_outer >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -363,7 +364,7 @@ static double tci_pk_points(const tci_kernel *k, uint64_t axes)
     double points = 1;
     for (int a = 0; a < k->n_axes; a++) {
         if (axes >> TCI_MIN(a, 63) & 1) {
-            points *= (double)k->axes[a].size;
+            points *= (double)tci_dim_hint(k->axes[a].size);
         }
     }
     return points;
@@ -395,8 +396,8 @@ static void tci_pk_measure(tci_kernel *k)
                 points += tci_pk_points(k, tci_kx_axes(k, k->insts[i].x));
             }
         }
-        points = k->operands[p].is_output ? (double)k->operands[p].n
-                                          : TCI_MIN(points, (double)k->operands[p].n);
+        double all = (double)tci_dim_hint(k->operands[p].n);
+        points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
     k->flops = tci_pk_clamp(flops);
@@ -467,7 +468,7 @@ static void tci_pk_attempt(tci_pk *p)
 static bool tci_pk_split_any(tci_pk *p)
 {
     int axis;
-    int64_t factor;
+    tci_dim factor;
     if (!tci_kernel_split_find(p->k, &axis, &factor)) {
         return false;
     }
@@ -487,11 +488,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.red_of = plan->red_of;
     for (int m = 0; m < g->n_roots; m++) {
         const tci_root *r = &f->roots[g->roots[m]];
-        int64_t *sizes = TCI_NEW_ARRAY(s, int64_t, r->n_domain + 1);
+        tci_dim *sizes = TCI_NEW_ARRAY(s, tci_dim, r->n_domain + 1);
         int n = tci_pk_inner_sizes(&p, r, sizes);
         p.family_of[m] = tci_pk_family_find(&p, n, sizes);
     }
-    int64_t none = 0;
+    tci_dim none = 0;
     tci_pk_family_find(&p, 0, &none);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);

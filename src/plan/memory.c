@@ -83,34 +83,57 @@ static void tci_memory_lifetimes(tci_plan *p)
     }
 }
 
-static void tci_memory_place(tci_scratch *s, tci_plan *p)
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps)
 {
     tci_memory m = {.s = s};
     tci_memory_gap all = {0, INT64_MAX / 2};
     TCI_PUSH(s, m.gaps, m.n, m.cap, all);
-    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_steps + 1));
-    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (p->n_buffers + 1));
-    for (int t = 0; t < 2 * (p->n_steps + 1); t++) {
+    int32_t *head = TCI_NEW_ARRAY(s, int32_t, 2 * (n_steps + 1));
+    int32_t *next = TCI_NEW_ARRAY(s, int32_t, 2 * (n + 1));
+    for (int t = 0; t < 2 * (n_steps + 1); t++) {
         head[t] = -1;
     }
-    for (int b = p->n_buffers - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
-        const tci_buffer *buffer = &p->buffers[b];
-        if (buffer->kind == TCI_BUF_TEMP && buffer->last >= 0) {
-            next[2 * b] = head[2 * buffer->first];
-            head[2 * buffer->first] = b;
-            next[2 * b + 1] = head[2 * buffer->last + 1];
-            head[2 * buffer->last + 1] = b;
+    for (int b = n - 1; b >= 0; b--) { /* lists of what begins and ends at each step */
+        if (lives[b].last >= 0) {
+            next[2 * b] = head[2 * lives[b].first];
+            head[2 * lives[b].first] = b;
+            next[2 * b + 1] = head[2 * lives[b].last + 1];
+            head[2 * lives[b].last + 1] = b;
         }
     }
-    for (int t = 0; t < p->n_steps; t++) {
+    for (int t = 0; t < n_steps; t++) {
         for (int b = head[2 * t]; b >= 0; b = next[2 * b]) {
-            p->buffers[b].offset = tci_memory_take(&m, (p->buffers[b].bytes + 63) / 64 * 64);
+            lives[b].offset = tci_memory_take(&m, (lives[b].bytes + 63) / 64 * 64);
         }
         for (int b = head[2 * t + 1]; b >= 0; b = next[2 * b + 1]) {
-            tci_memory_give(&m, p->buffers[b].offset, (p->buffers[b].bytes + 63) / 64 * 64);
+            tci_memory_give(&m, lives[b].offset, (lives[b].bytes + 63) / 64 * 64);
         }
     }
-    p->arena_bytes = m.top;
+    return m.top;
+}
+
+/* Where a size is symbolic the places are found anew for the sizes of a run (run/dynamic.c). */
+static void tci_memory_place(tci_scratch *s, tci_plan *p)
+{
+    tci_life *lives = TCI_NEW_ARRAY(s, tci_life, p->n_buffers + 1);
+    bool known = true;
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        bool is_temp = buffer->kind == TCI_BUF_TEMP;
+        lives[b].first = buffer->first;
+        lives[b].last = is_temp ? buffer->last : -1;
+        lives[b].bytes = buffer->bytes;
+        known = known && (!is_temp || tci_dim_is_known(buffer->bytes));
+    }
+    if (!known) {
+        return;
+    }
+    p->arena_bytes = tci_plan_place(s, lives, p->n_buffers, p->n_steps);
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (lives[b].last >= 0) {
+            p->buffers[b].offset = lives[b].offset;
+        }
+    }
 }
 
 /* ---- outputs on top of inputs ---- */

@@ -7,21 +7,21 @@
 /* ---- buffers ---- */
 
 static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
-                               int index, int64_t elems)
+                               int index, tci_dim elems)
 {
     tci_buffer b = {0};
     b.kind = kind;
     b.dtype = n->dtype;
     b.index = index;
     b.n = elems;
-    b.bytes = elems * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    b.bytes = tci_dim_mul(elems, tci_dtype_get((tc_dtype)n->dtype)->bytes);
     b.node = n;
     TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
 }
 
 /* Elements from the lowest to the highest that a leaf's strides reach. */
-static int64_t tci_plan_leaf_extent(const tci_node *n)
+static tci_dim tci_plan_leaf_extent(const tci_node *n)
 {
     if (tci_node_count(n) == 0 || !n->strides) {
         return tci_node_count(n);
@@ -174,7 +174,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         const tci_buffer *buffer = &p->buffers[b];
         if (buffer->kind == TCI_BUF_TEMP) {
             tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
-                           (long long)buffer->bytes, (long long)buffer->offset, buffer->first,
+                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
+                           buffer->first,
                            buffer->last);
         }
     }
@@ -206,8 +207,9 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
+            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
+                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
         }
     }
 }

@@ -19,8 +19,8 @@ typedef enum tci_buffer_kind {
 typedef struct tci_buffer {
     uint8_t kind, dtype;
     int32_t index;
-    int64_t n;              /* elements */
-    int64_t bytes, offset;
+    tci_dim n, bytes;       /* elements; their bytes */
+    int64_t offset;
     int32_t first, last;    /* steps between which it lives (derived) */
     const tci_node *node;   /* whose value it holds; only valid during the compile */
 } tci_buffer;
@@ -46,6 +46,15 @@ typedef struct tci_plan {
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
+
+/* Memory that is needed from step `first` to step `last`; last -1: by none. */
+typedef struct tci_life {
+    int32_t first, last;
+    int64_t bytes;
+    int64_t offset;         /* out: from the arena's start; only where last >= 0 */
+} tci_life;
+/* Places the lives of a run of n_steps steps; returns the bytes of the arena. Escapes. */
+TCI_FN int64_t tci_plan_place(tci_scratch *s, tci_life *lives, int n, int n_steps);
 
 /* The whole planning pass over a rewritten graph. inputs and literals give the numbering of program
  * inputs and literal slots; roots the outputs in order. Escapes on failure. */

@@ -371,13 +371,14 @@ static tci_node *tci_rewrite_permute(tci_rewrite_pass *p, tci_node *n)
 static tci_node *tci_rewrite_slice(tci_rewrite_pass *p, tci_node *n)
 {
     tci_node *x = n->in[0];
-    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) > 0, whole = true;
+    bool merge = x->op == TCI_OP_SLICE && tci_node_count(n) != 0, whole = true;
     int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * n->rank);
     tci_node *from = merge ? x->in[0] : x;
     for (int i = 0; i < n->rank; i++) {
-        int64_t start = n->attr[2 * i], step = n->attr[2 * i + 1];
-        attr[2 * i] = merge ? x->attr[2 * i] + x->attr[2 * i + 1] * start : start;
-        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : merge ? x->attr[2 * i + 1] * step : step;
+        tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1];
+        tci_dim by = merge ? x->attr[2 * i + 1] : 1;
+        attr[2 * i] = merge ? tci_dim_add(x->attr[2 * i], tci_dim_mul(by, start)) : start;
+        attr[2 * i + 1] = n->shape[i] == 1 ? 1 : tci_dim_mul(by, step);
         whole = whole && attr[2 * i] == 0 && attr[2 * i + 1] == 1 && n->shape[i] == from->shape[i];
     }
     if (whole) {
@@ -428,24 +429,26 @@ static tci_node *tci_rewrite_movement(tci_rewrite_pass *p, tci_node *n)
 
 /* ---- nothing to compute ---- */
 
-static int64_t tci_rewrite_operand_count(const tci_node *n)
+static bool tci_rewrite_has_empty_operand(const tci_node *n)
 {
-    int64_t least = INT64_MAX;
+    bool empty = false;
     for (int i = 0; i < n->n_in; i++) {
-        least = TCI_MIN(least, tci_node_count(n->in[i]));
+        empty = empty || tci_node_count(n->in[i]) == 0;
     }
-    return least;
+    return empty;
 }
 
 /* A value without elements, or a sum over none, is a constant: no kernel runs over an empty domain,
- * where work moved out of its loops (the check of an index) would run all the same. */
+ * where work moved out of its loops (the check of an index) would run all the same. That is decided
+ * where sizes are known; a symbolic one is not 0. */
 static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
 {
     bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
                 n->op == TCI_OP_CONTRACT;
     bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
                     (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
-    if (!computes || (tci_node_count(n) && !(sums && !tci_rewrite_operand_count(n)))) {
+    if (!computes ||
+        (tci_node_count(n) != 0 && !(sums && tci_rewrite_has_empty_operand(n)))) {
         return NULL;
     }
     bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;

@@ -11,6 +11,7 @@
  * tc_call.device: memory[0] the arena, then a copy for each port or NULL; bound[i]: what port i was
  * bound to last. Ports are numbered inputs first, captured leaves, then outputs. */
 #include "../base/alloc.h"
+#include "../loop/mem.h"
 #include "context.h"
 
 struct tci_device_call {
@@ -98,6 +99,13 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
                             : f->captured_data[f->effects[i - f->n_outputs].captured];
 }
 
+/* Generated code takes what it may at once, so memory starts at a multiple of that. */
+static bool tci_device_takes(const tc_backend *device, const void *memory)
+{
+    return (uintptr_t)memory % TCI_ALIGNED_BYTES == 0 && device->is_device &&
+           device->is_device(device->user, memory);
+}
+
 /* Binds one port. TC_ERR_MEMORY: the device has none left. */
 static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
 {
@@ -107,8 +115,7 @@ static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
     int64_t bytes = tci_device_bytes(code, port);
     if (bytes == 0) {
         bound = NULL;
-    } else if (user_memory != c->device->bound[port] &&
-               !(device->is_device && device->is_device(device->user, user_memory))) {
+    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
             *copy = device->alloc(device->user, bytes);
         }

@@ -19,7 +19,7 @@ static const char emu_prelude[] =
     "#include <ucontext.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n"
     "#include <math.h>\n"
     "#undef __FMA__\n"
-    "#define __global__\n#define __device__\n#define __forceinline__ inline\n"
+    "#define __global__\n#define __noinline__\n#define __device__\n#define __forceinline__ inline\n"
     "#define __shared__ static\n#define __launch_bounds__(n)\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
     "static struct { int x; } threadIdx, blockIdx;\n"
@@ -36,6 +36,11 @@ static const char emu_prelude[] =
     "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    __syncthreads();\n"
     "    if (me % 32 + n < 32 && me + n < emu_threads) {\n"
     "        __builtin_memcpy(&v, emu_slots + 16 * (me + n), sizeof v);\n    }\n"
+    "    __syncthreads();\n    return v;\n}\n"
+    "template <class V> static V __shfl_sync(unsigned, V v, int n) {\n"
+    "    int me = threadIdx.x;\n"
+    "    __builtin_memcpy(emu_slots + 16 * me, &v, sizeof v);\n    __syncthreads();\n"
+    "    __builtin_memcpy(&v, emu_slots + 16 * (me / 32 * 32 + n), sizeof v);\n"
     "    __syncthreads();\n    return v;\n}\n"
     "static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }\n"
@@ -227,6 +232,39 @@ static const char *emu_last_error(void *user)
     return "threads of a block took different ways to a barrier";
 }
 
+/* Memory of the device: the host's, but not the caller's. */
+static int64_t emu_uploads, emu_downloads, emu_allocations;
+
+static void *emu_alloc(void *user, int64_t bytes)
+{
+    (void)user;
+    __atomic_add_fetch(&emu_allocations, 1, __ATOMIC_RELAXED);
+    return aligned_alloc(64, ((size_t)bytes + 63) / 64 * 64);
+}
+
+static void emu_free(void *user, void *memory)
+{
+    (void)user;
+    __atomic_sub_fetch(&emu_allocations, 1, __ATOMIC_RELAXED);
+    free(memory);
+}
+
+static tc_status emu_upload(void *user, void *to, const void *from, int64_t bytes)
+{
+    (void)user;
+    __atomic_add_fetch(&emu_uploads, 1, __ATOMIC_RELAXED);
+    memcpy(to, from, (size_t)bytes);
+    return TC_OK;
+}
+
+static tc_status emu_download(void *user, void *to, const void *from, int64_t bytes)
+{
+    (void)user;
+    __atomic_add_fetch(&emu_downloads, 1, __ATOMIC_RELAXED);
+    memcpy(to, from, (size_t)bytes);
+    return TC_OK;
+}
+
 static const tc_backend emu_backend = {
     .name = "emulated",
     .dialect = "cuda",
@@ -238,6 +276,10 @@ static const tc_backend emu_backend = {
     .module_free = emu_module_free,
     .launch = emu_launch,
     .sync = emu_sync,
+    .alloc = emu_alloc,
+    .free = emu_free,
+    .upload = emu_upload,
+    .download = emu_download,
     .last_error = emu_last_error,
 };
 

@@ -10,12 +10,34 @@
 #include "../oracle_run.h"
 #include "emulate.h"
 
+/* Plans as the emulation does and compiles nothing, so the interpreter runs the same kernels: the
+ * order of a row's reduction depends on the machine that it is planned for. */
+static tc_status planned_target(void *user, int vector_bits, tc_backend_target *target)
+{
+    tc_status status = emu_target(user, vector_bits, target);
+    snprintf(target->features, sizeof(target->features), "planned");
+    return status;
+}
+
+static tc_status planned_compile(void *user, tc_build *build)
+{
+    (void)user;
+    (void)build;
+    return TC_ERR_COMPILER;
+}
+
 static void register_emulation(void)
 {
     static bool done;
+    static tc_backend planned;
     if (!done) {
         done = true;
         tc_register_backend(&emu_backend);
+        planned = emu_backend;
+        planned.name = "planned";
+        planned.target = planned_target;
+        planned.compile = planned_compile;
+        tc_register_backend(&planned);
     }
 }
 
@@ -25,7 +47,7 @@ static tc_ctx *context_of(const char *backend)
     tc_ctx *ctx = NULL;
     memset(&o, 0, sizeof(o));
     o.backend = backend;
-    o.fallback = TC_FALLBACK_REFUSE;
+    o.fallback = strcmp(backend, "planned") ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
     return tc_ctx_make(&ctx, &o) ? NULL : ctx;
 }
 
@@ -170,6 +192,180 @@ TEST(row_reductions_of_every_length)
         tc_program_free(programs[i]);
     }
     tc_ctx_free(ctx);
+}
+
+/* ---- every schedule, with tails and dtypes ---- */
+
+/* One program of one input of this shape. */
+typedef struct schedule_case {
+    const char *note; /* a part of the line that tc_explain prints for the schedule */
+    tc_dtype dtype;
+    int64_t shape[3];
+    int rank;
+    tc_tensor (*make)(tc_tensor x);
+} schedule_case;
+
+static tc_tensor sc_softmax(tc_tensor x) { return tc_softmax(x, -1); }
+static tc_tensor sc_moments(tc_tensor x)
+{
+    return tc_layer_norm(x, TC_AXES(-1), TC_NONE, TC_NONE, 1e-5);
+}
+static tc_tensor sc_sum(tc_tensor x) { return tc_sum(x, TC_AXES(-1), false); }
+static tc_tensor sc_product(tc_tensor x) { return tc_prod(x, TC_AXES(-1), false); }
+static tc_tensor sc_least(tc_tensor x) { return tc_argmin(x, -1, false); }
+static tc_tensor sc_all(tc_tensor x) { return tc_all(tc_gt(x, -3), TC_AXES(-1), false); }
+static tc_tensor sc_columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
+static tc_tensor sc_column_best(tc_tensor x) { return tc_argmax(x, 0, false); }
+static tc_tensor sc_turned(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1); }
+static tc_tensor sc_both(tc_tensor x)
+{
+    return tc_sub(tc_mul(tc_permute(x, 1, 0), 2), tc_flip(tc_permute(x, 1, 0), 0));
+}
+static tc_tensor sc_square(tc_tensor x) { return tc_add(x, tc_permute(x, 1, 0)); }
+static tc_tensor sc_behind(tc_tensor x) { return tc_add(tc_permute(x, 2, 0, 1), 3); }
+static tc_tensor sc_padded(tc_tensor x)
+{
+    return tc_add(tc_permute(tc_pad(x, 1, 5, 7, 2), 1, 0), 1);
+}
+static tc_tensor sc_wave(tc_tensor x) { return tc_sin(tc_cos(tc_mul(x, 3))); }
+
+static const schedule_case schedule_cases[] = {
+    {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
+    {"rows in registers", TC_F32, {3, 8190}, 2, sc_softmax},
+    {"rows in registers", TC_F32, {7, 1003}, 2, sc_softmax},
+    {"rows in registers", TC_F32, {4, 20000}, 2, sc_softmax},
+    {"rows in registers", TC_F32, {9, 33}, 2, sc_softmax},
+    {"rows in registers", TC_F64, {3, 1500}, 2, sc_softmax},
+    {"rows in registers", TC_BF16, {3, 2051}, 2, sc_softmax},
+    {"rows in registers", TC_F16, {3, 4096}, 2, sc_moments},
+    {"rows in registers", TC_F32, {2, 3, 777}, 3, sc_moments},
+    {"rows in registers", TC_F32, {6, 4099}, 2, sc_sum},
+    {"rows in registers", TC_I32, {4, 700}, 2, sc_product},
+    {"rows in registers", TC_F32, {6, 1111}, 2, sc_least},
+    {"rows in registers", TC_I8, {6, 600}, 2, sc_least},
+    {"rows in registers", TC_F32, {6, 900}, 2, sc_all},
+    {"rows", TC_F32, {2, 70001}, 2, sc_softmax},
+    {"tile 1x1", TC_F32, {300, 1000}, 2, sc_columns},
+    {"tile 1x1", TC_F64, {70, 77}, 2, sc_columns},
+    {"lanes", TC_F32, {1000, 5}, 2, sc_columns},
+    {"tile 1x1", TC_BF16, {100, 259}, 2, sc_column_best},
+    {"squares", TC_F32, {128, 192}, 2, sc_turned},
+    {"squares", TC_F32, {70, 133}, 2, sc_turned},
+    {"squares", TC_F64, {64, 65}, 2, sc_turned},
+    {"squares", TC_U8, {130, 200}, 2, sc_turned},
+    {"squares", TC_BF16, {100, 190}, 2, sc_both},
+    {"squares", TC_F32, {150, 150}, 2, sc_square},
+    {"squares", TC_I64, {33, 7, 50}, 3, sc_behind},
+    {"squares", TC_F32, {90, 81}, 2, sc_padded},
+    {"vector", TC_F32, {100003}, 1, sc_wave},
+    {"vector", TC_F64, {5001}, 1, sc_wave},
+};
+
+static int64_t case_elements(const schedule_case *c)
+{
+    int64_t n = 1;
+    for (int i = 0; i < c->rank; i++) {
+        n *= c->shape[i];
+    }
+    return n;
+}
+
+/* The input's bytes; the caller frees. */
+static char *case_input(const schedule_case *c)
+{
+    int64_t n = case_elements(c);
+    int size = tci_dtype_get(c->dtype)->bytes;
+    char *in = (char *)calloc((size_t)n, (size_t)size);
+    for (int64_t i = 0; i < n; i++) {
+        tci_value v = {.i = (i * 7919 + i / 31) % 251 - 125};
+        if (tci_dtype_is_float(c->dtype)) {
+            v.f = (double)v.i / 32.0;
+        }
+        tci_value_store(c->dtype, in + i * size, v);
+    }
+    return in;
+}
+
+enum { N_SCHEDULES = sizeof(schedule_cases) / sizeof(schedule_cases[0]) };
+
+/* Compiles all cases at once. */
+static tc_ctx *compile_cases(const char *backend, tc_program **programs, int64_t *bytes)
+{
+    tc_ctx *ctx = context_of(backend);
+    tc_tensor x[N_SCHEDULES], y[N_SCHEDULES];
+    tc_job jobs[N_SCHEDULES];
+    memset(jobs, 0, sizeof(jobs));
+    for (int i = 0; ctx && i < N_SCHEDULES; i++) {
+        const schedule_case *c = &schedule_cases[i];
+        int64_t sizes[4] = {c->dtype, c->shape[0], c->shape[1], c->shape[2]};
+        x[i] = tc_input_at(ctx, "x", c->rank + 1, sizes, TC_HERE);
+        y[i] = c->make(x[i]);
+        bytes[i] = tc_nbytes(y[i]);
+        jobs[i].inputs = (tc_tensors){&x[i], 1};
+        jobs[i].outputs = (tc_tensors){&y[i], 1};
+        jobs[i].program = &programs[i];
+    }
+    if (ctx) {
+        tc_status status = tc_compile_many(jobs, N_SCHEDULES, NULL);
+        CHECK_MSG(status == TC_OK, "%s: %s", backend, tc_error(ctx));
+    }
+    return ctx;
+}
+
+/* What tc_explain says about the launches. */
+static bool explains(const tc_program *f, const char *note)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *file = open_memstream(&text, &n);
+    tc_explain(f, file);
+    fclose(file);
+    bool found = strstr(text, note) != NULL;
+    free(text);
+    return found;
+}
+
+static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes)
+{
+    const schedule_case *c = &schedule_cases[i];
+    int64_t n = case_elements(c), wrong = 0;
+    char *in = case_input(c), *got = (char *)calloc(1, (size_t)bytes);
+    char *want = (char *)calloc(1, (size_t)bytes);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)in, n)), TC_BUFS(TC_BUF((void *)got, bytes))),
+                 TC_OK);
+    CHECK_EQ_INT(
+        tc_run(want_f, TC_BUFS(TC_BUF((void *)in, n)), TC_BUFS(TC_BUF((void *)want, bytes))),
+        TC_OK);
+    for (int64_t j = 0; j < bytes; j++) {
+        wrong += got[j] != want[j];
+    }
+    CHECK_MSG(wrong == 0, "case %d (%s): %lld of %lld bytes differ", i, c->note, (long long)wrong,
+              (long long)bytes);
+    CHECK_MSG(explains(f, c->note), "case %d is not scheduled as \"%s\"", i, c->note);
+    free(in);
+    free(got);
+    free(want);
+}
+
+TEST(every_schedule_has_the_bits_of_its_plan)
+{
+    static tc_program *programs[N_SCHEDULES], *planned[N_SCHEDULES];
+    int64_t bytes[N_SCHEDULES];
+    register_emulation();
+    tc_ctx *ctx = compile_cases("emulated", programs, bytes);
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *plan = compile_cases("planned", planned, bytes);
+    for (int i = 0; i < N_SCHEDULES; i++) {
+        if (programs[i] && planned[i]) {
+            compare_case(i, programs[i], planned[i], bytes[i]);
+        }
+        tc_program_free(programs[i]);
+        tc_program_free(planned[i]);
+    }
+    tc_ctx_free(ctx);
+    tc_ctx_free(plan);
 }
 
 /* ---- reference cases ---- */

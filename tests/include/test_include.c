@@ -185,6 +185,13 @@ TEST(everything_static_and_no_cpu_header)
                " nm -g --defined-only alone.o | grep -v ' main$' | grep . && exit 1; exit 0");
 }
 
+TEST(cuda_without_the_cpu_header)
+{
+    CHECK_RUNS("cp " CASES "cuda_only.c $T; [ \"$I\" != -I. ] || { cp tc.h tc_cuda.h $T; I=; };"
+               " P=$(pwd); cd $T && [ -z \"$I\" ] || I=\"-DTC_NO_CPU -I$P/${I#-I}\";"
+               " $CC -std=gnu11 " FAST STRICT "$I cuda_only.c $L && ./a.out");
+}
+
 TEST(only_prefixed_macros_leak)
 {
     CHECK_RUNS("echo '#include \"tc.h\"' >$T/a.c;"

@@ -1,4 +1,4 @@
-/* cpu/spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
+/* emit/c_spell.h - what the rooms of the C dialect share: the requests made so far, and templates.
  *
  * Letters of a template (tci_cd_define): $T the type, $E its element, $A the type unaligned, $I $U
  * the signed and unsigned integer vector of the same shape, $V the unsigned integer of an element's
@@ -6,18 +6,24 @@
  * names, $C F32 or F64, $n the name being defined, $1..$4 pieces, which are templates too; @x the
  * BASE prim x on the same type, @@x on its element; {v16si} a vector type as x86 builtins declare
  * it. */
-#ifndef TCI_CPU_SPELL_H
-#define TCI_CPU_SPELL_H
+#ifndef TCI_EMIT_C_SPELL_H
+#define TCI_EMIT_C_SPELL_H
 
-#include "../emit/dialect.h"
+#include "dialect.h"
 
-typedef struct tci_cd {
+typedef struct tci_cd tci_cd;
+struct tci_cd {
     tci_dialect d;          /* what the caller holds; d.state is this struct */
     const char **names;     /* open-addressed set of defined names; NULL = free */
     int n_names, cap_names; /* cap a power of two, never more than half full */
     tci_str out;            /* complete definitions */
-    const void *more;       /* of a dialect that extends this one */
-} tci_cd;
+    /* A dialect that extends this one has vectors of its own: names of "any lane is true", and of
+     * the helper on the lanes that a mask marks, 0 elsewhere. */
+    const char *(*any)(tci_cd *cd, int lanes);
+    const char *(*lanes_of)(tci_cd *cd, int helper, tc_dtype t, int lanes);
+    const char *helper_word; /* before a helper's definition */
+    const void *more;        /* its state */
+};
 
 /* What the letters stand for. */
 typedef struct tci_cd_env {
@@ -28,7 +34,7 @@ typedef struct tci_cd_env {
     const char *piece[4];
 } tci_cd_env;
 
-/* ---- cpu/dialect.c ---- */
+/* ---- emit/c_dialect.c ---- */
 /* The stable copy of a name; *is_new: it was unknown, and the caller now defines it. */
 TCI_FN const char *tci_cd_intern(tci_cd *cd, const char *name, bool *is_new);
 TCI_FN void tci_cd_define(const tci_cd_env *e, const char *text);
@@ -39,8 +45,9 @@ TCI_FN tc_dtype tci_cd_uint(int bytes);
 TCI_FN tc_dtype tci_cd_mask_dtype(const tci_cd *cd, int lanes);
 TCI_FN const char *tci_cd_suffix(tci_cd *cd, tc_dtype t, int lanes); /* "f32x16" */
 TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes);
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id);
 
-/* ---- cpu/prims.c ---- */
+/* ---- emit/c_prims.c ---- */
 TCI_FN void tci_cd_define_base(const tci_cd_env *e, tci_prim p);
 /* The vector `a` of `bytes` as an x86 register of at least 16 bytes; the rest of it is anything. */
 TCI_FN const char *tci_cd_to_register(int bytes);
@@ -56,7 +63,7 @@ TCI_FN const char *tci_cd_of_mask(tci_cd *cd, tc_dtype t, int lanes);
  * compare and SELECT do as well. */
 TCI_FN const char *tci_cd_pick(tci_cd *cd, tci_prim compare, tc_dtype t, tc_dtype to, int lanes);
 
-/* ---- cpu/memory.c ---- */
+/* ---- emit/c_memory.c ---- */
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes);
 /* Names: storage bits (u16, u8) -> compute value; compute value -> storage bits, rounded; any lane
@@ -67,7 +74,7 @@ TCI_FN const char *tci_cd_any(tci_cd *cd, int lanes);
 /* Name of: a < b in any lane. */
 TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes);
 
-/* ---- cpu/soft.c ---- */
+/* ---- emit/c_soft.c ---- */
 TCI_FN void tci_cd_soft(tci_cd *cd,
                         const char *name); /* defines one of its texts and what it needs */
 TCI_FN void tci_cd_define_soft(const tci_cd_env *e,

@@ -1,4 +1,4 @@
-/* cpu/dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
+/* emit/c_dialect.c - the C dialect: how types, prims and memory accesses are spelled for gcc, clang
  * and tcc.
  *
  * In: requests by name (emit/dialect.h). Out: names at once, and their definitions as C text
@@ -6,13 +6,13 @@
  * idea: a request whose name is new has its definition expanded from a template, and whatever the
  * template mentions is requested on the way; a definition is appended to the text only when it is
  * complete, so the text is always in an order that compiles, and each name is in it once.
- * Prims are spelled in cpu/prims.c, memory rows in cpu/memory.c, plain C for what a processor or
- * compiler lacks in cpu/soft.c; recipes of ops/math.c are printed here, one local variable per
+ * Prims are spelled in c_prims.c, memory rows in c_memory.c, plain C for what a processor or
+ * compiler lacks in c_soft.c; recipes of ops/math.c are printed here, one local variable per
  * value. Invariant: no definition needs libm, libgcc or memcpy, nor touches an element that its row
  * excludes. */
 #include <string.h>
 
-#include "spell.h"
+#include "c_spell.h"
 
 #include "../base/hash.h"
 #include "../loop/loop.h"
@@ -84,19 +84,19 @@ static const char *tci_cd_letter(const tci_cd_env *e, char letter)
     int bytes = tci_dtype_get(e->t)->bytes;
     switch (letter) {
     case 'T':
-        return tci_cd_type(&cd->d, e->t, e->lanes);
+        return cd->d.type(&cd->d, e->t, e->lanes);
     case 'E':
-        return tci_cd_type(&cd->d, e->t, 1);
+        return cd->d.type(&cd->d, e->t, 1);
     case 'R':
-        return tci_cd_type(&cd->d, e->to, e->lanes);
+        return cd->d.type(&cd->d, e->to, e->lanes);
     case 'I':
-        return tci_cd_type(&cd->d, tci_cd_sint(bytes), e->lanes);
+        return cd->d.type(&cd->d, tci_cd_sint(bytes), e->lanes);
     case 'U':
-        return tci_cd_type(&cd->d, tci_cd_uint(bytes), e->lanes);
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), e->lanes);
     case 'V':
-        return tci_cd_type(&cd->d, tci_cd_uint(bytes), 1);
+        return cd->d.type(&cd->d, tci_cd_uint(bytes), 1);
     case 'B':
-        return tci_cd_type(&cd->d, TC_BOOL, e->lanes);
+        return cd->d.type(&cd->d, TC_BOOL, e->lanes);
     case 'A':
         return tci_cd_unaligned(cd, e->t, e->lanes);
     case 'L':
@@ -253,7 +253,7 @@ TCI_FN const char *tci_cd_unaligned(tci_cd *cd, tc_dtype t, int lanes)
 
 /* ---- helpers and recipes ---- */
 
-static void tci_cd_define_helper(tci_cd *cd, int id)
+TCI_FN void tci_cd_define_helper(tci_cd *cd, int id)
 {
     const tci_helper *h = tci_helper_get(id);
     bool is_new;
@@ -269,8 +269,7 @@ static void tci_cd_define_helper(tci_cd *cd, int id)
     tci_cd_soft(cd, "TC_FMA_F32");
     tci_cd_soft(cd, "TC_FMA_F64");
     (void)name;
-    tci_str_add(&cd->out, h->text);
-    tci_str_add(&cd->out, "\n");
+    tci_str_printf(&cd->out, "%s%s\n", cd->helper_word, h->text);
 }
 
 /* The helper on the lanes that m marks, 0 elsewhere. Kept out of line, so that its registers do not
@@ -310,8 +309,8 @@ static void tci_cd_define_lane1(const tci_cd_env *outer, int id)
         tci_cd_define(e, "TC_I $T $n($1, tc_bool m) { return m ? ($T)$2($3) : 0; }");
         return;
     }
-    e->piece[1] = tci_cd_lanes_of(cd, id, e->t, e->lanes);
-    e->piece[3] = tci_cd_any(cd, e->lanes);
+    e->piece[1] = cd->lanes_of(cd, id, e->t, e->lanes);
+    e->piece[3] = cd->any(cd, e->lanes);
     tci_cd_define(e, "TC_I $T $n($1, $B m) {\n    if (__builtin_expect($4(m), 0)) {\n"
                      "        return $2($3, m);\n    }\n    return ($T){0};\n}");
 }
@@ -350,7 +349,7 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
     const char *args = slow->n_args == 3
                            ? tci_scratch_printf(d->s, "v%d, v%d", slow->args[0], slow->args[1])
                            : tci_scratch_printf(d->s, "v%d", slow->args[0]);
-    const char *test = tci_scratch_printf(d->s, "%s(v%d)", tci_cd_any(cd, lanes), step->args[0]);
+    const char *test = tci_scratch_printf(d->s, "%s(v%d)", cd->any(cd, lanes), step->args[0]);
     if (mask->kind == TCI_RECIPE_PRIM && mask->prim == TCI_P_LT) {
         const char *any = tci_cd_any_less(cd, (tc_dtype)r->insts[mask->args[0]].dtype, lanes);
         test = tci_scratch_printf(d->s, "%s(v%d, v%d)", any, mask->args[0], mask->args[1]);
@@ -360,7 +359,7 @@ static const char *tci_cd_patch(tci_cd *cd, const tci_recipe *r, int i, int lane
         d->s,
         "v%d;\n    if (__builtin_expect(%s, 0)) {\n"
         "        v%d = %s(v%d, %s(%s, v%d), v%d);\n    }\n",
-        step->args[2], test, i, select, step->args[0], tci_cd_lanes_of(cd, slow->imm, t, lanes),
+        step->args[2], test, i, select, step->args[0], cd->lanes_of(cd, slow->imm, t, lanes),
         args, step->args[0], step->args[2]);
 }
 
@@ -524,11 +523,11 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 }
 
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
-                        int n_literals)
+                        int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
     (void)l;
-    (void)n_literals;
+    (void)n_words;
     tci_str_printf(
         out,
         "__attribute__((visibility(\"default\")))\n"
@@ -551,6 +550,9 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->d.type = tci_cd_type;
     cd->d.constant = tci_cd_constant;
     cd->d.prelude = tci_cd_prelude;
+    cd->any = tci_cd_any;
+    cd->lanes_of = tci_cd_lanes_of;
+    cd->helper_word = "";
     cd->out.s = s;
     return &cd->d;
 }

@@ -1,4 +1,4 @@
-/* cpu/memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem, emit/dialect.h).
+/* emit/c_memory.c - memory accesses and lane moves of the C dialect (rows of tci_mem).
  *
  * In: a row, the compute dtype, the storage dtype, lanes. Out: the name of its definition.
  * The one idea: an access is spelled for the bits in memory (u16 for f16 and bf16, u8 for bool,
@@ -8,7 +8,7 @@
  * recognised as memcpy, which generated code does not have), or the lanes are done one by one. */
 #include <string.h>
 
-#include "spell.h"
+#include "c_spell.h"
 
 /* ---- storage bits <-> compute values ---- */
 
@@ -227,7 +227,7 @@ TCI_FN const char *tci_cd_any_less(tci_cd *cd, tc_dtype t, int lanes)
     }
     bool wide = tci_dtype_get(t)->bytes * lanes == 64 && cd->d.vector_bytes == 64;
     e.piece[0] = t == TC_F32 ? "ps" : "pd";
-    e.piece[1] = tci_cd_any(cd, lanes);
+    e.piece[1] = cd->any(cd, lanes);
     if (wide && tci_dtype_is_float(t)) {
         tci_cd_define(&e, "#if TC_GCC || TC_HAS(__builtin_ia32_cmp$1512_mask)\n"
                           "#define $n(a, b) (__builtin_ia32_cmp$1512_mask(a, b, 17, -1, 4) != 0)\n"

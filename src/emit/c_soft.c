@@ -1,4 +1,5 @@
-/* cpu/soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding, fmod.
+/* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
+ * fmod.
  *
  * In: a name or a scalar prim. Out: its text in the dialect's definitions. gcc and clang for a
  * processor with the instruction take a builtin; the texts below #else are what tcc and plain
@@ -7,7 +8,7 @@
  * of its own. */
 #include <string.h>
 
-#include "spell.h"
+#include "c_spell.h"
 
 typedef struct tci_cd_soft_row {
     const char *name;

@@ -1,6 +1,6 @@
-/* cpu/prims.c - how the C dialect spells the BASE prims.
+/* emit/c_prims.c - how the C dialect spells the BASE prims.
  *
- * In: a template's meaning (cpu/spell.h) and a prim. Out: its definition.
+ * In: a template's meaning (emit/c_spell.h) and a prim. Out: its definition.
  * The one idea: three layers. An operator of the vector extension where there is one; else an x86
  * builtin of the exact instruction, under TC_GCC or TC_HAS(builtin); else a loop over the lanes of
  * the scalar definition, which is plain C and the meaning that everything else equals bit for bit
@@ -9,7 +9,7 @@
  * -fwrapv); a compiler may therefore fold constants as it likes. */
 #include <string.h>
 
-#include "spell.h"
+#include "c_spell.h"
 
 /* ---- conversion of vectors, values known in range ---- */
 

@@ -1,0 +1,957 @@
+/* base/dim.c - see base/dim.h: sizes as canonical expressions over symbols.
+ *
+ * In: sizes, known or symbolic. Out: sizes, interned. Data structures:
+ *   atom   a symbol, or floor(a / b), min(a, b), max(a, b) of two expressions, one of them unknown
+ *   term   coefficient * product of atoms (ascending, repeated for powers)
+ *   expression  a sum of terms, highest first, the constant last; bounds of its value and a hint
+ * Canonical: no two terms with the same atoms, no coefficient 0, and never a plain number or an
+ * expression that is known. The order of atoms compares what they are, never where they lie, so
+ * the text of an expression is the same in every process.
+ *
+ * Tables are lists of chunks that never move: readers take no lock, as an index only reaches them
+ * after the entry was written (through the lock or whatever handed the number over). */
+#include "dim.h"
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+#include "hash.h"
+#include "os.h"
+
+enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+
+typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
+
+typedef struct tci_dim_atom {
+    uint8_t kind;
+    int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
+    char *name;           /* SYMBOL: "" without one */
+    tci_dim a, b;         /* the others */
+    int64_t least, most, hint;
+} tci_dim_atom;
+
+typedef struct tci_dim_term {
+    int64_t coef;
+    int32_t n, atoms[TCI_DIM_ATOMS];
+} tci_dim_term;
+
+typedef struct tci_dim_expr {
+    int32_t n;
+    tci_dim_term *terms;
+    uint32_t hash;
+    int64_t least, most, hint;
+} tci_dim_expr;
+
+/* An expression being made; `bad` once it does not fit. */
+typedef struct tci_dim_sum {
+    int n;
+    bool bad;
+    tci_dim_term terms[TCI_DIM_TERMS];
+} tci_dim_sum;
+
+static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
+static void *tci_dim_atom_chunks[TCI_DIM_CHUNKS], *tci_dim_expr_chunks[TCI_DIM_CHUNKS];
+static int tci_dim_n_atoms, tci_dim_n_exprs;
+
+/* ---- tables: chunk i holds 256 << i entries ---- */
+
+static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
+{
+    int chunk = 0, first = 0, n = TCI_DIM_FIRST;
+    while (index >= first + n) {
+        first += n;
+        n *= 2;
+        chunk++;
+    }
+    if (chunk >= TCI_DIM_CHUNKS) {
+        return NULL;
+    }
+    if (!chunks[chunk] && make) {
+        chunks[chunk] = tci_heap_get(item_bytes * (size_t)n);
+    }
+    return chunks[chunk] ? (char *)chunks[chunk] + item_bytes * (size_t)(index - first) : NULL;
+}
+
+static const tci_dim_atom *tci_dim_atom_at(int index)
+{
+    return tci_dim_slot(tci_dim_atom_chunks, sizeof(tci_dim_atom), index, false);
+}
+
+/* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
+static tci_dim tci_dim_number(int index, uint32_t hash)
+{
+    return TCI_DIM_NONE | (int64_t)index << 24 | (hash & 0xffffff);
+}
+
+static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
+{
+    int64_t index = (d & (TCI_DIM_NONE - 1)) >> 24;
+    if (index <= 0 || index > INT32_MAX) {
+        return NULL;
+    }
+    const tci_dim_expr *e =
+        tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), (int)index, false);
+    return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
+}
+
+TCI_FN bool tci_dim_is_valid(tci_dim d)
+{
+    return tci_dim_is_known(d) || tci_dim_expr_of(d);
+}
+
+/* ---- order ---- */
+
+static int tci_dim_compare(tci_dim a, tci_dim b);
+
+static int tci_dim_sign(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
+static int tci_dim_atom_compare(int32_t x, int32_t y)
+{
+    if (x == y) {
+        return 0;
+    }
+    const tci_dim_atom *a = tci_dim_atom_at(x), *b = tci_dim_atom_at(y);
+    int order = tci_dim_sign(a->kind, b->kind);
+    if (order || a->kind != TCI_DIM_SYMBOL) {
+        order = order ? order : tci_dim_compare(a->a, b->a);
+        return order ? order : tci_dim_compare(a->b, b->b);
+    }
+    order = tci_dim_sign(a->ordinal, b->ordinal);
+    order = order ? order : strcmp(a->name, b->name);
+    order = order ? order : tci_dim_sign(a->least, b->least);
+    return order ? order : tci_dim_sign(a->most, b->most);
+}
+
+/* More atoms first, so that the constant comes last. */
+static int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y)
+{
+    int order = tci_dim_sign(y->n, x->n);
+    for (int i = 0; !order && i < x->n; i++) {
+        order = tci_dim_atom_compare(x->atoms[i], y->atoms[i]);
+    }
+    return order;
+}
+
+static int tci_dim_compare(tci_dim a, tci_dim b)
+{
+    const tci_dim_expr *x = tci_dim_is_known(a) ? NULL : tci_dim_expr_of(a);
+    const tci_dim_expr *y = tci_dim_is_known(b) ? NULL : tci_dim_expr_of(b);
+    if (!x || !y) {
+        return x ? 1 : y ? -1 : tci_dim_sign(a, b);
+    }
+    int order = tci_dim_sign(x->n, y->n);
+    for (int i = 0; !order && i < x->n; i++) {
+        order = tci_dim_term_compare(&x->terms[i], &y->terms[i]);
+        order = order ? order : tci_dim_sign(x->terms[i].coef, y->terms[i].coef);
+    }
+    return order;
+}
+
+/* ---- bounds, saturated at +-2^61 ---- */
+
+static const int64_t tci_dim_limit = (int64_t)1 << 61;
+
+static int64_t tci_dim_clamp(int64_t v)
+{
+    return TCI_MIN(TCI_MAX(v, -tci_dim_limit), tci_dim_limit);
+}
+
+static int64_t tci_dim_plus(int64_t a, int64_t b)
+{
+    return tci_dim_clamp(tci_dim_clamp(a) + tci_dim_clamp(b));
+}
+
+static int64_t tci_dim_times(int64_t a, int64_t b)
+{
+    uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
+    bool negative = (a < 0) != (b < 0);
+    if (x && y > (uint64_t)tci_dim_limit / x) {
+        return negative ? -tci_dim_limit : tci_dim_limit;
+    }
+    return negative ? -(int64_t)(x * y) : (int64_t)(x * y);
+}
+
+static int64_t tci_dim_quotient(int64_t a, int64_t b)
+{
+    if (b == 0) {
+        return 0;
+    }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+typedef struct tci_dim_range { int64_t least, most, hint; } tci_dim_range;
+
+static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
+{
+    tci_dim_range r = {t->coef, t->coef, t->coef};
+    for (int i = 0; i < t->n; i++) {
+        const tci_dim_atom *a = tci_dim_atom_at(t->atoms[i]);
+        int64_t ends[4] = {tci_dim_times(r.least, a->least), tci_dim_times(r.least, a->most),
+                           tci_dim_times(r.most, a->least), tci_dim_times(r.most, a->most)};
+        r.least = TCI_MIN(TCI_MIN(ends[0], ends[1]), TCI_MIN(ends[2], ends[3]));
+        r.most = TCI_MAX(TCI_MAX(ends[0], ends[1]), TCI_MAX(ends[2], ends[3]));
+        r.hint = tci_dim_times(r.hint, a->hint);
+    }
+    return r;
+}
+
+static tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
+{
+    tci_dim_range all = {0, 0, 0};
+    for (int i = 0; i < n; i++) {
+        tci_dim_range r = tci_dim_range_of_term(&terms[i]);
+        all.least = tci_dim_plus(all.least, r.least);
+        all.most = tci_dim_plus(all.most, r.most);
+        all.hint = tci_dim_plus(all.hint, r.hint);
+    }
+    return all;
+}
+
+TCI_FN int64_t tci_dim_least_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->least : -tci_dim_limit;
+}
+
+TCI_FN int64_t tci_dim_most_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->most : tci_dim_limit;
+}
+
+TCI_FN int64_t tci_dim_hint_any(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    return e ? e->hint : 0;
+}
+
+/* ---- sums ---- */
+
+static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
+{
+    int at = 0, order = 1;
+    while (at < s->n && (order = tci_dim_term_compare(&s->terms[at], t)) < 0) {
+        at++;
+    }
+    if (t->coef == 0 || s->bad) {
+        return;
+    }
+    if (at < s->n && order == 0) {
+        s->terms[at].coef = tci_dim_plus(s->terms[at].coef, t->coef);
+        s->bad = s->terms[at].coef >= tci_dim_limit || s->terms[at].coef <= -tci_dim_limit;
+        if (s->terms[at].coef == 0) {
+            memmove(&s->terms[at], &s->terms[at + 1], sizeof(*t) * (size_t)(s->n - at - 1));
+            s->n--;
+        }
+        return;
+    }
+    if (s->n == TCI_DIM_TERMS) {
+        s->bad = true;
+        return;
+    }
+    memmove(&s->terms[at + 1], &s->terms[at], sizeof(*t) * (size_t)(s->n - at));
+    s->terms[at] = *t;
+    s->n++;
+}
+
+/* Terms of a number or an expression; *n of them. */
+static const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
+{
+    *n = 1;
+    if (tci_dim_is_known(d)) {
+        memset(known, 0, sizeof(*known));
+        known->coef = d;
+        *n = d != 0;
+        return known;
+    }
+    const tci_dim_expr *e = tci_dim_expr_of(d);
+    *n = e ? e->n : -1;
+    return e ? e->terms : NULL;
+}
+
+static tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad)
+{
+    tci_dim_term r;
+    memset(&r, 0, sizeof(r));
+    r.coef = tci_dim_times(x->coef, y->coef);
+    *bad = *bad || x->n + y->n > TCI_DIM_ATOMS || r.coef >= tci_dim_limit ||
+           r.coef <= -tci_dim_limit;
+    for (int i = 0, j = 0; !*bad && r.n < x->n + y->n;) {
+        bool first = j == y->n ||
+                     (i < x->n && tci_dim_atom_compare(x->atoms[i], y->atoms[j]) <= 0);
+        r.atoms[r.n++] = first ? x->atoms[i++] : y->atoms[j++];
+    }
+    return r;
+}
+
+/* s += scale * d */
+static void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scale)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
+    s->bad = s->bad || n < 0;
+    for (int i = 0; i < n && !s->bad; i++) {
+        tci_dim_term t = tci_dim_term_product(&terms[i], scale, &s->bad);
+        tci_dim_sum_add(s, &t);
+    }
+}
+
+static uint32_t tci_dim_hash(const tci_dim_sum *s)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < s->n; i++) {
+        h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
+        for (int a = 0; a < s->terms[i].n; a++) {
+            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+        }
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool tci_dim_same_terms(const tci_dim_expr *e, const tci_dim_sum *s)
+{
+    bool same = e->n == s->n;
+    for (int i = 0; same && i < s->n; i++) {
+        same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
+               e->terms[i].coef == s->terms[i].coef;
+    }
+    return same;
+}
+
+/* With the lock held. */
+static tci_dim tci_dim_intern(const tci_dim_sum *s)
+{
+    uint32_t hash = tci_dim_hash(s);
+    for (int i = 1; i < tci_dim_n_exprs; i++) {
+        const tci_dim_expr *have =
+            tci_dim_slot(tci_dim_expr_chunks, sizeof(*have), i, false);
+        if (have->hash == hash && tci_dim_same_terms(have, s)) {
+            return tci_dim_number(i, hash);
+        }
+    }
+    int index = TCI_MAX(tci_dim_n_exprs, 1);
+    tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), index, true);
+    tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
+    if (!terms) {
+        return TCI_DIM_NONE;
+    }
+    memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
+    tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
+    tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
+    *e = fresh;
+    tci_dim_n_exprs = index + 1;
+    return tci_dim_number(index, hash);
+}
+
+static tci_dim tci_dim_finish(const tci_dim_sum *s)
+{
+    if (s->bad) {
+        return TCI_DIM_NONE;
+    }
+    if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
+        return s->n ? s->terms[0].coef : 0;
+    }
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim d = tci_dim_intern(s);
+    pthread_mutex_unlock(&tci_dim_lock);
+    return d;
+}
+
+/* ---- atoms ---- */
+
+static bool tci_dim_same_atom(const tci_dim_atom *x, const tci_dim_atom *y)
+{
+    return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
+           strcmp(x->name, y->name) == 0 &&
+           (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
+}
+
+/* The index of an atom, found or made; -1: out of memory. The name is copied. */
+static int tci_dim_atom_intern(tci_dim_atom atom)
+{
+    for (int i = 0; i < tci_dim_n_atoms; i++) {
+        if (tci_dim_same_atom(tci_dim_atom_at(i), &atom)) {
+            return i;
+        }
+    }
+    tci_dim_atom *a =
+        tci_dim_slot(tci_dim_atom_chunks, sizeof(*a), tci_dim_n_atoms, true);
+    size_t n = strlen(atom.name) + 1;
+    char *name = a ? tci_heap_get(n) : NULL;
+    if (!name) {
+        return -1;
+    }
+    memcpy(name, atom.name, n);
+    atom.name = name;
+    *a = atom;
+    return tci_dim_n_atoms++;
+}
+
+static tci_dim tci_dim_of_atom(tci_dim_atom atom)
+{
+    tci_dim_sum s;
+    s.n = 1;
+    memset(&s.terms[0], 0, sizeof(s.terms[0]));
+    s.terms[0].coef = 1;
+    s.terms[0].n = 1;
+    pthread_mutex_lock(&tci_dim_lock);
+    int index = tci_dim_atom_intern(atom);
+    pthread_mutex_unlock(&tci_dim_lock);
+    s.bad = index < 0;
+    s.terms[0].atoms[0] = index;
+    return tci_dim_finish(&s);
+}
+
+/* The number whose square is nearest below least * most: halfway, as sizes go. */
+static int64_t tci_dim_middle(int64_t least, int64_t most)
+{
+    int64_t lo = TCI_MAX(least, 1), hi = TCI_MAX(most, 1), from = lo, to = hi;
+    while (from < to) {
+        int64_t half = from + (to - from + 1) / 2;
+        if (tci_dim_times(half, half) <= tci_dim_times(lo, hi)) {
+            from = half;
+        } else {
+            to = half - 1;
+        }
+    }
+    return TCI_MAX(TCI_MIN(from, most), least);
+}
+
+TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
+{
+    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0,
+                      least, most, tci_dim_middle(least, most)};
+    return least == most ? least : tci_dim_of_atom(a);
+}
+
+static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_range r)
+{
+    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b,
+                         r.least, r.most, r.hint};
+    return tci_dim_of_atom(atom);
+}
+
+/* ---- arithmetic ---- */
+
+static const tci_dim_term tci_dim_one = {1, 0, {0}};
+
+TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_sum_take(&s, a, &tci_dim_one);
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    return tci_dim_finish(&s);
+}
+
+TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
+    s.bad = n < 0;
+    for (int i = 0; i < n; i++) {
+        tci_dim_sum_take(&s, b, &terms[i]);
+    }
+    return tci_dim_finish(&s);
+}
+
+/* x = q * y for terms: false where y does not divide it. */
+static bool tci_dim_term_divide(const tci_dim_term *x, const tci_dim_term *y, tci_dim_term *q)
+{
+    memset(q, 0, sizeof(*q));
+    if (x->coef % y->coef != 0) {
+        return false;
+    }
+    q->coef = x->coef / y->coef;
+    int j = 0;
+    for (int i = 0; i < x->n; i++) {
+        if (j < y->n && x->atoms[i] == y->atoms[j]) {
+            j++;
+        } else {
+            q->atoms[q->n++] = x->atoms[i];
+        }
+    }
+    return j == y->n;
+}
+
+/* Long division: a = q * b + r, where no term of r is a multiple of b's highest one. */
+static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
+{
+    int n;
+    tci_dim_term known, factor;
+    const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
+    tci_dim_sum left = {.n = 0};
+    tci_dim_sum_take(&left, a, &tci_dim_one);
+    q->n = r->n = 0;
+    q->bad = r->bad = left.bad || n <= 0;
+    while (left.n > 0 && !left.bad && !q->bad) {
+        tci_dim_term top = left.terms[0];
+        if (tci_dim_term_divide(&top, &terms[0], &factor)) {
+            tci_dim_sum_add(q, &factor);
+            factor.coef = -factor.coef;
+            tci_dim_sum_take(&left, b, &factor);
+        } else {
+            tci_dim_sum_add(r, &top);
+            top.coef = -top.coef;
+            tci_dim_sum_add(&left, &top);
+        }
+        r->bad = r->bad || left.bad;
+    }
+}
+
+static int64_t tci_dim_gcd(int64_t a, int64_t b)
+{
+    a = a < 0 ? -a : a;
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* floor((g x + c) / (g d)) = floor((x + floor(c / g)) / d): the factor g goes. */
+static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(r, &known, &n);
+    int64_t g = tci_dim_is_known(*b) ? *b : 1;
+    for (int i = 0; i < n; i++) {
+        g = terms[i].n ? tci_dim_gcd(g, TCI_MAX(terms[i].coef, -terms[i].coef)) : g;
+    }
+    if (g <= 1) {
+        return r;
+    }
+    tci_dim_sum s = {.n = 0};
+    for (int i = 0; i < n; i++) {
+        tci_dim_term t = terms[i];
+        t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
+        tci_dim_sum_add(&s, &t);
+    }
+    *b /= g;
+    return tci_dim_finish(&s);
+}
+
+/* A lone quotient by a number. */
+static const tci_dim_atom *tci_dim_is_quotient(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e || e->n != 1 || e->terms[0].coef != 1 || e->terms[0].n != 1) {
+        return NULL;
+    }
+    const tci_dim_atom *a = tci_dim_atom_at(e->terms[0].atoms[0]);
+    return a->kind == TCI_DIM_DIV && tci_dim_is_known(a->b) ? a : NULL;
+}
+
+static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
+{
+    if (tci_dim_is_known(r) && tci_dim_is_known(b)) {
+        return tci_dim_quotient(r, b);
+    }
+    if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
+        return 0;
+    }
+    bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
+    if (tci_dim_lt(r, 0) && (small || tci_dim_le(tci_dim_neg(b), r))) {
+        return -1;
+    }
+    r = tci_dim_reduce(r, &b);
+    if (b == 1) {
+        return r;
+    }
+    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r) : NULL;
+    if (inner) {
+        return tci_dim_div(inner->a, tci_dim_mul(inner->b, b));
+    }
+    int64_t lo = tci_dim_least(b), hi = tci_dim_most(b), least = tci_dim_least(r),
+            most = tci_dim_most(r);
+    lo = TCI_MAX(lo, 1);
+    hi = TCI_MAX(hi, 1);
+    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
+                           tci_dim_quotient(most, most < 0 ? hi : lo),
+                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
+    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
+        range.least = TCI_MIN(range.least, 0);
+        range.most = TCI_MAX(range.most, 0);
+    }
+    return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
+}
+
+TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum q, r;
+    if (b == 1 || b == 0) {
+        return b ? a : 0;
+    }
+    tci_dim_divide(a, b, &q, &r);
+    tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
+    if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
+        return TCI_DIM_NONE;
+    }
+    return rest == 0 ? whole : tci_dim_add(whole, tci_dim_div_rest(rest, b));
+}
+
+TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a)
+{
+    tci_dim_sum q, r;
+    tci_dim_divide(a, c, &q, &r);
+    return !q.bad && !r.bad && r.n == 0;
+}
+
+TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max)
+{
+    if (tci_dim_le(a, b)) {
+        return max ? b : a;
+    }
+    if (tci_dim_le(b, a)) {
+        return max ? a : b;
+    }
+    if (tci_dim_compare(a, b) > 0) {
+        tci_dim t = a;
+        a = b;
+        b = t;
+    }
+    int64_t lo_a = tci_dim_least(a), lo_b = tci_dim_least(b), hi_a = tci_dim_most(a),
+            hi_b = tci_dim_most(b), hint_a = tci_dim_hint(a), hint_b = tci_dim_hint(b);
+    tci_dim_range r = {max ? TCI_MAX(lo_a, lo_b) : TCI_MIN(lo_a, lo_b),
+                       max ? TCI_MAX(hi_a, hi_b) : TCI_MIN(hi_a, hi_b),
+                       max ? TCI_MAX(hint_a, hint_b) : TCI_MIN(hint_a, hint_b)};
+    return tci_dim_of_pair(max ? TCI_DIM_MAX : TCI_DIM_MIN, a, b, r);
+}
+
+/* ---- what is certain ---- */
+
+/* Takes one atom that is never negative and stands in every term out of all of them. */
+static bool tci_dim_factor(tci_dim_sum *s)
+{
+    for (int i = 0; s->n > 0 && i < s->terms[0].n; i++) {
+        int32_t atom = s->terms[0].atoms[i];
+        bool all = tci_dim_atom_at(atom)->least >= 0;
+        for (int t = 1; all && t < s->n; t++) {
+            int at = 0;
+            while (at < s->terms[t].n && s->terms[t].atoms[at] != atom) {
+                at++;
+            }
+            all = at < s->terms[t].n;
+        }
+        for (int t = 0; all && t < s->n; t++) {
+            tci_dim_term *term = &s->terms[t];
+            int at = 0;
+            while (term->atoms[at] != atom) {
+                at++;
+            }
+            term->n--;
+            memmove(&term->atoms[at], &term->atoms[at + 1],
+                    sizeof(*term->atoms) * (size_t)(term->n - at));
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* b - a >= 0: by its bounds, then by those of what is left when a common factor goes; a MIN or MAX
+ * on its own side is at most, at least each of its operands. */
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_term minus = tci_dim_one;
+    if (a == b) {
+        return a != TCI_DIM_NONE;
+    }
+    minus.coef = -1;
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    tci_dim_sum_take(&s, a, &minus);
+    if (s.bad) {
+        return false;
+    }
+    do {
+        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0) {
+            return true;
+        }
+    } while (tci_dim_factor(&s));
+    for (int side = 0; side < 2; side++) {
+        const tci_dim_expr *e = tci_dim_is_known(side ? b : a) ? NULL
+                                                               : tci_dim_expr_of(side ? b : a);
+        bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
+        const tci_dim_atom *atom = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
+        if (atom && atom->kind == TCI_DIM_MIN && !side) {
+            return tci_dim_le(atom->a, b) || tci_dim_le(atom->b, b);
+        }
+        if (atom && atom->kind == TCI_DIM_MAX && side) {
+            return tci_dim_le(a, atom->a) || tci_dim_le(a, atom->b);
+        }
+    }
+    return false;
+}
+
+/* ---- symbols, replacement, values ---- */
+
+TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    for (int t = 0; e && t < e->n; t++) {
+        for (int i = 0; i < e->terms[t].n; i++) {
+            const tci_dim_atom *a = tci_dim_atom_at(e->terms[t].atoms[i]);
+            if (a->kind != TCI_DIM_SYMBOL) {
+                if (!tci_dim_symbols(a->a, list, n, room) ||
+                    !tci_dim_symbols(a->b, list, n, room)) {
+                    return false;
+                }
+                continue;
+            }
+            tci_dim symbol = tci_dim_of_atom(*a);
+            int at = 0;
+            while (at < *n && list[at] != symbol) {
+                at++;
+            }
+            if (at == room) {
+                return false;
+            }
+            list[at] = symbol;
+            *n = TCI_MAX(*n, at + 1);
+        }
+    }
+    return true;
+}
+
+static const tci_dim_atom *tci_dim_symbol_of(tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
+    const tci_dim_atom *a = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
+    return a && a->kind == TCI_DIM_SYMBOL ? a : NULL;
+}
+
+TCI_FN const char *tci_dim_name(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->name : "";
+}
+
+static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind != TCI_DIM_SYMBOL) {
+        tci_dim x = tci_dim_replace(a->a, n, from, to), y = tci_dim_replace(a->b, n, from, to);
+        return a->kind == TCI_DIM_DIV ? tci_dim_div(x, y)
+               : a->kind == TCI_DIM_MIN ? tci_dim_min(x, y) : tci_dim_max(x, y);
+    }
+    tci_dim d = tci_dim_of_atom(*a);
+    for (int i = 0; i < n; i++) {
+        if (from[i] == d) {
+            return to[i];
+        }
+    }
+    return d;
+}
+
+TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    tci_dim sum = e ? 0 : d;
+    for (int t = 0; e && t < e->n; t++) {
+        tci_dim product = e->terms[t].coef;
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product = tci_dim_mul(product, tci_dim_replace_atom(e->terms[t].atoms[i], n, from, to));
+        }
+        sum = tci_dim_add(sum, product);
+    }
+    return sum;
+}
+
+static int64_t tci_dim_atom_value(int32_t index, const int64_t *values)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        return a->ordinal >= 0 ? values[a->ordinal] : 0;
+    }
+    int64_t x = tci_dim_value(a->a, values), y = tci_dim_value(a->b, values);
+    return a->kind == TCI_DIM_DIV   ? tci_dim_quotient(x, y)
+           : a->kind == TCI_DIM_MIN ? TCI_MIN(x, y)
+                                    : TCI_MAX(x, y);
+}
+
+TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    int64_t sum = tci_dim_is_known(d) ? d : 0;
+    for (int t = 0; e && t < e->n; t++) {
+        int64_t product = e->terms[t].coef;
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product = tci_dim_times(product, tci_dim_atom_value(e->terms[t].atoms[i], values));
+        }
+        sum = tci_dim_plus(sum, product);
+    }
+    return sum;
+}
+
+/* ---- text ---- */
+
+static void tci_dim_print_atom(tci_str *out, int32_t index)
+{
+    static const char *const words[] = {"", "floor(", "min(", "max("};
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        if (a->ordinal >= 0) { /* its range is part of what it is */
+            tci_str_printf(out, "s%d{%lld..%lld}", a->ordinal, (long long)a->least,
+                           (long long)a->most);
+        } else {
+            tci_str_add(out, a->name);
+        }
+        return;
+    }
+    tci_str_add(out, words[a->kind]);
+    tci_dim_print(out, a->a);
+    tci_str_add(out, a->kind == TCI_DIM_DIV ? " / " : ", ");
+    tci_dim_print(out, a->b);
+    tci_str_add(out, ")");
+}
+
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    if (!e) {
+        tci_str_printf(out, tci_dim_is_known(d) ? "%lld" : "?", (long long)d);
+        return;
+    }
+    tci_str_add(out, e->n > 1 ? "(" : "");
+    for (int t = 0; t < e->n; t++) {
+        const tci_dim_term *term = &e->terms[t];
+        tci_str_add(out, t ? " + " : "");
+        if (term->coef != 1 || term->n == 0) {
+            tci_str_printf(out, "%lld%s", (long long)term->coef, term->n ? "*" : "");
+        }
+        for (int i = 0; i < term->n; i++) {
+            tci_str_add(out, i ? "*" : "");
+            tci_dim_print_atom(out, term->atoms[i]);
+        }
+    }
+    tci_str_add(out, e->n > 1 ? ")" : "");
+}
+
+TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
+{
+    tci_dim_text t;
+    tci_str text = {.s = NULL};
+    tci_dim_print(&text, d);
+    snprintf(t.text, sizeof(t.text), "%s", tci_str_text(&text));
+    tci_str_free(&text);
+    return t;
+}
+
+/* ---- words: n terms, each coefficient, number of atoms, atoms; an atom is its kind, then a
+ * symbol's number or its two expressions ---- */
+
+static int tci_dim_put(int64_t *words, int at, int64_t v)
+{
+    if (words) {
+        words[at] = v;
+    }
+    return at + 1;
+}
+
+static int tci_dim_write_at(tci_dim d, int64_t *words, int at)
+{
+    int n;
+    tci_dim_term known;
+    const tci_dim_term *terms = tci_dim_terms(d, &known, &n);
+    at = tci_dim_put(words, at, TCI_MAX(n, 0));
+    for (int t = 0; t < n; t++) {
+        at = tci_dim_put(words, at, terms[t].coef);
+        at = tci_dim_put(words, at, terms[t].n);
+        for (int i = 0; i < terms[t].n; i++) {
+            const tci_dim_atom *a = tci_dim_atom_at(terms[t].atoms[i]);
+            at = tci_dim_put(words, at, a->kind);
+            if (a->kind == TCI_DIM_SYMBOL) {
+                at = tci_dim_put(words, at, a->ordinal);
+            } else {
+                at = tci_dim_write_at(a->a, words, at);
+                at = tci_dim_write_at(a->b, words, at);
+            }
+        }
+    }
+    return at;
+}
+
+TCI_FN int tci_dim_write(tci_dim d, int64_t *words)
+{
+    return tci_dim_write_at(d, words, 0);
+}
+
+static int64_t tci_dim_next(const int64_t **words, const int64_t *end, int64_t lo, int64_t hi,
+                            bool *bad)
+{
+    int64_t v = *words < end ? *(*words)++ : lo - 1;
+    *bad = *bad || v < lo || v > hi;
+    return *bad ? lo : v;
+}
+
+static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                                int n, int depth, bool *bad)
+{
+    tci_dim sum = 0;
+    *bad = *bad || depth > 64;
+    int64_t terms = tci_dim_next(words, end, 0, TCI_DIM_TERMS, bad);
+    for (int64_t t = 0; t < terms && !*bad; t++) {
+        tci_dim product = tci_dim_next(words, end, -tci_dim_limit, tci_dim_limit, bad);
+        int64_t atoms = tci_dim_next(words, end, 0, TCI_DIM_ATOMS, bad);
+        for (int64_t i = 0; i < atoms && !*bad; i++) {
+            int64_t kind = tci_dim_next(words, end, TCI_DIM_SYMBOL, TCI_DIM_MAX, bad);
+            tci_dim atom;
+            if (kind == TCI_DIM_SYMBOL) {
+                int64_t ordinal = tci_dim_next(words, end, 0, n - 1, bad);
+                atom = *bad ? 0 : symbols[ordinal];
+            } else {
+                tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
+                tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
+                atom = kind == TCI_DIM_DIV ? tci_dim_div(a, b)
+                       : kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+            }
+            product = tci_dim_mul(product, atom);
+        }
+        sum = tci_dim_add(sum, product);
+    }
+    return sum;
+}
+
+TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                            int n)
+{
+    bool bad = false;
+    tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
+    return bad ? TCI_DIM_NONE : d;
+}
+
+/* ---- the end ---- */
+
+TCI_FN void tci_dim_free_all(void)
+{
+    pthread_mutex_lock(&tci_dim_lock);
+    for (int i = 1; i < tci_dim_n_exprs; i++) {
+        tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), i, false);
+        tci_heap_free(e->terms);
+    }
+    for (int i = 0; i < tci_dim_n_atoms; i++) {
+        tci_heap_free(tci_dim_atom_at(i)->name);
+    }
+    for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
+        tci_heap_free(tci_dim_atom_chunks[i]);
+        tci_heap_free(tci_dim_expr_chunks[i]);
+        tci_dim_atom_chunks[i] = tci_dim_expr_chunks[i] = NULL;
+    }
+    tci_dim_n_atoms = tci_dim_n_exprs = 0;
+    pthread_mutex_unlock(&tci_dim_lock);
+}
+
+#endif

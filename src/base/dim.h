@@ -1,0 +1,180 @@
+/* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
+ *
+ * Every size, stride, offset and bound that a stage computes with is a tci_dim and goes through the
+ * functions below; without TC_DYNAMIC_SHAPES they are the operators of C.
+ *
+ * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
+ * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
+ * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
+ * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
+ *
+ * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
+ * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
+ * size. */
+#ifndef TCI_BASE_DIM_H
+#define TCI_BASE_DIM_H
+
+#include "str.h"
+
+typedef int64_t tci_dim;
+typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#define TCI_DIM_NONE ((tci_dim)((uint64_t)1 << 62)) /* expression 0: no value at all */
+
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    return (uint64_t)d >> 61 != 2;
+}
+
+/* A symbol of the user (name not NULL), or number `ordinal` of a program being compiled. The same
+ * arguments give the same symbol. */
+TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most);
+TCI_FN bool tci_dim_is_valid(tci_dim d);
+/* d with each symbol from[i] replaced by to[i]. */
+TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to);
+/* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
+TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room);
+TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
+/* The value where symbol number i has values[i]. Quotients by 0 are 0. */
+TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
+/* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */
+TCI_FN int tci_dim_write(tci_dim d, int64_t *words);
+/* Reads one back, moving *words on; TCI_DIM_NONE where they make none. symbols[0 .. n). */
+TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
+                            int n);
+TCI_FN void tci_dim_free_all(void);
+
+TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b);
+TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max);
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b);
+TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a);
+TCI_FN int64_t tci_dim_least_any(tci_dim d);
+TCI_FN int64_t tci_dim_most_any(tci_dim d);
+TCI_FN int64_t tci_dim_hint_any(tci_dim d);
+TCI_FN void tci_dim_print(tci_str *out, tci_dim d);
+TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
+/* Known operands stay on the short way. */
+#define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
+
+#else
+
+#define TCI_DIM_ANY(a, b) false
+#define tci_dim_add_any(a, b) 0
+#define tci_dim_mul_any(a, b) 0
+#define tci_dim_div_any(a, b) 0
+#define tci_dim_extreme(a, b, max) 0
+#define tci_dim_le_any(a, b) false
+#define tci_dim_divides_any(c, a) false
+#define tci_dim_least_any(d) (d)
+#define tci_dim_most_any(d) (d)
+#define tci_dim_hint_any(d) (d)
+#define tci_dim_is_known(d) true
+#define tci_dim_is_valid(d) true
+static inline void tci_dim_print(tci_str *out, tci_dim d)
+{
+    tci_str_printf(out, "%lld", (long long)d);
+}
+static inline tci_dim_text tci_dim_text_of(tci_dim d)
+{
+    tci_dim_text t;
+    snprintf(t.text, sizeof(t.text), "%lld", (long long)d);
+    return t;
+}
+
+#endif
+#define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
+
+/* ---- arithmetic: known operands as C has it ---- */
+
+static inline tci_dim tci_dim_add(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_add_any(a, b) : a + b;
+}
+
+static inline tci_dim tci_dim_mul(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_mul_any(a, b) : a * b;
+}
+
+static inline tci_dim tci_dim_neg(tci_dim a)
+{
+    return tci_dim_mul(a, -1);
+}
+
+static inline tci_dim tci_dim_sub(tci_dim a, tci_dim b)
+{
+    return tci_dim_add(a, tci_dim_neg(b));
+}
+
+/* floor(a / b), b > 0 */
+static inline tci_dim tci_dim_div(tci_dim a, tci_dim b)
+{
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_div_any(a, b);
+    }
+    tci_dim q = a / b;
+    return a % b < 0 ? q - 1 : q;
+}
+
+static inline tci_dim tci_dim_ceil_div(tci_dim a, tci_dim b)
+{
+    return tci_dim_div(tci_dim_add(a, tci_dim_add(b, -1)), b);
+}
+
+/* a - b * floor(a / b), b > 0 */
+static inline tci_dim tci_dim_mod(tci_dim a, tci_dim b)
+{
+    return tci_dim_sub(a, tci_dim_mul(b, tci_dim_div(a, b)));
+}
+
+static inline tci_dim tci_dim_min(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, false) : TCI_MIN(a, b);
+}
+
+static inline tci_dim tci_dim_max(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, true) : TCI_MAX(a, b);
+}
+
+/* ---- what is certain: true only where it holds for every value of the symbols ---- */
+
+static inline bool tci_dim_le(tci_dim a, tci_dim b)
+{
+    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : a <= b;
+}
+
+static inline bool tci_dim_lt(tci_dim a, tci_dim b)
+{
+    return tci_dim_le(tci_dim_add(a, 1), b);
+}
+
+/* a is a multiple of c, c > 0 */
+static inline bool tci_dim_divides(tci_dim c, tci_dim a)
+{
+    return TCI_DIM_ANY(a, c) ? tci_dim_divides_any(c, a) : a % c == 0;
+}
+
+/* Bounds of the value, saturated. */
+static inline int64_t tci_dim_least(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_least_any(d);
+}
+
+static inline int64_t tci_dim_most(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_most_any(d);
+}
+
+/* A typical value, for estimates of cost: never for what must be right. */
+static inline int64_t tci_dim_hint(tci_dim d)
+{
+    return tci_dim_is_known(d) ? d : tci_dim_hint_any(d);
+}
+
+#endif

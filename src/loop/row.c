@@ -1,0 +1,200 @@
+/* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
+ *
+ * In: a kernel whose stages all run along one inner axis, short enough for a few vectors; the outer
+ * axes are bound. Out: the stages, written out vector by vector.
+ *
+ * The one idea: every stage uses the same bindings of the axis, so whatever two stages both need is
+ * one value of the loop IR, computed once and kept in registers: memory is read once, all of it
+ * before the first result is needed, and written once.
+ *
+ * A block is one vector of `vlanes` lanes, so a reduction has one accumulator. The lanes are joined
+ * as kernel/ir.h says: lanes of different warps first, which meet in one array that every warp
+ * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
+ * the lanes of a warp. */
+#include "row.h"
+
+enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
+
+TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
+{
+    int axis = -1, n_loads = 0;
+    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != k->vlanes) {
+        return 0;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        bool reads = st->n_axes == 1 && (axis < 0 || st->axes[0] == axis);
+        if (!reads && (st->n_axes > 0 || st->kind != TCI_STAGE_MAP)) {
+            return 0;
+        }
+        axis = reads ? st->axes[0] : axis;
+    }
+    if (axis < 0 || k->axes[axis].size == 0 || !tci_dim_is_known(k->axes[axis].size)) {
+        return 0;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        n_loads += k->insts[i].op == TCI_K_LOAD && tci_build_depends(k->insts[i].axes, axis);
+    }
+    int64_t n = (k->axes[axis].size + l->lanes - 1) / l->lanes;
+    return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
+}
+
+/* Lanes without an element keep what they have. */
+static int tci_row_keep(tci_build *b, int n, int value, int before)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_FIRST_N;
+    st.n = n;
+    int args[3] = {tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1),
+                   tci_build_widen(b, value, b->l->lanes), before};
+    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[before].dtype, 3, args, 0);
+}
+
+static tci_stage_pair tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+                                   const tci_bind **vecs)
+{
+    tci_stage_pair acc = tci_stage_accumulator(b, red, b->l->lanes);
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axis, vecs[i]);
+        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vecs[i]->n >= 0) {
+            v.value = tci_row_keep(b, vecs[i]->n, v.value, acc.value);
+            v.index = v.index < 0 ? -1 : tci_row_keep(b, vecs[i]->n, v.index, acc.index);
+        }
+        tci_stage_assign(b, acc, v);
+    }
+    tci_stage_pair copy = {tci_build_copy(b, acc.value),
+                           acc.index < 0 ? -1 : tci_build_copy(b, acc.index)};
+    return copy;
+}
+
+/* ---- joining the lanes ---- */
+
+static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.args[0] = value;
+    st.imm = imm;
+    int lanes = mem == TCI_MEM_LANE_REPEAT ? 1 : b->l->lanes;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, lanes, b->cur);
+}
+
+/* Writes the vector where all warps see it. */
+static int tci_row_share(tci_build *b, int value)
+{
+    tc_dtype t = (tc_dtype)b->l->values[value].dtype;
+    int local = tci_build_local(b, t, b->l->lanes, b->cur);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, 0);
+    st.args[0] = value;
+    tci_build_mem(b, st, t, 1, b->cur);
+    return local;
+}
+
+/* The lanes of warp `warp`, in every warp. */
+static int tci_row_of_warp(tci_build *b, int local, int warp)
+{
+    int held = b->l->lanes / b->l->threads;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LOAD_REPEAT;
+    st.base = ~local;
+    st.x = tci_lx_const(b->l, (int64_t)warp * TCI_WARP * held);
+    return tci_build_mem(b, st, (tc_dtype)b->l->locals[local].dtype, b->l->lanes, b->cur);
+}
+
+/* `shared`: the arrays that hold the accumulator, where there are several warps. */
+static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_pair shared)
+{
+    int n = b->l->threads / TCI_WARP;
+    tci_stage_pair *warps = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        warps[i].value = tci_row_of_warp(b, shared.value, i);
+        warps[i].index = shared.index < 0 ? -1 : tci_row_of_warp(b, shared.index, i);
+    }
+    for (int h = n / 2; h >= 1; h /= 2) {
+        for (int i = 0; i < h; i++) {
+            warps[i] = tci_stage_combine(b, red, warps[i], warps[i + h]);
+        }
+    }
+    return warps[0];
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_pair v)
+{
+    for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
+        tci_stage_pair high = {tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.value, h), -1};
+        high.index = v.index < 0 ? -1 : tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.index, h);
+        v = tci_stage_combine(b, red, v, high);
+    }
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.index >= 0 ? v.index : v.value, 0);
+}
+
+/* ---- stages ---- */
+
+static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    bool warps = b->l->threads > TCI_WARP;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
+            acc[r].value = warps ? tci_row_share(b, acc[r].value) : acc[r].value;
+            acc[r].index =
+                warps && acc[r].index >= 0 ? tci_row_share(b, acc[r].index) : acc[r].index;
+        }
+    }
+    if (warps) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_BARRIER;
+        tci_loop_append(b->l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_stage_pair v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
+        }
+    }
+}
+
+static void tci_row_map(tci_build *b, int stage, int n, const tci_bind **vecs)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, NULL);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, st->axes[0], vecs[i]);
+        tci_stage_stores(b, stage, NULL);
+    }
+    tci_build_set(b, st->axes[0], NULL);
+}
+
+TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind **vecs = TCI_NEW_ARRAY(b->s, const tci_bind *, n_vecs);
+    int64_t lanes = b->l->lanes, size = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        size = k->stages[t].n_axes > 0 ? k->axes[k->stages[t].axes[0]].size : size;
+    }
+    for (int i = 0; i < n_vecs; i++) {
+        int64_t at = i * lanes, left = TCI_MIN(size - at, lanes);
+        vecs[i] = tci_build_bind(b, tci_lin_const(at), at, at + left - 1, true,
+                                 left < lanes ? tci_lx_const(b->l, left) : -1);
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        b->stage = t;
+        if (k->stages[t].kind == TCI_STAGE_REDUCE) {
+            tci_row_reduce(b, t, n_vecs, vecs);
+        } else {
+            tci_row_map(b, t, n_vecs, vecs);
+        }
+    }
+}

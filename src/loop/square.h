@@ -1,0 +1,20 @@
+/* loop/square.h - transposing kernels on a block of threads: squares turned in shared memory. */
+#ifndef TCI_LOOP_SQUARE_H
+#define TCI_LOOP_SQUARE_H
+
+#include "stage.h"
+
+enum { TCI_SQUARE = 64, TCI_SQUARE_THREADS = 256 }; /* side; a multiple of it in threads */
+
+/* A pointwise kernel walked in squares of `row_axis` x `vec_axis`. */
+typedef struct tci_square {
+    int row_axis, vec_axis;
+    int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
+} tci_square;
+
+/* False: nothing to turn, or too little to fill squares. */
+TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
+/* The square with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+
+#endif
