@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c8c93481e03a08e1"
+#define TCI_BUILD "f6bc9b4af216522f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -19684,6 +19684,14 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
  *               accumulators from the partial sums (first block: zero); one loop over the inner
  *               points; then partial sums again, or (last block) the later stages, which are
  *               written out for each vector where they are short, else once for a row
+ *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
+ * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
  *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the

@@ -279,7 +279,8 @@ static void row_convolution(tc_ctx *ctx, int channels, int size, int threads, do
     bench_side sides[2] = {{.name = "tc", .run = run_convolution, .arg = &c}};
     onednn_op direct;
     library_threads(threads);
-    bool peer = library.onednn && onednn_convolution(&direct, channels, size, 3, image, weights, to);
+    bool peer =
+        library.onednn && onednn_convolution(&direct, channels, size, 3, image, weights, to);
     sides[1] = (bench_side){.name = "oneDNN, direct", .run = onednn_run, .arg = &direct};
     bench_measure(sides, peer ? 2 : 1, ROUNDS, 10);
     char name[64], text[40];
@@ -411,8 +412,8 @@ static const product products[] = {
     {.name = "matmul+bias+gelu 1024", .count = 1, .m = 1024, .n = 1024, .k = 1024, .gelu = true,
      GOALS(1.1, 1.1)},
     {.name = "8 products 256x256x256", .count = 8, .m = 256, .n = 256, .k = 256, GOALS(1.0, 1.0)},
-    {.name = "12 heads, q k^T, 128 tokens", .count = 12, .m = 128, .n = 128, .k = 64, .turned = true,
-     GOALS(1.0, 1.0)},
+    {.name = "12 heads, q k^T, 128 tokens", .count = 12, .m = 128, .n = 128, .k = 64,
+     .turned = true, GOALS(1.0, 1.0)},
     {.name = "12 heads, p v, 128 tokens", .count = 12, .m = 128, .n = 64, .k = 128,
      GOALS(1.0, 1.0)},
     {.name = "8 heads, q k^T, 512 tokens", .count = 8, .m = 512, .n = 512, .k = 64, .turned = true,

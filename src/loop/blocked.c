@@ -12,6 +12,14 @@
  *               points; then partial sums again, or (last block) the later stages, which are
  *               written out for each vector where they are short, else once for a row
  *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
+ * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
+ *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
  * tile the same instruction is a load from the panel. As both panels hold the inner points in
