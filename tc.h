@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f6bc9b4af216522f"
+#define TCI_BUILD "cd8476b524a6dd75"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -426,6 +426,8 @@ typedef struct tc_buf {
     /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
     int dtype;
     bool is_const; /* made from a pointer to const: refused as an output */
+    int rank;
+    const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 
@@ -550,8 +552,8 @@ static inline tc_arg tci_arg_float(double v)
 
 /* ---- symbolic sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
-/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
- * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
+ * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
  * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
@@ -599,7 +601,8 @@ TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
  * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
- * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can
+ * address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -742,7 +745,7 @@ TCI_CXX_DTYPE(double, TC_F64);
 #undef TCI_CXX_DTYPE
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
-    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const};
+    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
     return b;
 }
 template <class tci_t> static inline tc_buf tci_buf_of(tci_t *p, int64_t n)
@@ -821,12 +824,12 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                    \
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                              \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                   \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -854,11 +857,27 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
                  default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
-    tc_buf b = {(void *)data, n, dtype, is_const != 0};
+    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
     return b;
 }
 
 #endif /* C */
+
+/* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
+ * program expects there. */
+static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
+{
+    b.n = 1;
+    b.rank = rank;
+    b.sizes = sizes;
+    for (int i = 0; i < rank; i++) {
+        bool fits = sizes[i] >= 0 && (sizes[i] == 0 || b.n <= INT64_MAX / sizes[i]);
+        b.n = fits && b.n >= 0 ? b.n * sizes[i] : -1;
+    }
+    return b;
+}
+#define TC_BUF_ND(pointer, ...)                                                                    \
+    (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
 
 #define tc_input(ctx, name, ...)                                                                   \
     tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
@@ -1233,7 +1252,9 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
  * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). */
+ * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that the
+ * numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says
+ * what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -1245,6 +1266,16 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here);
 TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run_call(call, ...) tc_run_call_at((call), __VA_ARGS__, TC_HERE)
 TC_API void tc_call_free(tc_call *call); /* NULL is fine */
+#ifdef TC_DYNAMIC_SHAPES
+/* tc_output_size(f, inputs, output, axis): the size of an axis of an output (-1 the last one) that
+ * runs with such inputs have; tc_output_count(f, inputs, output): of how many elements. Only
+ * numbers, types and sizes of the buffers count, pointers may be NULL. -1: f is NULL, there is no
+ * such output or axis, the inputs do not fit or leave it open; tc_error(f) tells. */
+TC_API int64_t tc_output_size_at(tc_program *f, tc_bufs inputs, int output, int axis, tc_site here);
+TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_site here);
+#define tc_output_size(f, ...) tc_output_size_at((f), __VA_ARGS__, TC_HERE)
+#define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
+#endif
 
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
@@ -1282,8 +1313,9 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
     int n_inputs, n_outputs, n_kernels, n_steps;
-    int64_t bytes_read, bytes_written, flops;  /* of one run, as planned */
-    int64_t arena_bytes;                       /* workspace of one call */
+    /* of one run, as planned; of a program with sizes from TC_DIM, of its last run, 0 before */
+    int64_t bytes_read, bytes_written, flops;
+    int64_t arena_bytes;                       /* workspace of one call; the same */
     const char *backend;                       /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk;               /* found in a cache instead of compiled */
 } tc_program_info;
@@ -1999,6 +2031,12 @@ extern long syscall(long number, ...);
  * key. */
 #ifndef TCI_BUILD
 #define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
+#endif
+/* What a cache key says of the build. */
+#ifdef TC_DYNAMIC_SHAPES
+#define TCI_BUILD_FORM TCI_BUILD " dynamic"
+#else
+#define TCI_BUILD_FORM TCI_BUILD
 #endif
 
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -3472,7 +3510,8 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
  * the text of an expression is the same in every process.
  *
  * Tables are lists of chunks that never move: readers take no lock, as an index only reaches them
- * after the entry was written (through the lock or whatever handed the number over). */
+ * after the entry was written (through the lock or whatever handed the number over). Entries are
+ * found again by hash tables of indices, which only the lock's holder touches. */
 /* ---- src/base/dim.h ---- */
 /* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
  *
@@ -3513,6 +3552,7 @@ TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_
 /* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
 TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room);
 TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
+TCI_FN int tci_dim_ordinal(tci_dim symbol);      /* -1 for one with a name */
 /* The value where symbol number i has values[i]. Quotients by 0 are 0. */
 TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
 /* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */
@@ -3661,6 +3701,7 @@ static inline int64_t tci_dim_hint(tci_dim d)
 
 
 enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
 
 typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
 
@@ -3669,6 +3710,7 @@ typedef struct tci_dim_atom {
     int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
     char *name;           /* SYMBOL: "" without one */
     tci_dim a, b;         /* the others */
+    uint32_t hash;
     int64_t least, most, hint;
 } tci_dim_atom;
 
@@ -3691,9 +3733,15 @@ typedef struct tci_dim_sum {
     tci_dim_term terms[TCI_DIM_TERMS];
 } tci_dim_sum;
 
+/* Entries and their hash table, open addressing; a slot holds an index + 1, or 0. */
+typedef struct tci_dim_table {
+    void *chunks[TCI_DIM_CHUNKS];
+    int32_t *slots;
+    int n, n_slots; /* n_slots: a power of two, above n */
+} tci_dim_table;
+
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
-static void *tci_dim_atom_chunks[TCI_DIM_CHUNKS], *tci_dim_expr_chunks[TCI_DIM_CHUNKS];
-static int tci_dim_n_atoms, tci_dim_n_exprs;
+static tci_dim_table tci_dim_atoms, tci_dim_exprs;
 
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
@@ -3716,7 +3764,54 @@ static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make
 
 static const tci_dim_atom *tci_dim_atom_at(int index)
 {
-    return tci_dim_slot(tci_dim_atom_chunks, sizeof(tci_dim_atom), index, false);
+    return tci_dim_slot(tci_dim_atoms.chunks, sizeof(tci_dim_atom), index, false);
+}
+
+static const tci_dim_expr *tci_dim_expr_at(int index)
+{
+    return tci_dim_slot(tci_dim_exprs.chunks, sizeof(tci_dim_expr), index, false);
+}
+
+static uint32_t tci_dim_hash_at(const tci_dim_table *t, int index)
+{
+    return t == &tci_dim_atoms ? tci_dim_atom_at(index)->hash : tci_dim_expr_at(index)->hash;
+}
+
+/* The slot of the entry of this hash that `same` says yes to, or the free one where it belongs. */
+static int32_t *tci_dim_find(const tci_dim_table *t, uint32_t hash, const void *want,
+                             bool (*same)(int index, const void *want))
+{
+    uint32_t mask = (uint32_t)t->n_slots - 1, at = hash & mask;
+    while (t->slots[at] && !(tci_dim_hash_at(t, t->slots[at] - 1) == hash && want &&
+                             same(t->slots[at] - 1, want))) {
+        at = (at + 1) & mask;
+    }
+    return &t->slots[at];
+}
+
+/* Room for one more entry; false: out of memory. */
+static bool tci_dim_grow(tci_dim_table *t)
+{
+    if (2 * (t->n + 1) < t->n_slots) {
+        return true;
+    }
+    int n_slots = t->n_slots ? 2 * t->n_slots : TCI_DIM_FIRST;
+    int32_t *fresh = tci_heap_get(sizeof(*fresh) * (size_t)n_slots);
+    if (!fresh) {
+        return false;
+    }
+    memset(fresh, 0, sizeof(*fresh) * (size_t)n_slots);
+    int32_t *old = t->slots;
+    int n_old = t->n_slots;
+    t->slots = fresh;
+    t->n_slots = n_slots;
+    for (int i = 0; i < n_old; i++) {
+        if (old[i]) {
+            *tci_dim_find(t, tci_dim_hash_at(t, old[i] - 1), NULL, NULL) = old[i];
+        }
+    }
+    tci_heap_free(old);
+    return true;
 }
 
 /* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
@@ -3731,8 +3826,7 @@ static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
     if (index <= 0 || index > INT32_MAX) {
         return NULL;
     }
-    const tci_dim_expr *e =
-        tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), (int)index, false);
+    const tci_dim_expr *e = tci_dim_expr_at((int)index);
     return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
 }
 
@@ -3792,7 +3886,7 @@ static int tci_dim_compare(tci_dim a, tci_dim b)
     return order;
 }
 
-/* ---- bounds, saturated at +-2^61 ---- */
+/* ---- bounds, saturated at +-2^61: there they say nothing ---- */
 
 static const int64_t tci_dim_limit = (int64_t)1 << 61;
 
@@ -3844,12 +3938,17 @@ static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
 static tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
 {
     tci_dim_range all = {0, 0, 0};
+    bool no_least = false, no_most = false;
     for (int i = 0; i < n; i++) {
         tci_dim_range r = tci_dim_range_of_term(&terms[i]);
         all.least = tci_dim_plus(all.least, r.least);
         all.most = tci_dim_plus(all.most, r.most);
         all.hint = tci_dim_plus(all.hint, r.hint);
+        no_least = no_least || all.least <= -tci_dim_limit || r.least <= -tci_dim_limit;
+        no_most = no_most || all.most >= tci_dim_limit || r.most >= tci_dim_limit;
     }
+    all.least = no_least ? -tci_dim_limit : all.least;
+    all.most = no_most ? tci_dim_limit : all.most;
     return all;
 }
 
@@ -3955,8 +4054,10 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     return (uint32_t)(h ^ h >> 32);
 }
 
-static bool tci_dim_same_terms(const tci_dim_expr *e, const tci_dim_sum *s)
+static bool tci_dim_same_terms(int index, const void *want)
 {
+    const tci_dim_expr *e = tci_dim_expr_at(index);
+    const tci_dim_sum *s = want;
     bool same = e->n == s->n;
     for (int i = 0; same && i < s->n; i++) {
         same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
@@ -3969,15 +4070,15 @@ static bool tci_dim_same_terms(const tci_dim_expr *e, const tci_dim_sum *s)
 static tci_dim tci_dim_intern(const tci_dim_sum *s)
 {
     uint32_t hash = tci_dim_hash(s);
-    for (int i = 1; i < tci_dim_n_exprs; i++) {
-        const tci_dim_expr *have =
-            tci_dim_slot(tci_dim_expr_chunks, sizeof(*have), i, false);
-        if (have->hash == hash && tci_dim_same_terms(have, s)) {
-            return tci_dim_number(i, hash);
-        }
+    if (!tci_dim_grow(&tci_dim_exprs)) {
+        return TCI_DIM_NONE;
     }
-    int index = TCI_MAX(tci_dim_n_exprs, 1);
-    tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), index, true);
+    int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
+    if (*slot) {
+        return tci_dim_number(*slot - 1, hash);
+    }
+    int index = TCI_MAX(tci_dim_exprs.n, 1);
+    tci_dim_expr *e = tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true);
     tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
     if (!terms) {
         return TCI_DIM_NONE;
@@ -3986,7 +4087,8 @@ static tci_dim tci_dim_intern(const tci_dim_sum *s)
     tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
     tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
     *e = fresh;
-    tci_dim_n_exprs = index + 1;
+    *slot = index + 1;
+    tci_dim_exprs.n = index + 1;
     return tci_dim_number(index, hash);
 }
 
@@ -4007,23 +4109,36 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
 
 /* ---- atoms ---- */
 
-static bool tci_dim_same_atom(const tci_dim_atom *x, const tci_dim_atom *y)
+static bool tci_dim_same_atom(int index, const void *want)
 {
+    const tci_dim_atom *x = tci_dim_atom_at(index), *y = want;
     return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
            strcmp(x->name, y->name) == 0 &&
            (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
 }
 
-/* The index of an atom, found or made; -1: out of memory. The name is copied. */
+static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
+{
+    uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    for (const char *c = a->name; *c; c++) {
+        h = tci_hash_mix(h, (uint8_t)*c);
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
 static int tci_dim_atom_intern(tci_dim_atom atom)
 {
-    for (int i = 0; i < tci_dim_n_atoms; i++) {
-        if (tci_dim_same_atom(tci_dim_atom_at(i), &atom)) {
-            return i;
-        }
+    atom.hash = tci_dim_hash_atom(&atom);
+    if (!tci_dim_grow(&tci_dim_atoms)) {
+        return -1;
     }
-    tci_dim_atom *a =
-        tci_dim_slot(tci_dim_atom_chunks, sizeof(*a), tci_dim_n_atoms, true);
+    int32_t *slot = tci_dim_find(&tci_dim_atoms, atom.hash, &atom, tci_dim_same_atom);
+    if (*slot) {
+        return *slot - 1;
+    }
+    tci_dim_atom *a = tci_dim_slot(tci_dim_atoms.chunks, sizeof(*a), tci_dim_atoms.n, true);
     size_t n = strlen(atom.name) + 1;
     char *name = a ? tci_heap_get(n) : NULL;
     if (!name) {
@@ -4032,7 +4147,8 @@ static int tci_dim_atom_intern(tci_dim_atom atom)
     memcpy(name, atom.name, n);
     atom.name = name;
     *a = atom;
-    return tci_dim_n_atoms++;
+    *slot = ++tci_dim_atoms.n;
+    return tci_dim_atoms.n - 1;
 }
 
 static tci_dim tci_dim_of_atom(tci_dim_atom atom)
@@ -4067,14 +4183,14 @@ static int64_t tci_dim_middle(int64_t least, int64_t most)
 
 TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
 {
-    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0,
+    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0, 0,
                       least, most, tci_dim_middle(least, most)};
     return least == most ? least : tci_dim_of_atom(a);
 }
 
 static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_range r)
 {
-    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b,
+    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b, 0,
                          r.least, r.most, r.hint};
     return tci_dim_of_atom(atom);
 }
@@ -4182,15 +4298,34 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
     return tci_dim_finish(&s);
 }
 
-/* A lone quotient by a number. */
-static const tci_dim_atom *tci_dim_is_quotient(tci_dim d)
+/* d = floor(x / y) + *rest, y and the rest numbers: the quotient. */
+static const tci_dim_atom *tci_dim_is_quotient(tci_dim d, int64_t *rest)
 {
     const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
-    if (!e || e->n != 1 || e->terms[0].coef != 1 || e->terms[0].n != 1) {
+    if (!e || e->n > 2 || e->terms[0].coef != 1 || e->terms[0].n != 1 ||
+        (e->n == 2 && e->terms[1].n)) {
         return NULL;
     }
     const tci_dim_atom *a = tci_dim_atom_at(e->terms[0].atoms[0]);
+    *rest = e->n == 2 ? e->terms[1].coef : 0;
     return a->kind == TCI_DIM_DIV && tci_dim_is_known(a->b) ? a : NULL;
+}
+
+/* The bounds of floor(r / b) by those of r and b, where b counts as at least 1. */
+static tci_dim_range tci_dim_range_of_quotient(tci_dim r, tci_dim b)
+{
+    int64_t lo = TCI_MAX(tci_dim_least(b), 1), hi = TCI_MAX(tci_dim_most(b), 1);
+    int64_t least = tci_dim_least(r), most = tci_dim_most(r);
+    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
+                           tci_dim_quotient(most, most < 0 ? hi : lo),
+                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
+    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
+        range.least = TCI_MIN(range.least, 0);
+        range.most = TCI_MAX(range.most, 0);
+    }
+    range.least = least <= -tci_dim_limit ? least : range.least;
+    range.most = most >= tci_dim_limit ? most : range.most;
+    return range;
 }
 
 static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
@@ -4209,21 +4344,13 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
     if (b == 1) {
         return r;
     }
-    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r) : NULL;
-    if (inner) {
-        return tci_dim_div(inner->a, tci_dim_mul(inner->b, b));
+    int64_t rest;
+    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r, &rest) : NULL;
+    if (inner) { /* floor((floor(x / y) + rest) / b) = floor((x + rest y) / (y b)) */
+        tci_dim x = tci_dim_add(inner->a, tci_dim_times(rest, inner->b));
+        return tci_dim_div(x, tci_dim_times(inner->b, b));
     }
-    int64_t lo = tci_dim_least(b), hi = tci_dim_most(b), least = tci_dim_least(r),
-            most = tci_dim_most(r);
-    lo = TCI_MAX(lo, 1);
-    hi = TCI_MAX(hi, 1);
-    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
-                           tci_dim_quotient(most, most < 0 ? hi : lo),
-                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
-    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
-        range.least = TCI_MIN(range.least, 0);
-        range.most = TCI_MAX(range.most, 0);
-    }
+    tci_dim_range range = tci_dim_range_of_quotient(r, b);
     return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
 }
 
@@ -4234,6 +4361,13 @@ TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
         return b ? a : 0;
     }
     tci_dim_divide(a, b, &q, &r);
+    if (tci_dim_is_known(b) && r.n > 1 && r.terms[r.n - 1].n == 0) {
+        tci_dim_term whole_part = r.terms[r.n - 1]; /* the constant that stays is in [0, b) */
+        whole_part.coef = tci_dim_quotient(whole_part.coef, b);
+        tci_dim_sum_add(&q, &whole_part);
+        whole_part.coef = -tci_dim_times(whole_part.coef, b);
+        tci_dim_sum_add(&r, &whole_part);
+    }
     tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
     if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
         return TCI_DIM_NONE;
@@ -4301,39 +4435,132 @@ static bool tci_dim_factor(tci_dim_sum *s)
     return false;
 }
 
-/* b - a >= 0: by its bounds, then by those of what is left when a common factor goes; a MIN or MAX
- * on its own side is at most, at least each of its operands. */
-TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+/* Its bounds are not the saturated ones. */
+static bool tci_dim_is_bounded(tci_dim d)
 {
-    tci_dim_sum s = {.n = 0};
-    tci_dim_term minus = tci_dim_one;
-    if (a == b) {
-        return a != TCI_DIM_NONE;
+    return tci_dim_is_known(d) ||
+           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
+}
+
+/* Every atom written as its least value and what it has above that: no coefficient is below 0. */
+static bool tci_dim_is_above_least(const tci_dim_sum *s)
+{
+    tci_dim_sum all = {.n = 0};
+    for (int t = 0; t < s->n; t++) {
+        tci_dim_sum product = {.n = 1};
+        product.terms[0] = tci_dim_one;
+        product.terms[0].coef = s->terms[t].coef;
+        for (int i = 0; i < s->terms[t].n; i++) {
+            tci_dim_sum longer = {.n = 0};
+            tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
+            least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
+            longer.bad = product.bad || least.coef <= -tci_dim_limit;
+            for (int k = 0; k < product.n && !longer.bad; k++) {
+                tci_dim_term x = tci_dim_term_product(&product.terms[k], &above, &longer.bad);
+                tci_dim_term y = tci_dim_term_product(&product.terms[k], &least, &longer.bad);
+                tci_dim_sum_add(&longer, &x);
+                tci_dim_sum_add(&longer, &y);
+            }
+            product = longer;
+        }
+        all.bad = all.bad || product.bad;
+        for (int k = 0; k < product.n && !all.bad; k++) {
+            tci_dim_sum_add(&all, &product.terms[k]);
+        }
     }
-    minus.coef = -1;
-    tci_dim_sum_take(&s, b, &tci_dim_one);
-    tci_dim_sum_take(&s, a, &minus);
+    bool holds = !all.bad;
+    for (int t = 0; t < all.n; t++) {
+        holds = holds && all.terms[t].coef >= 0;
+    }
+    return holds;
+}
+
+static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
+
+/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
+ * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
+                               bool rounded_down, int depth)
+{
+    tci_dim_sum with = {.n = 0};
+    tci_dim_term cut = s->terms[t];
+    cut.n--;
+    memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
+    for (int i = 0; i < s->n; i++) {
+        tci_dim_sum_take(&with, i == t ? x : scale, i == t ? &cut : &s->terms[i]);
+    }
+    if (rounded_down) { /* it was x - scale + 1 at the least */
+        tci_dim_sum_add(&with, &cut);
+        cut.coef = -cut.coef;
+        tci_dim_sum_take(&with, scale, &cut);
+    }
+    return tci_dim_is_never_negative(&with, depth);
+}
+
+/* The other atoms of the term are never negative, so a bound of this one bounds the term. */
+static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(s->terms[t].atoms[at]);
+    bool more = s->terms[t].coef > 0;
+    for (int i = 0; i < s->terms[t].n; i++) {
+        if (i != at && tci_dim_atom_at(s->terms[t].atoms[i])->least < 0) {
+            return false;
+        }
+    }
+    if (a->kind == TCI_DIM_DIV) {
+        return tci_dim_least(a->b) >= 1 && tci_dim_holds_with(s, t, at, a->a, a->b, more, depth);
+    }
+    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth);
+    bool either = more == (a->kind == TCI_DIM_MAX);
+    if (first == either) {
+        return first;
+    }
+    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth);
+}
+
+/* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
+ * maximum in it replaced by what bounds it. */
+static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
+{
+    tci_dim_sum s = *given;
     if (s.bad) {
         return false;
     }
     do {
-        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0) {
+        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0 || tci_dim_is_above_least(&s)) {
             return true;
         }
     } while (tci_dim_factor(&s));
-    for (int side = 0; side < 2; side++) {
-        const tci_dim_expr *e = tci_dim_is_known(side ? b : a) ? NULL
-                                                               : tci_dim_expr_of(side ? b : a);
-        bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
-        const tci_dim_atom *atom = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
-        if (atom && atom->kind == TCI_DIM_MIN && !side) {
-            return tci_dim_le(atom->a, b) || tci_dim_le(atom->b, b);
-        }
-        if (atom && atom->kind == TCI_DIM_MAX && side) {
-            return tci_dim_le(a, atom->a) || tci_dim_le(a, atom->b);
+    for (int t = 0; depth > 0 && t < s.n; t++) {
+        for (int at = 0; at < s.terms[t].n; at++) {
+            if (tci_dim_atom_at(s.terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
+                tci_dim_holds_by(&s, t, at, depth - 1)) {
+                return true;
+            }
         }
     }
     return false;
+}
+
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_term minus = tci_dim_one;
+    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
+        return a == b && a != TCI_DIM_NONE;
+    }
+    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
+        if (tci_dim_most(a) <= tci_dim_least(b)) {
+            return true;
+        }
+        if (tci_dim_least(a) > tci_dim_most(b)) {
+            return false;
+        }
+    }
+    minus.coef = -1;
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    tci_dim_sum_take(&s, a, &minus);
+    return tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
 }
 
 /* ---- symbols, replacement, values ---- */
@@ -4380,13 +4607,27 @@ TCI_FN const char *tci_dim_name(tci_dim symbol)
     return a ? a->name : "";
 }
 
+/* A quotient by 0 is 0. */
+static tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
+{
+    if (kind == TCI_DIM_DIV) {
+        return tci_dim_is_known(b) && b <= 0 ? 0 : tci_dim_div(a, b);
+    }
+    return kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+}
+
+TCI_FN int tci_dim_ordinal(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->ordinal : -1;
+}
+
 static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
 {
     const tci_dim_atom *a = tci_dim_atom_at(index);
     if (a->kind != TCI_DIM_SYMBOL) {
         tci_dim x = tci_dim_replace(a->a, n, from, to), y = tci_dim_replace(a->b, n, from, to);
-        return a->kind == TCI_DIM_DIV ? tci_dim_div(x, y)
-               : a->kind == TCI_DIM_MIN ? tci_dim_min(x, y) : tci_dim_max(x, y);
+        return tci_dim_join(a->kind, x, y);
     }
     tci_dim d = tci_dim_of_atom(*a);
     for (int i = 0; i < n; i++) {
@@ -4556,8 +4797,7 @@ static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const
             } else {
                 tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
                 tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
-                atom = kind == TCI_DIM_DIV ? tci_dim_div(a, b)
-                       : kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+                atom = *bad ? 0 : tci_dim_join((int)kind, a, b);
             }
             product = tci_dim_mul(product, atom);
         }
@@ -4579,19 +4819,20 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 TCI_FN void tci_dim_free_all(void)
 {
     pthread_mutex_lock(&tci_dim_lock);
-    for (int i = 1; i < tci_dim_n_exprs; i++) {
-        tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), i, false);
-        tci_heap_free(e->terms);
+    for (int i = 1; i < tci_dim_exprs.n; i++) {
+        tci_heap_free(tci_dim_expr_at(i)->terms);
     }
-    for (int i = 0; i < tci_dim_n_atoms; i++) {
+    for (int i = 0; i < tci_dim_atoms.n; i++) {
         tci_heap_free(tci_dim_atom_at(i)->name);
     }
-    for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
-        tci_heap_free(tci_dim_atom_chunks[i]);
-        tci_heap_free(tci_dim_expr_chunks[i]);
-        tci_dim_atom_chunks[i] = tci_dim_expr_chunks[i] = NULL;
+    tci_dim_table *tables[2] = {&tci_dim_atoms, &tci_dim_exprs};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
+            tci_heap_free(tables[k]->chunks[i]);
+        }
+        tci_heap_free(tables[k]->slots);
+        memset(tables[k], 0, sizeof(*tables[k]));
     }
-    tci_dim_n_atoms = tci_dim_n_exprs = 0;
     pthread_mutex_unlock(&tci_dim_lock);
 }
 
@@ -8687,7 +8928,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit; a symbolic axis
+ * may also be so short that there is none. */
 static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
                              tci_dim *count)
 {
@@ -8698,7 +8940,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
         tci_dim room = tci_dim_sub(size, span);
         *count = tci_dim_add(tci_dim_div(room, stride), 1);
-        valid = tci_dim_le(0, room);
+        valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "axis %d is %s, which may be %" PRId64 ": a window of %s elements "
@@ -12231,6 +12473,7 @@ typedef struct tci_kernel {
     int n_literals;
     bool faults;                             /* holds a FAULT instruction */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
+    tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
     int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;
@@ -14115,6 +14358,233 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     }
     return tci_kernel_copy_mapped(k, axis_to, sizes);
 }
+/* ---- src/kernel/concrete.c ---- */
+/* kernel/concrete.c - see kernel/concrete.h: a kernel of symbolic sizes becomes one of given sizes.
+ *
+ * In: a kernel, a value for each symbol. Out: an ordinary kernel, for the interpreter.
+ * The one idea: every number of the kernel is evaluated and goes through the constructors of
+ * kernel/ir.c again, in the order of the instructions. So what those simplify for a known size is
+ * simplified here as well, and nothing else changes: the numbers of axes, operands, stages and
+ * reductions, and with them the order of every reduction, are those of the kernel.
+ *
+ * Stages come before the instructions, and reductions with them, because what a RED depends on is
+ * derived from those; the values that a reduction folds are filled in behind. */
+/* ---- src/kernel/concrete.h ---- */
+/* kernel/concrete.h - kernels whose sizes are symbols, kept, and made for given sizes. Only under
+ * TC_DYNAMIC_SHAPES. */
+#ifndef TCI_KERNEL_CONCRETE_H
+#define TCI_KERNEL_CONCRETE_H
+
+
+#ifdef TC_DYNAMIC_SHAPES
+/* A copy whose memory comes from get(arg, bytes), zeroed; NULL: that gave none. It has no scratch
+ * and takes no more instructions. */
+TCI_FN tci_kernel *tci_kernel_keep(void *(*get)(void *arg, size_t bytes), void *arg,
+                                   const tci_kernel *k);
+/* The kernel where symbol number i has values[i]: no number in it is symbolic. Axes, operands,
+ * stages and reductions stay what and where they are; index expressions and instructions are made
+ * anew, so that ranges are those of these sizes. */
+TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int64_t *values);
+#endif
+
+#endif
+
+/* ---- src/kernel/concrete.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+/* ---- keeping ---- */
+
+typedef struct tci_concrete_keep {
+    void *(*get)(void *arg, size_t bytes);
+    void *arg;
+    bool failed;
+} tci_concrete_keep;
+
+static void *tci_concrete_copy(tci_concrete_keep *c, const void *items, int n, size_t item_bytes)
+{
+    size_t bytes = (size_t)n * item_bytes;
+    void *copy = c->failed ? NULL : c->get(c->arg, TCI_MAX(bytes, (size_t)1));
+    c->failed = !copy;
+    return copy && bytes ? memcpy(copy, items, bytes) : copy;
+}
+
+TCI_FN tci_kernel *tci_kernel_keep(void *(*get)(void *arg, size_t bytes), void *arg,
+                                   const tci_kernel *k)
+{
+    tci_concrete_keep c = {get, arg, false};
+    tci_kernel *to = tci_concrete_copy(&c, k, 1, sizeof(*k));
+    if (!to) {
+        return NULL;
+    }
+    to->s = NULL;
+    to->kx_hash = to->inst_hash = NULL;
+    to->n_kx_hash = to->n_inst_hash = 0;
+    to->axes = tci_concrete_copy(&c, k->axes, k->n_axes, sizeof(*k->axes));
+    to->kx = tci_concrete_copy(&c, k->kx, k->n_kx, sizeof(*k->kx));
+    to->insts = tci_concrete_copy(&c, k->insts, k->n_insts, sizeof(*k->insts));
+    to->guards = tci_concrete_copy(&c, k->guards, k->n_guards, sizeof(*k->guards));
+    to->reds = tci_concrete_copy(&c, k->reds, k->n_reds, sizeof(*k->reds));
+    to->stores = tci_concrete_copy(&c, k->stores, k->n_stores, sizeof(*k->stores));
+    to->operands = tci_concrete_copy(&c, k->operands, k->n_operands, sizeof(*k->operands));
+    to->stages = tci_concrete_copy(&c, k->stages, k->n_stages, sizeof(*k->stages));
+    for (int t = 0; t < k->n_stages && !c.failed; t++) {
+        const tci_kstage *stage = &k->stages[t];
+        to->stages[t].axes = tci_concrete_copy(&c, stage->axes, stage->n_axes,
+                                               sizeof(*stage->axes));
+    }
+    return c.failed ? NULL : to;
+}
+
+/* ---- evaluating ---- */
+
+typedef struct tci_concrete {
+    const tci_kernel *from;
+    tci_kernel *to;
+    const int64_t *values;
+    int *kx_to;   /* new index expression; -1: not made yet */
+    int *inst_to; /* new instruction; made in order */
+} tci_concrete;
+
+static int64_t tci_concrete_number(const tci_concrete *c, tci_dim d)
+{
+    return tci_dim_value(d, c->values);
+}
+
+static int tci_concrete_kx(tci_concrete *c, int x)
+{
+    tci_kx e = c->from->kx[x];
+    tci_kernel *k = c->to;
+    if (c->kx_to[x] >= 0) {
+        return c->kx_to[x];
+    }
+    int a = e.a >= 0 ? tci_concrete_kx(c, e.a) : -1, b = e.b >= 0 ? tci_concrete_kx(c, e.b) : -1;
+    bool names = e.op == TCI_KX_AXIS || e.op == TCI_KX_VALUE;
+    int64_t n = names ? e.c : tci_concrete_number(c, e.c);
+    int64_t divisor = TCI_MAX(n, (int64_t)1); /* of an empty axis: never evaluated */
+    int made = -1;
+    switch (e.op) {
+    case TCI_KX_AXIS: made = tci_kx_axis(k, (int)n); break;
+    case TCI_KX_ADD: made = tci_kx_add(k, a, b); break;
+    case TCI_KX_MUL: made = tci_kx_mul(k, a, n); break;
+    case TCI_KX_DIV: made = tci_kx_div(k, a, divisor); break;
+    case TCI_KX_MOD: made = tci_kx_mod(k, a, divisor); break;
+    case TCI_KX_VALUE:
+        made = tci_kx_value(k, c->inst_to[n], tci_concrete_number(c, e.lo),
+                            tci_concrete_number(c, e.hi));
+        break;
+    default: made = tci_kx_const(k, n); break;
+    }
+    c->kx_to[x] = made;
+    return made;
+}
+
+/* The guards of an instruction; those of a load that always hold for these sizes go. */
+static void tci_concrete_guards(tci_concrete *c, tci_kinst *i)
+{
+    tci_kernel *k = c->to;
+    int first = i->guard, n = i->n_guards, begin = k->n_guards;
+    for (int g = 0; g < n; g++) {
+        tci_kguard guard = c->from->guards[first + g];
+        guard.x = tci_concrete_kx(c, guard.x);
+        guard.lo = tci_concrete_number(c, guard.lo);
+        guard.hi = tci_concrete_number(c, guard.hi);
+        bool holds = k->kx[guard.x].lo >= guard.lo && k->kx[guard.x].hi <= guard.hi;
+        if (!holds || i->op == TCI_K_GUARD) {
+            TCI_PUSH(k->s, k->guards, k->n_guards, k->cap_guards, guard);
+        }
+    }
+    i->n_guards = k->n_guards - begin;
+    i->guard = i->n_guards ? begin : -1;
+    for (int at = 0; at < begin && i->n_guards; at++) { /* an equal run that is already there */
+        bool same = at + i->n_guards <= begin;
+        for (int g = 0; same && g < i->n_guards; g++) {
+            const tci_kguard *x = &k->guards[at + g], *y = &k->guards[begin + g];
+            same = x->x == y->x && x->lo == y->lo && x->hi == y->hi;
+        }
+        if (same) {
+            i->guard = at;
+            k->n_guards = begin;
+            return;
+        }
+    }
+}
+
+static void tci_concrete_inst(tci_concrete *c, int n)
+{
+    tci_kinst i = c->from->insts[n];
+    for (int a = 0; a < i.n_args; a++) {
+        i.args[a] = c->inst_to[i.args[a]];
+    }
+    i.x = i.x >= 0 ? tci_concrete_kx(c, i.x) : -1;
+    if (i.n_guards > 0) {
+        tci_concrete_guards(c, &i);
+    }
+    if (i.op == TCI_K_FAULT) {
+        i.imm = tci_concrete_number(c, i.imm);
+    }
+    c->inst_to[n] = tci_kernel_inst(c->to, i);
+    if (i.op == TCI_K_RED) {
+        c->to->reds[i.imm].inst = c->inst_to[n];
+    }
+}
+
+/* Everything but instructions and index expressions. */
+static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const int64_t *values)
+{
+    tci_kernel *to = tci_kernel_make(s);
+    for (int a = 0; a < k->n_axes; a++) {
+        tci_kernel_axis(to, tci_dim_value(k->axes[a].size, values), k->axes[a].inner);
+        tci_kx_axis(to, a); /* first of all: the order of terms follows their numbers */
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_kernel_operand(to, (tc_dtype)k->operands[p].dtype, k->operands[p].is_output,
+                           tci_dim_value(k->operands[p].n, values));
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        tci_kstage stage = k->stages[t];
+        stage.axes = tci_scratch_copy(s, stage.axes, sizeof(*stage.axes) * (size_t)stage.n_axes);
+        TCI_PUSH(s, to->stages, to->n_stages, to->cap_stages, stage);
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        TCI_PUSH(s, to->reds, to->n_reds, to->cap_reds, k->reds[r]);
+    }
+    to->vector = k->vector;
+    to->vlanes = k->vlanes;
+    to->n_literals = k->n_literals;
+    to->faults = k->faults;
+    to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
+    to->bytes = to->all_bytes = tci_dim_value(k->all_bytes, values);
+    memcpy(to->name, k->name, sizeof(to->name));
+    return to;
+}
+
+TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int64_t *values)
+{
+    tci_kernel *to = tci_concrete_frame(s, k, values);
+    tci_concrete c = {k, to, values, TCI_NEW_ARRAY(s, int, k->n_kx + 1),
+                      TCI_NEW_ARRAY(s, int, k->n_insts + 1)};
+    for (int x = 0; x < k->n_kx; x++) {
+        c.kx_to[x] = -1;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        tci_concrete_inst(&c, i);
+    }
+    for (int r = 0; r < to->n_reds; r++) {
+        to->reds[r].a = c.inst_to[k->reds[r].a];
+        to->reds[r].b = k->reds[r].b >= 0 ? c.inst_to[k->reds[r].b] : -1;
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        tci_kstore store = k->stores[w];
+        store.x = tci_concrete_kx(&c, store.x);
+        store.value = c.inst_to[store.value];
+        TCI_PUSH(s, to->stores, to->n_stores, to->cap_stores, store);
+    }
+    return to;
+}
+
+#endif
 
 /* ---- src/plan/algorithm.c ---- */
 /* plan/algorithm.c - one node into several, where that is how it should be computed.
@@ -15972,9 +16442,62 @@ static void tci_pk_measure(tci_kernel *k)
         points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
-    k->flops = tci_pk_clamp(flops);
-    k->bytes = tci_pk_clamp(bytes);
+    k->flops = k->all_flops = tci_pk_clamp(flops);
+    k->bytes = k->all_bytes = tci_pk_clamp(bytes);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static tci_dim tci_pk_all_points(const tci_kernel *k, uint64_t axes)
+{
+    tci_dim points = 1;
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> TCI_MIN(a, 63) & 1) {
+            points = tci_dim_mul(points, k->axes[a].size);
+        }
+    }
+    return points;
+}
+
+/* What tci_pk_measure estimates, as expressions; where they do not fit, the estimates stand. */
+static void tci_pk_measure_all(tci_kernel *k)
+{
+    tci_dim flops = 0, bytes = 0;
+    bool known = true;
+    for (int a = 0; a < k->n_axes; a++) {
+        known = known && tci_dim_is_known(k->axes[a].size);
+    }
+    if (known) {
+        return;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op == TCI_K_PRIM) {
+            tci_dim points = tci_pk_all_points(k, k->insts[i].axes);
+            int cost = tci_prim_get((tci_prim)k->insts[i].prim)->cost;
+            flops = tci_dim_add(flops, tci_dim_mul(points, cost));
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        uint64_t axes = k->insts[k->reds[r].a].axes;
+        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        tci_dim points = tci_pk_all_points(k, axes);
+        flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_dim points = 0, all = k->operands[p].n;
+        for (int i = 0; i < k->n_insts; i++) {
+            if (k->insts[i].op == TCI_K_LOAD && k->insts[i].imm == p) {
+                uint64_t axes = tci_kx_axes(k, k->insts[i].x);
+                points = tci_dim_add(points, tci_pk_all_points(k, axes));
+            }
+        }
+        points = k->operands[p].is_output ? all : tci_dim_min(points, all);
+        int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+        bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
+    }
+    k->all_flops = flops == TCI_DIM_NONE ? k->all_flops : flops;
+    k->all_bytes = bytes == TCI_DIM_NONE ? k->all_bytes : bytes;
+}
+#endif
 
 /* tc_k_<ops>: the ops of the group's roots and of what they inline, the first few distinct ones. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
@@ -16075,6 +16598,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.k->vector = tci_pk_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
     tci_pk_measure(out.kernel);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_pk_measure_all(out.kernel);
+#endif
     tci_pk_name(&p, out.kernel);
     return out;
 }
@@ -19818,6 +20344,9 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
     }
     return fits;
 }
@@ -28837,7 +29366,10 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
  *
  * Code is immutable once published, counted, and free of any context. It is what the disk cache
  * stores (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal
- * values and no user memory: those belong to the program that captured them. */
+ * values and no user memory: those belong to the program that captured them.
+ *
+ * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
+ * run; run/dynamic.c makes code without symbols of it, for the sizes of a run. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -28864,9 +29396,9 @@ typedef struct tci_target {
 typedef struct tci_code_port { /* a program input or output */
     uint8_t dtype;
     int32_t rank;
-    int64_t *shape;
-    int64_t n;         /* elements */
-    int64_t bytes;     /* of the memory that is touched: dense, but for captured leaves */
+    tci_dim *shape;
+    tci_dim n;         /* elements */
+    tci_dim bytes;     /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
 typedef struct tci_code_kernel {
@@ -28876,12 +29408,15 @@ typedef struct tci_code_kernel {
     tci_interp *interp;    /* set when interpreted */
     int32_t module;        /* index in modules, when not interpreted */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
-    int64_t n_tasks;
+    tci_dim n_tasks;
     double task_ns;
-    int64_t work_bytes;    /* of native code, for each thread: see tci_launch */
-    int64_t flops, bytes;
+    tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
+    tci_dim flops, bytes;
     int32_t n_operands, n_literals;
     bool faults;
+    /* of a family */
+    tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
+    tci_kernel *kernel;            /* to be interpreted, at the sizes of a run */
 } tci_code_kernel;
 
 typedef struct tci_code_step {
@@ -28894,6 +29429,9 @@ typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
     int64_t offset;        /* TEMP: from the arena's start */
+    /* of a family: what a memory plan is made from */
+    tci_dim bytes;
+    int32_t first, last;   /* steps between which it lives */
 } tci_code_buffer;
 
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
@@ -28921,6 +29459,8 @@ typedef struct tci_code {
     bool from_disk;
     bool fallback;             /* interpreted although a native backend was asked for */
     bool used;                 /* since the memory cache last looked for what to drop */
+    tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
+    struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
     struct tci_code_chunk *chunks; /* memory of all arrays above: tci_code_get */
     char *chunk_next, *chunk_end;
@@ -29579,7 +30119,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
                             const tci_target *target)
 {
-    tci_key_text(k, TCI_BUILD);
+    tci_key_text(k, TCI_BUILD_FORM);
     tci_key_text(k, backend);
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");
@@ -29808,12 +30348,14 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code);
 TCI_FN void tci_cache_wait(const tci_request *r);
 
 /* ---- modules and the kernels in them ---- */
-/* What a launch needs to know of a built kernel; texts belong to whoever holds the record. */
+/* What a launch needs to know of a built kernel; texts and dims belong to whoever holds the
+ * record. */
 typedef struct tci_kernel_record {
     const char *symbol, *note;
-    int64_t n_tasks;
+    tci_dim n_tasks;
     double task_ns;
-    int64_t work_bytes;
+    tci_dim work_bytes;
+    const tci_dim *dims; int32_t n_dims;
 } tci_kernel_record;
 
 /* A kernel that a loaded module offers to later compiles. */
@@ -29978,6 +30520,7 @@ TCI_FN void tci_code_release(tci_code *c)
         tci_module_release(c->modules[i]);
     }
     tci_heap_free(c->late_source);
+    tci_code_release(c->family);
     while (c->chunks) {
         struct tci_code_chunk *older = c->chunks->older;
         tci_heap_free(c->chunks);
@@ -30310,7 +30853,9 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
         uint8_t *key_copy = k ? tci_code_get(m->memory, key_bytes) : NULL;
         char *symbol = key_copy ? tci_code_copy_text(m->memory, record->symbol) : NULL;
         char *note = symbol ? tci_code_copy_text(m->memory, record->note) : NULL;
-        if (note) {
+        size_t dims_bytes = sizeof(*record->dims) * (size_t)record->n_dims;
+        tci_dim *dims = note ? tci_code_get(m->memory, dims_bytes) : NULL;
+        if (dims) {
             memcpy(key_copy, key, key_bytes);
             k->hash = hash;
             k->key = key_copy;
@@ -30318,6 +30863,10 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
             k->record = *record;
             k->record.symbol = symbol;
             k->record.note = note;
+            for (int i = 0; i < record->n_dims; i++) {
+                dims[i] = record->dims[i];
+            }
+            k->record.dims = dims;
             k->function = function;
             k->module = m;
             k->next = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];
@@ -30519,6 +31068,8 @@ typedef struct tci_wire {
     tci_code *memory;            /* reading: what arrays and texts come from */
     bool bad;                    /* a breach or no memory: all that follows is void */
     bool no_memory;              /* the entry itself may be good */
+    const tci_dim *symbols;      /* reading: those of the entry, by number */
+    int32_t n_symbols;
 } tci_wire;
 
 static void tci_wire_bytes(tci_wire *w, void *bytes, size_t n)
@@ -30591,6 +31142,67 @@ static int32_t *tci_wire_indices(tci_wire *w, int32_t *items, int32_t n, int32_t
     }
     return items;
 }
+
+/* ---- symbolic sizes: only then does an entry tell of symbols ---- */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* A number in [lo, hi]: 0 and itself; an expression: how many words, and those. */
+static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
+{
+    bool symbolic = w->out && !tci_dim_is_known(d);
+    int32_t n = tci_wire_count(w, symbolic ? tci_dim_write(d, NULL) : 0, sizeof(int64_t));
+    if (n == 0) {
+        return tci_wire_range(w, d, lo, hi);
+    }
+    int64_t *words = tci_heap_get((size_t)n * sizeof(*words));
+    if (!words) {
+        w->bad = w->no_memory = true;
+        return lo;
+    }
+    if (w->out) {
+        tci_dim_write(d, words);
+    }
+    tci_wire_bytes(w, words, (size_t)n * sizeof(*words));
+    if (!w->out && !w->bad) {
+        const int64_t *at = words;
+        d = tci_dim_read(&at, words + n, w->symbols, w->n_symbols);
+        w->no_memory |= d == TCI_DIM_NONE;
+        w->bad |= d == TCI_DIM_NONE || at != words + n;
+    }
+    tci_heap_free(words);
+    return w->bad ? lo : d;
+}
+
+/* The range of each. */
+static void tci_wire_symbols(tci_wire *w, tci_dim **symbols, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, 2 * sizeof(int64_t));
+    *symbols = tci_wire_array(w, *symbols, *n, sizeof(**symbols));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        tci_dim *symbol = &(*symbols)[i];
+        int64_t least = tci_wire_range(w, w->out ? tci_dim_least(*symbol) : 0, 0, INT64_MAX);
+        int64_t most = tci_wire_range(w, w->out ? tci_dim_most(*symbol) : 0, least, INT64_MAX);
+        *symbol = w->out ? *symbol : tci_dim_symbol(NULL, i, least, most);
+    }
+    w->symbols = *symbols;
+    w->n_symbols = *n;
+}
+
+static void tci_wire_dims(tci_wire *w, tci_dim **dims, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, sizeof(int64_t));
+    *dims = tci_wire_array(w, *dims, *n, sizeof(**dims));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        (*dims)[i] = tci_wire_dim(w, (*dims)[i], INT64_MIN, INT64_MAX);
+    }
+}
+
+#else
+
+#define tci_wire_dim tci_wire_range
+
+#endif
 
 static void tci_wire_hash(tci_wire *w, tci_hash *h)
 {
@@ -30796,10 +31408,10 @@ static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
         p->rank = tci_wire_count(w, p->rank, 8);
         p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
         for (int32_t j = 0; j < p->rank && !w->bad; j++) {
-            p->shape[j] = tci_wire_range(w, p->shape[j], 0, INT64_MAX);
+            p->shape[j] = tci_wire_dim(w, p->shape[j], 0, INT64_MAX);
         }
-        p->n = tci_wire_range(w, p->n, 0, INT64_MAX);
-        p->bytes = tci_wire_range(w, p->bytes, 0, INT64_MAX);
+        p->n = tci_wire_dim(w, p->n, 0, INT64_MAX);
+        p->bytes = tci_wire_dim(w, p->bytes, 0, INT64_MAX);
     }
 }
 
@@ -30816,6 +31428,11 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
                                            is_temp ? INT32_MAX : most);
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
+#ifdef TC_DYNAMIC_SHAPES
+        b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
+        b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
+        b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);
+#endif
     }
     c->n_aliases = tci_wire_count(w, c->n_aliases, 16);
     c->aliases = tci_wire_array(w, c->aliases, c->n_aliases, sizeof(*c->aliases));
@@ -30832,11 +31449,14 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->symbol = tci_wire_text(w, k->symbol);
     k->note = tci_wire_text(w, k->note);
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
-    k->n_tasks = tci_wire_range(w, k->n_tasks, 0, INT64_MAX);
+    k->n_tasks = tci_wire_dim(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
-    k->work_bytes = tci_wire_range(w, k->work_bytes, 0, TCI_WORK_MOST);
-    k->flops = tci_wire_word(w, k->flops);
-    k->bytes = tci_wire_word(w, k->bytes);
+    k->work_bytes = tci_wire_dim(w, k->work_bytes, 0, TCI_WORK_MOST);
+    k->flops = tci_wire_dim(w, k->flops, INT64_MIN, INT64_MAX);
+    k->bytes = tci_wire_dim(w, k->bytes, INT64_MIN, INT64_MAX);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_wire_dims(w, &k->dims, &k->n_dims);
+#endif
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
@@ -30870,6 +31490,9 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
 /* The whole of a code but its key and modules. */
 static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 {
+#ifdef TC_DYNAMIC_SHAPES
+    tci_wire_symbols(w, &c->symbols, &c->n_symbols);
+#endif
     tci_wire_ports(w, &c->inputs, &c->n_inputs);
     tci_wire_ports(w, &c->outputs, &c->n_outputs);
     c->n_literals = tci_wire_count(w, c->n_literals, 1);
@@ -30949,7 +31572,7 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
         }
     }
     w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
-              || c->n_literals != r->n_literals;
+              || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
     w->bad = w->bad || !tci_disk_bind(c, calls);
     return !w->bad;
 }
@@ -30967,7 +31590,7 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
     if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false, false};
+        tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = c};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
             tci_os_touch(path.text);
@@ -30988,7 +31611,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
 {
     char name[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
+    tci_wire w = {.out = &payload};
     if (!d->writable || !c->n_modules) {
         return;
     }
@@ -31009,11 +31632,75 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
     }
     tci_wire_code(&w, c, c->n_modules);
     tci_disk_name(name, 'p', c->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
+    if (!w.bad) {
+        tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
+    }
     tci_str_free(&payload);
 }
 
 /* ---- kernels ---- */
+
+static void tci_wire_record(tci_wire *w, tci_kernel_record *r)
+{
+    r->n_tasks = tci_wire_dim(w, r->n_tasks, 0, INT64_MAX);
+    tci_wire_bytes(w, &r->task_ns, sizeof(r->task_ns));
+    r->work_bytes = tci_wire_dim(w, r->work_bytes, 0, TCI_WORK_MOST);
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DISK_KERNEL_SYMBOLS = 64 }; /* a kernel with more is not kept */
+
+/* The symbols of a kernel by number; those that it does not use are no symbols. Writing: false
+ * where it cannot be. */
+static bool tci_wire_kernel_symbols(tci_wire *w, const tci_kernel_record *r)
+{
+    tci_dim used[TCI_DISK_KERNEL_SYMBOLS], *all = NULL;
+    int n_used = 0, n = 0;
+    bool few = tci_dim_symbols(r->n_tasks, used, &n_used, TCI_DISK_KERNEL_SYMBOLS) &&
+               tci_dim_symbols(r->work_bytes, used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
+    for (int i = 0; i < r->n_dims && few; i++) {
+        few = tci_dim_symbols(r->dims[i], used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
+    }
+    for (int i = 0; i < n_used; i++) {
+        n = TCI_MAX(n, tci_dim_ordinal(used[i]) + 1);
+    }
+    if (w->out) {
+        all = tci_heap_get(sizeof(*all) * (size_t)TCI_MAX(n, 1));
+    }
+    for (int i = 0; i < n_used && all; i++) {
+        all[tci_dim_ordinal(used[i])] = used[i];
+    }
+    bool good = !w->out || (few && all);
+    if (good) {
+        tci_dim *symbols = all;
+        tci_wire_symbols(w, &symbols, &n);
+    }
+    tci_heap_free(all);
+    return good;
+}
+
+static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
+{
+    tci_dim *dims = (tci_dim *)(uintptr_t)r->dims;
+    if (!tci_wire_kernel_symbols(w, r)) {
+        return false;
+    }
+    tci_wire_dims(w, &dims, &r->n_dims);
+    r->dims = dims;
+    return true;
+}
+
+#else
+
+static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
+{
+    (void)w;
+    (void)r;
+    return true;
+}
+
+#endif
 
 static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backend *calls,
                                  const void *key, size_t key_bytes, tci_module_kernel *k)
@@ -31023,9 +31710,8 @@ static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backen
     }
     k->record.symbol = tci_wire_text(w, NULL);
     k->record.note = tci_wire_text(w, NULL);
-    k->record.n_tasks = tci_wire_range(w, 0, 0, INT64_MAX);
-    tci_wire_bytes(w, &k->record.task_ns, sizeof(k->record.task_ns));
-    k->record.work_bytes = tci_wire_range(w, 0, 0, TCI_WORK_MOST);
+    tci_wire_kernel_dims(w, &k->record);
+    tci_wire_record(w, &k->record);
     char *name = tci_wire_text(w, NULL);
     int64_t bytes = tci_wire_word(w, 0);
     tci_hash sum;
@@ -31061,7 +31747,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
     if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false, false};
+        tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = memory};
         tci_module_kernel k;
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
@@ -31086,7 +31772,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 {
     char name[TCI_DISK_NAME_BYTES], base[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
+    tci_wire w = {.out = &payload};
     tci_module_kernel copy = *k;
     if (!d->writable || !k->module->stored) {
         return;
@@ -31098,15 +31784,16 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
     tci_str_add(&note, k->record.note);
     tci_wire_text(&w, symbol.text);
     tci_wire_text(&w, note.text);
-    tci_wire_word(&w, k->record.n_tasks);
-    tci_wire_bytes(&w, &copy.record.task_ns, sizeof(copy.record.task_ns));
-    tci_wire_word(&w, k->record.work_bytes);
+    bool whole = tci_wire_kernel_dims(&w, &copy.record);
+    tci_wire_record(&w, &copy.record);
     snprintf(base, sizeof(base), "%s", tci_disk_base_name(k->module->path));
     tci_wire_text(&w, base);
     tci_wire_word(&w, k->module->bytes);
     tci_wire_hash(&w, &k->module->sum);
     tci_disk_name(name, 'k', k->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
+    if (whole && !w.bad) {
+        tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
+    }
     tci_str_free(&symbol);
     tci_str_free(&note);
     tci_str_free(&payload);
@@ -31187,6 +31874,9 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 #undef TCI_DISK_PROGRAM
 #undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT
+#ifndef TC_DYNAMIC_SHAPES
+#undef tci_wire_dim
+#endif
 /* ---- src/compile/jit.c ---- */
 /* compile/jit.c - kernels to functions: one source file, one compiler process, one object file.
  *
@@ -31310,7 +32000,7 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str text = {.s = j->s};
     tci_kernel_print(&text, kernel);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
-                   j->options->cc ? j->options->cc : "", TCI_BUILD);
+                   j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
@@ -31569,8 +32259,9 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        tci_kernel_record record = {k->symbol, k->launch.note, k->launch.n_tasks,
-                                    k->launch.task_ns, k->launch.work_bytes};
+        tci_kernel_record record = {k->symbol,         k->launch.note,       k->launch.n_tasks,
+                                    k->launch.task_ns, k->launch.work_bytes, k->launch.dims,
+                                    k->launch.n_dims};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};
@@ -32002,6 +32693,9 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         c->buffers[i].kind = p->buffers[i].kind;
         c->buffers[i].index = p->buffers[i].index;
         c->buffers[i].offset = p->buffers[i].kind == TCI_BUF_TEMP ? p->buffers[i].offset : 0;
+        c->buffers[i].bytes = p->buffers[i].bytes;
+        c->buffers[i].first = p->buffers[i].first;
+        c->buffers[i].last = p->buffers[i].last;
     }
     c->n_aliases = p->n_aliases;
     c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));
@@ -32052,10 +32746,38 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->n_tasks = found->record.n_tasks;
         k->task_ns = found->record.task_ns;
         k->work_bytes = found->record.work_bytes;
+        k->n_dims = found->record.n_dims;
+        k->dims = tci_compile_get(b, c, k->n_dims, sizeof(*k->dims));
+        for (int j = 0; j < k->n_dims; j++) {
+            k->dims[j] = found->record.dims[j];
+        }
         k->module = tci_compile_module_index(c, found->module);
         tci_code_set_function(c, k, calls, found->function);
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static void *tci_compile_keep(void *code, size_t bytes)
+{
+    return tci_code_get(code, bytes);
+}
+
+/* A family's kernels are made ready when their sizes are known. */
+static bool tci_compile_fill_kernel(tci_compile_batch_state *b, tci_code *c, tci_code_kernel *k,
+                                    const tci_kernel *from)
+{
+    if (!c->n_symbols) {
+        return false;
+    }
+    k->kernel = tci_kernel_keep(tci_compile_keep, c, from);
+    if (!k->kernel) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    return true;
+}
+#else
+#define tci_compile_fill_kernel(b, c, k, from) false
+#endif
 
 static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compile_job *job,
                                     tci_code *c)
@@ -32065,6 +32787,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
         tci_code_kernel *k = &c->kernels[i];
         k->symbol = tci_compile_text(b, c, from->name);
         k->note = tci_compile_text(b, c, "interpreted");
+        if (tci_compile_fill_kernel(b, c, k, from)) {
+            continue;
+        }
         k->interp = tci_interp_make(from);
         if (!k->interp) {
             tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
@@ -32108,14 +32833,19 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->hash = r->hash;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
+    c->n_symbols = r->n_symbols;
+    c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
+    for (int i = 0; i < r->n_symbols; i++) {
+        c->symbols[i] = r->symbols[i];
+    }
     tci_compile_fill_ports(b, job, c);
     tci_compile_fill_plan(b, job->plan, c);
     c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
-        c->kernels[i].flops = from->flops;
-        c->kernels[i].bytes = from->bytes;
+        c->kernels[i].flops = from->all_flops;
+        c->kernels[i].bytes = from->all_bytes;
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
@@ -32376,6 +33106,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 }
 
 #undef TCI_COMPILE_COUNT
+#ifndef TC_DYNAMIC_SHAPES
+#undef tci_compile_fill_kernel
+#endif
 
 /* ---- src/run/pool.c ---- */
 /* run/pool.c - the worker pool: fork-join over independent tasks, and the floating-point
@@ -32924,7 +33657,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
+ * symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -32936,7 +33670,8 @@ struct tc_program {
     int n_outputs;             /* user outputs: code->n_outputs without the effects */
     tci_run_effect *effects; int n_effects;
     int64_t stage_bytes;
-    bool busy;                 /* atomic: a run is under way; used where there are effects */
+    bool is_busy, *busy;       /* atomic: a run is under way; used where there are effects */
+    struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
@@ -32970,6 +33705,7 @@ struct tc_call {
     char *stage;               /* new values of parameters that cannot be written in place */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
+    struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
     tci_error last;
 };
 
@@ -33006,6 +33742,12 @@ TCI_FN void tci_storage_release(tci_storage *s);
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
                                   tc_program **f);
+#ifdef TC_DYNAMIC_SHAPES
+/* The same from code of known sizes and the family of a program: with what that captured, and words
+ * for the literals that the family does not have. */
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f);
+#endif
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */
@@ -33024,6 +33766,11 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* That there are as many buffers as the program takes. */
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* Writes c->last and returns why. */
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 
 #endif
 
@@ -33087,7 +33834,35 @@ TCI_FN void tci_storage_release(tci_storage *s)
 #include <pthread.h>
 #include <stdio.h>
 
+/* ---- src/run/dynamic.h ---- */
+/* run/dynamic.h - runs of programs whose sizes are symbols. Only under TC_DYNAMIC_SHAPES. */
+#ifndef TCI_RUN_DYNAMIC_H
+#define TCI_RUN_DYNAMIC_H
 
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
+
+/* f->dynamic from the request; f is otherwise complete. False: no memory. */
+TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
+TCI_FN void tci_dynamic_free(tc_program *f);
+/* Calls of a family: they remember the instance that ran last. */
+TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
+TCI_FN void tci_dynamic_call_free(tc_call *c);
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Sizes of an output for these inputs: shape has room for its rank. The text of a failure is in
+ * c->last. */
+TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape);
+/* The code of the sizes that ran last, counted; NULL: none did. */
+TCI_FN tci_code *tci_dynamic_last(tc_program *f);
+/* A line that names the sizes that are open, with their ranges. */
+TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
+
+#endif
+#endif
+
+/* ---- src/run/program.c, continued ---- */
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
 #define TCI_PROGRAM_PART_NS 10000.0
@@ -33096,6 +33871,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
 /* ---- layout of the block ---- */
 
 typedef struct tci_program_sizes {
+    int n_inputs, n_outputs, n_captured, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds;
 } tci_program_sizes;
 
@@ -33107,20 +33883,21 @@ static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n
            (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs, int n_outputs)
+/* n_inputs, n_captured and n_effects are set. */
+static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
-    tci_program_sizes sizes = {0, 0, 0};
-    for (int i = 0; i < code->n_steps; i++) {
+    sizes->n_outputs = code->n_outputs - sizes->n_effects;
+    sizes->n_steps = code->n_symbols ? 0 : code->n_steps;
+    for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes.n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
-        sizes.n_literal_words += (size_t)kernel->n_literals;
+        sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
+        sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
-            sizes.n_binds +=
-                tci_program_is_user_buffer(code, n_inputs, n_outputs, step->operands[j]);
+            sizes->n_binds += tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
+                                                         step->operands[j]);
         }
     }
-    return sizes;
 }
 
 /* Takes n items from the block at *at; with block NULL only counts the bytes. */
@@ -33131,7 +33908,7 @@ static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_by
     return p;
 }
 
-static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci_request *r,
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
                                   const tci_program_sizes *sizes, int64_t **literal_words)
 {
     char *block = (char *)f;
@@ -33139,14 +33916,14 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci
     tc_program *p = f ? f : &unused;
     size_t at = 0;
     tci_program_carve(block, &at, 1, sizeof(tc_program));
-    p->steps = tci_program_carve(block, &at, (size_t)code->n_steps, sizeof(tci_run_step));
+    p->steps = tci_program_carve(block, &at, (size_t)sizes->n_steps, sizeof(tci_run_step));
     p->binds = tci_program_carve(block, &at, sizes->n_binds, sizeof(tci_run_bind));
     p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
     p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
     *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
-    p->captured = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(tci_storage *));
-    p->captured_data = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(void *));
-    p->effects = tci_program_carve(block, &at, (size_t)r->n_effects, sizeof(tci_run_effect));
+    p->captured = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(tci_storage *));
+    p->captured_data = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(void *));
+    p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     return at;
 }
 
@@ -33177,6 +33954,9 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
         f->captured_data[i] = tci_program_lowest(r->captured[i]);
         tci_storage_retain(f->captured[i]);
     }
+    for (int i = 0; i < r->n_effects; i++) {
+        f->effects[i].captured = r->effects[i];
+    }
 }
 
 static bool tci_program_in_place(const tc_program *f, int output, int captured)
@@ -33195,11 +33975,10 @@ static bool tci_program_in_place(const tc_program *f, int output, int captured)
     return false;
 }
 
-static void tci_program_place_effects(tc_program *f, const tci_request *r)
+static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
-        e->captured = r->effects[i];
         e->bytes = f->code->outputs[f->n_outputs + i].bytes;
         e->stage = -1;
         if (!tci_program_in_place(f, f->n_outputs + i, e->captured)) {
@@ -33225,12 +34004,12 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
+static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
 {
     const tci_code *code = f->code;
     int available = code->device ? 1 : tci_pool_threads(&f->options);
     f->max_threads = 1;
-    for (int i = 0; i < code->n_steps; i++) {
+    for (int i = 0; i < n_steps; i++) {
         const tci_code_step *from = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[from->kernel];
         tci_run_step *step = &f->steps[i];
@@ -33287,45 +34066,103 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
-                                  tc_program **f)
+/* A program that has captured nothing yet. */
+static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
+                                 tc_program **f, int64_t **literal_words)
 {
     *f = NULL;
     if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
-    int n_inputs = r->n_user_inputs;
-    int n_outputs = code->n_outputs - r->n_effects;
-    tci_program_sizes sizes = tci_program_measure(code, n_inputs, n_outputs);
-    if (sizes.n_slots > INT32_MAX) {
+    tci_program_measure(code, sizes);
+    if (sizes->n_slots > INT32_MAX) {
         return TC_ERR_LIMIT;
     }
-    int64_t *literal_words = NULL;
-    size_t bytes = tci_program_lay_out(NULL, code, r, &sizes, &literal_words);
+    size_t bytes = tci_program_lay_out(NULL, code, sizes, literal_words);
     tc_program *p = tci_heap_get(bytes);
     if (!p) {
         return TC_ERR_MEMORY;
     }
-    tci_program_lay_out(p, code, r, &sizes, &literal_words);
+    tci_program_lay_out(p, code, sizes, literal_words);
     p->code = code;
     p->options = tci_program_options(o);
-    p->from_memory = r->found == TCI_FOUND_MEMORY;
-    p->from_disk = r->found == TCI_FOUND_DISK;
-    p->n_inputs = n_inputs;
-    p->n_outputs = n_outputs;
-    p->n_effects = r->n_effects;
-    p->n_captured = r->n_captured;
+    p->n_inputs = sizes->n_inputs;
+    p->n_outputs = sizes->n_outputs;
+    p->n_effects = sizes->n_effects;
+    p->n_captured = sizes->n_captured;
+    p->busy = &p->is_busy;
     p->refs = 1;
     pthread_mutex_init(&p->lock, NULL);
-    tci_program_capture(p, r);
-    tci_program_place_effects(p, r);
-    tci_program_fill_steps(p, literal_words);
-    tci_program_sort_aliases(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
     return TC_OK;
 }
+
+/* What was captured is there. */
+static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
+{
+    tci_program_place_effects(f);
+    tci_program_fill_steps(f, n_steps, literal_words);
+    tci_program_sort_aliases(f);
+}
+
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f)
+{
+    tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
+                               .n_captured = r->n_captured,
+                               .n_effects = r->n_effects};
+    int64_t *literal_words = NULL;
+    tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
+    if (status) {
+        return status;
+    }
+    tc_program *p = *f;
+    p->from_memory = r->found == TCI_FOUND_MEMORY;
+    p->from_disk = r->found == TCI_FOUND_DISK;
+    tci_program_capture(p, r);
+    tci_program_complete(p, sizes.n_steps, literal_words);
+#ifdef TC_DYNAMIC_SHAPES
+    if (code->n_symbols && !tci_dynamic_make(p, r)) {
+        tci_program_release(p);
+        *f = NULL;
+        return TC_ERR_MEMORY;
+    }
+#endif
+    return TC_OK;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f)
+{
+    tci_program_sizes sizes = {.n_inputs = family->n_inputs,
+                               .n_captured = family->n_captured,
+                               .n_effects = family->n_effects};
+    int64_t *literal_words = NULL;
+    tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
+    if (status) {
+        return status;
+    }
+    tc_program *p = *f;
+    int n_own = family->code->n_literals;
+    for (int i = 0; i < code->n_literals; i++) {
+        p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
+    }
+    for (int i = 0; i < p->n_captured; i++) {
+        p->captured[i] = family->captured[i];
+        p->captured_data[i] = family->captured_data[i];
+        tci_storage_retain(p->captured[i]);
+    }
+    for (int i = 0; i < p->n_effects; i++) {
+        p->effects[i].captured = family->effects[i].captured;
+    }
+    p->busy = family->busy;
+    tci_program_complete(p, sizes.n_steps, literal_words);
+    return TC_OK;
+}
+#endif
 
 /* ---- lifetime ---- */
 
@@ -33350,6 +34187,9 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_heap_free(f->errors);
         f->errors = next;
     }
+#ifdef TC_DYNAMIC_SHAPES
+    tci_dynamic_free(f);
+#endif
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }
@@ -33694,6 +34534,11 @@ static void tci_call_fill_slots(tc_call *c)
 
 TCI_FN tc_call *tci_call_make(tc_program *f)
 {
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        return tci_dynamic_call_make(f);
+    }
+#endif
     const tci_code *code = f->code;
     size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
@@ -33738,6 +34583,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
 TCI_FN void tci_call_free(tc_call *c)
 {
     if (c) {
+#ifdef TC_DYNAMIC_SHAPES
+        tci_dynamic_call_free(c);
+#endif
         tci_device_free(c);
         tci_heap_free_aligned(c->workspace);
         tci_heap_free(c);
@@ -33782,9 +34630,7 @@ static const char *tci_call_dtype_name(int dtype)
     return tci_dtype_get((tc_dtype)dtype)->name;
 }
 
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
-    TCI_PRINTF(3, 4);
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -33814,6 +34660,12 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
     if (b->dtype != port->dtype && b->dtype != -1) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
+    }
+    if (b->sizes && b->n == port->n) {
+        char sizes[256];
+        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
+                               sizes, shape);
     }
     return tci_call_refuse(c, TC_ERR_BUFFER,
                            "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
@@ -33982,18 +34834,27 @@ static tc_status tci_call_check_sorted(tc_call *c, const tc_bufs *inputs, const 
 
 /* ---- checks ---- */
 
+static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
+{
+    bool fit = b->rank == port->rank;
+    for (int i = 0; i < port->rank && fit; i++) {
+        fit = b->sizes[i] == port->shape[i];
+    }
+    return fit;
+}
+
 /* Untyped memory is counted in elements or in bytes. */
 static inline bool tci_call_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
     bool untyped = b->dtype == -1 && (b->n == port->n || b->n == port->bytes);
-    return (typed || untyped) && (b->data || !port->n);
+    bool sized = TCI_LIKELY(!b->sizes) || tci_call_sizes_fit(b, port);
+    return (typed || untyped) && (b->data || !port->n) && sized;
 }
 
-static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tc_program *f = c->program;
-    const tci_code *code = f->code;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != f->n_outputs)) {
         return tci_call_refuse(c, TC_ERR_BUFFER,
                                "given %d inputs and %d outputs, expected %d and %d", inputs->n,
@@ -34001,6 +34862,16 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || (!outputs->items && outputs->n))) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "given a NULL list of buffers");
+    }
+    return TC_OK;
+}
+
+static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
+    if (TCI_UNLIKELY(status)) {
+        return status;
     }
     for (int i = 0; i < inputs->n; i++) {
         if (TCI_UNLIKELY(!tci_call_fits(&inputs->items[i], &code->inputs[i]))) {
@@ -34159,6 +35030,11 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
     tc_program *f = c->program;
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        return tci_dynamic_call_run(c, inputs, outputs);
+    }
+#endif
     tc_status status = tci_call_check(c, &inputs, &outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
@@ -34166,17 +35042,1281 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_LIKELY(!f->n_effects)) {
         return tci_call_run_checked(c, inputs, outputs);
     }
-    if (__atomic_exchange_n(&f->busy, true, __ATOMIC_ACQUIRE)) {
+    if (__atomic_exchange_n(f->busy, true, __ATOMIC_ACQUIRE)) {
         return tci_call_refuse(c, TC_ERR_BUSY,
                                "a run of this program is under way on another thread, and it "
                                "changes parameters: expected one run at a time");
     }
     status = tci_call_run_checked(c, inputs, outputs);
-    __atomic_store_n(&f->busy, false, __ATOMIC_RELEASE);
+    __atomic_store_n(f->busy, false, __ATOMIC_RELEASE);
     return status;
 }
 
 #undef TCI_CALL_PAIRWISE
+/* ---- src/run/solve.c ---- */
+/* run/solve.c - see run/solve.h: which sizes do the buffers of a run have?
+ *
+ * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
+ * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
+ *
+ * The one idea: every number that is given is an equation, expression = number, and every symbol has
+ * a range. An equation with one open symbol narrows its range: numbers of elements grow (or shrink)
+ * with a size, so the values that fit lie together and are found by halving. That is done until
+ * nothing narrows any more, which mostly closes all symbols at once. What then is open, batch and
+ * height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range, each
+ * narrowing the rest; two that fit end the search.
+ *
+ * No output has an element: then any sizes that fit do, as nothing is written. */
+/* ---- src/run/solve.h ---- */
+/* run/solve.h - the values of a program's symbols from the buffers of a run. Only under
+ * TC_DYNAMIC_SHAPES. */
+#ifndef TCI_RUN_SOLVE_H
+#define TCI_RUN_SOLVE_H
+
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* What is asked of the buffers of one program: made once, then constant. */
+typedef struct tci_solver tci_solver;
+
+/* Of code with symbols: its first n_inputs inputs and n_outputs outputs are the user's, user[i] is
+ * the user's symbol for number i, whose range counts. All outlive the solver. NULL: no memory. */
+TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
+                                   const tci_dim *user);
+TCI_FN void tci_solver_free(tci_solver *v);
+/* Words of room that one search needs, zeroed. */
+TCI_FN size_t tci_solver_room(const tci_solver *v);
+/* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
+ * program takes. TC_ERR_BUFFER: none fit, or several do; text tells. */
+TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
+                                  const tc_bufs *outputs, int64_t *values, char *text,
+                                  size_t text_room);
+
+#endif
+#endif
+
+/* ---- src/run/solve.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TCI_SOLVE_SHORT = 4096,   /* ranges up to this are tried value by value */
+    TCI_SOLVE_BUDGET = 100000 /* values tried in one search */
+};
+
+/* shape[axis] of a port, or its number of elements where axis is -1. */
+typedef struct tci_solve_equation {
+    tci_dim d;
+    int32_t port, axis;
+    int32_t n;         /* symbols */
+    int32_t *symbols;  /* their numbers */
+    bool *divides;     /* d is a multiple of that symbol */
+} tci_solve_equation;
+
+struct tci_solver {
+    const tci_code *code;
+    int n_inputs, n_outputs;
+    const tci_dim *user;
+    int n;                     /* symbols */
+    tci_solve_equation *equations;
+    int n_equations;
+};
+
+/* One search. Level l of it has ranges of its own. */
+typedef struct tci_solve {
+    const tci_solver *v;
+    const tc_bufs *inputs, *outputs;
+    int64_t *point;            /* where expressions are evaluated */
+    int64_t *found;
+    int64_t *ranges;           /* per level: least, then most of each symbol */
+    int32_t level;
+    int n_found, budget;       /* n_found 2: or it cannot be told */
+    bool has_found;            /* `found` holds values that fit */
+    int failed;                /* the equation that nothing fits at level 0, or -1 */
+    int64_t *origin;           /* at level 0: the equation that closed each symbol, or -1 */
+} tci_solve;
+
+/* ---- the equations of a program ---- */
+
+static const tci_code_port *tci_solve_port(const tci_solver *v, int port)
+{
+    return port < v->n_inputs ? &v->code->inputs[port] : &v->code->outputs[port - v->n_inputs];
+}
+
+static void *tci_solve_carve(char *block, size_t *at, size_t n, size_t item_bytes)
+{
+    void *p = block ? block + *at : NULL;
+    *at += (n * item_bytes + 15) & ~(size_t)15;
+    return p;
+}
+
+/* Adds an equation, or with block NULL only counts what it takes. */
+static bool tci_solve_add(tci_solver *v, char *block, size_t *at, tci_dim *list, tci_dim d,
+                          int port, int axis)
+{
+    int n = 0;
+    if (tci_dim_is_known(d)) {
+        return true;
+    }
+    if (!tci_dim_symbols(d, list, &n, v->n)) {
+        return false; /* of another program: a defect */
+    }
+    int32_t *symbols = tci_solve_carve(block, at, (size_t)n, sizeof(*symbols));
+    bool *divides = tci_solve_carve(block, at, (size_t)n, sizeof(*divides));
+    for (int i = 0; i < n && block; i++) {
+        symbols[i] = tci_dim_ordinal(list[i]);
+        divides[i] = tci_dim_divides(list[i], d);
+        if (symbols[i] < 0 || symbols[i] >= v->n) {
+            return false;
+        }
+    }
+    if (block) {
+        v->equations[v->n_equations] =
+            (tci_solve_equation){d, port, axis, n, symbols, divides};
+    }
+    v->n_equations++;
+    return true;
+}
+
+static bool tci_solve_add_all(tci_solver *v, char *block, size_t *at, tci_dim *list)
+{
+    bool good = true;
+    v->n_equations = 0;
+    for (int p = 0; p < v->n_inputs + v->n_outputs && good; p++) {
+        const tci_code_port *port = tci_solve_port(v, p);
+        good = tci_solve_add(v, block, at, list, port->n, p, -1);
+        for (int a = 0; a < port->rank && good; a++) {
+            good = tci_solve_add(v, block, at, list, port->shape[a], p, a);
+        }
+    }
+    return good;
+}
+
+TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
+                                   const tci_dim *user)
+{
+    tci_solver count = {code, n_inputs, n_outputs, user, code->n_symbols, NULL, 0};
+    size_t at = 0;
+    tci_dim *list = tci_heap_get(sizeof(*list) * (size_t)TCI_MAX(code->n_symbols, 1));
+    tci_solver *v = NULL;
+    if (list && tci_solve_add_all(&count, NULL, &at, list)) {
+        size_t head = 0;
+        tci_solve_carve(NULL, &head, 1, sizeof(*v));
+        tci_solve_carve(NULL, &head, (size_t)count.n_equations, sizeof(tci_solve_equation));
+        v = tci_heap_get(head + at);
+        if (v) {
+            *v = count;
+            at = 0;
+            tci_solve_carve((char *)v, &at, 1, sizeof(*v));
+            v->equations = tci_solve_carve((char *)v, &at, (size_t)count.n_equations,
+                                           sizeof(tci_solve_equation));
+            if (!tci_solve_add_all(v, (char *)v, &at, list)) {
+                tci_heap_free(v);
+                v = NULL;
+            }
+        }
+    }
+    tci_heap_free(list);
+    return v;
+}
+
+TCI_FN void tci_solver_free(tci_solver *v)
+{
+    tci_heap_free(v);
+}
+
+/* Every level but the first and the last closes a symbol or settles what an untyped buffer counts. */
+TCI_FN size_t tci_solver_room(const tci_solver *v)
+{
+    size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
+    return (size_t)v->n * (3 + 2 * levels);
+}
+
+/* ---- one equation ---- */
+
+static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
+{
+    int n_inputs = s->v->n_inputs;
+    return port < n_inputs ? &s->inputs->items[port]
+                           : s->outputs ? &s->outputs->items[port - n_inputs] : NULL;
+}
+
+/* The numbers that the expression may be: 0 of them where the buffer does not say. */
+static int tci_solve_targets(const tci_solve *s, const tci_solve_equation *e, int64_t targets[2])
+{
+    const tc_buf *b = tci_solve_buffer(s, e->port);
+    if (!b || (b->sizes != NULL) != (e->axis >= 0)) {
+        return 0;
+    }
+    if (e->axis >= 0) {
+        targets[0] = b->sizes[e->axis];
+        return 1;
+    }
+    int64_t bytes = tci_dtype_get((tc_dtype)tci_solve_port(s->v, e->port)->dtype)->bytes;
+    targets[0] = b->n;
+    targets[1] = b->n / bytes;
+    return b->dtype == -1 && bytes > 1 && b->n > 0 && b->n % bytes == 0 ? 2 : 1;
+}
+
+static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x)
+{
+    s->point[symbol] = x;
+    return tci_dim_value(d, s->point);
+}
+
+/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1: there
+ * is none. */
+static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
+                               int64_t target, bool falling, bool beyond)
+{
+    int64_t end = hi + 1;
+    while (lo < end) {
+        int64_t x = lo + (end - lo) / 2, v = tci_solve_at(s, d, symbol, x);
+        bool there = falling ? v < target : v > target;
+        if (there || (!beyond && v == target)) {
+            end = x;
+        } else {
+            lo = x + 1;
+        }
+    }
+    return lo;
+}
+
+/* Narrows [*lo, *hi] of the only open symbol to where d is target; false: it nowhere is. */
+static bool tci_solve_narrow(const tci_solve *s, tci_dim d, int symbol, int64_t target, int64_t *lo,
+                             int64_t *hi)
+{
+    int64_t at_lo = tci_solve_at(s, d, symbol, *lo), at_hi = tci_solve_at(s, d, symbol, *hi);
+    bool falling = at_hi < at_lo;
+    if (target < TCI_MIN(at_lo, at_hi) || target > TCI_MAX(at_lo, at_hi)) {
+        return false;
+    }
+    if (at_lo == at_hi) {
+        return true;
+    }
+    /* a straight line, as it mostly is */
+    double slope = ((double)at_hi - (double)at_lo) / ((double)*hi - (double)*lo);
+    int64_t x = *lo + (int64_t)(((double)target - (double)at_lo) / slope + 0.5);
+    if (x >= *lo && x <= *hi && tci_solve_at(s, d, symbol, x) == target &&
+        (x == *lo || tci_solve_at(s, d, symbol, x - 1) != target) &&
+        (x == *hi || tci_solve_at(s, d, symbol, x + 1) != target)) {
+        *lo = *hi = x;
+        return true;
+    }
+    int64_t first = tci_solve_first(s, d, symbol, *lo, *hi, target, falling, false);
+    int64_t end = tci_solve_first(s, d, symbol, *lo, *hi, target, falling, true);
+    if (first >= end) {
+        return false;
+    }
+    *lo = first;
+    *hi = end - 1;
+    return true;
+}
+
+/* ---- narrowing ---- */
+
+static int64_t *tci_solve_least(const tci_solve *s)
+{
+    return s->ranges + 2 * (size_t)s->v->n * (size_t)s->level;
+}
+
+static int64_t *tci_solve_most(const tci_solve *s)
+{
+    return tci_solve_least(s) + s->v->n;
+}
+
+/* How many symbols of e are open; *symbol is the last of them. The others go into the point. */
+static int tci_solve_open(const tci_solve *s, const tci_solve_equation *e, int *symbol)
+{
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    int n = 0;
+    for (int i = 0; i < e->n; i++) {
+        int at = e->symbols[i];
+        s->point[at] = least[at];
+        if (least[at] < most[at]) {
+            *symbol = at;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Narrows by one equation. False: nothing fits. *open: symbols that it leaves open. */
+static bool tci_solve_use(tci_solve *s, int equation, int *open, bool *changed)
+{
+    const tci_solve_equation *e = &s->v->equations[equation];
+    int64_t targets[2];
+    int n = tci_solve_targets(s, e, targets), symbol = 0;
+    *open = n ? tci_solve_open(s, e, &symbol) : 0;
+    if (n == 0 || *open > 1) {
+        return true;
+    }
+    if (*open == 0) {
+        int64_t v = tci_dim_value(e->d, s->point);
+        return v == targets[0] || (n == 2 && v == targets[1]);
+    }
+    int64_t *least = &tci_solve_least(s)[symbol], *most = &tci_solve_most(s)[symbol];
+    int64_t lo = INT64_MAX, hi = INT64_MIN;
+    for (int t = 0; t < n; t++) {
+        int64_t from = *least, to = *most;
+        if (tci_solve_narrow(s, e->d, symbol, targets[t], &from, &to)) {
+            lo = TCI_MIN(lo, from);
+            hi = TCI_MAX(hi, to);
+        }
+    }
+    if (lo > hi) {
+        return false;
+    }
+    *changed = *changed || lo != *least || hi != *most;
+    *least = lo;
+    *most = hi;
+    *open = lo < hi;
+    if (s->level == 0 && lo == hi) {
+        s->origin[symbol] = equation;
+    }
+    return true;
+}
+
+/* Narrows until nothing does any more. */
+static bool tci_solve_propagate(tci_solve *s)
+{
+    bool changed = true, left = true;
+    while (changed && left) {
+        changed = left = false;
+        for (int i = 0; i < s->v->n_equations; i++) {
+            int open;
+            if (!tci_solve_use(s, i, &open, &changed)) {
+                s->failed = s->level == 0 ? i : s->failed;
+                return false;
+            }
+            left = left || open > 0;
+        }
+    }
+    return true;
+}
+
+/* ---- searching ---- */
+
+static void tci_solve_search(tci_solve *s);
+
+static void tci_solve_push(tci_solve *s)
+{
+    const int64_t *from = tci_solve_least(s);
+    s->level++;
+    memcpy(tci_solve_least(s), from, 2 * sizeof(*from) * (size_t)s->v->n);
+}
+
+/* Searches where a symbol lies in [lo, hi]. */
+static void tci_solve_try(tci_solve *s, int symbol, int64_t lo, int64_t hi)
+{
+    if (s->n_found > 1) {
+        return;
+    }
+    if (--s->budget < 0) {
+        s->n_found = 2;
+        return;
+    }
+    tci_solve_push(s);
+    tci_solve_least(s)[symbol] = lo;
+    tci_solve_most(s)[symbol] = hi;
+    tci_solve_search(s);
+    s->level--;
+}
+
+/* All symbols are closed. */
+static void tci_solve_take(tci_solve *s)
+{
+    const int64_t *values = tci_solve_least(s);
+    size_t bytes = sizeof(*values) * (size_t)s->v->n;
+    if (s->n_found == 0) {
+        memcpy(s->found, values, bytes);
+        s->n_found = 1;
+        s->has_found = true;
+    } else if (memcmp(s->found, values, bytes)) {
+        s->n_found = 2;
+    }
+}
+
+/* An untyped buffer decides one symbol, in one way for elements and in another for bytes. */
+static bool tci_solve_split(tci_solve *s)
+{
+    for (int i = 0; i < s->v->n_equations; i++) {
+        const tci_solve_equation *e = &s->v->equations[i];
+        int64_t targets[2];
+        int symbol = 0;
+        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1) {
+            int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
+            int64_t from[2] = {least, least}, to[2] = {most, most};
+            if (tci_solve_narrow(s, e->d, symbol, targets[0], &from[0], &to[0]) &&
+                tci_solve_narrow(s, e->d, symbol, targets[1], &from[1], &to[1])) {
+                tci_solve_try(s, symbol, from[0], to[0]);
+                tci_solve_try(s, symbol, from[1], to[1]);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The largest number that an open symbol must divide, or 0. */
+static int64_t tci_solve_multiple(const tci_solve *s, int symbol)
+{
+    int64_t least = 0;
+    for (int i = 0; i < s->v->n_equations; i++) {
+        const tci_solve_equation *e = &s->v->equations[i];
+        int64_t targets[2];
+        bool divides = false;
+        for (int j = 0; j < e->n; j++) {
+            divides = divides || (e->symbols[j] == symbol && e->divides[j]);
+        }
+        if (divides && tci_solve_targets(s, e, targets) && targets[0] > 0) {
+            least = least ? TCI_MIN(least, targets[0]) : targets[0];
+        }
+    }
+    return least;
+}
+
+static void tci_solve_try_divisors(tci_solve *s, int symbol, int64_t n)
+{
+    int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
+    for (int64_t x = 1; x <= most && x <= n / x && s->n_found < 2; x++) {
+        if (n % x == 0 && x >= least) {
+            tci_solve_try(s, symbol, x, x);
+        }
+        if (n % x == 0 && n / x != x && n / x >= least && n / x <= most) {
+            tci_solve_try(s, symbol, n / x, n / x);
+        }
+    }
+}
+
+/* The least of all ranges, for want of more to go by: whether that fits or not, others may. */
+static void tci_solve_give_up(tci_solve *s)
+{
+    tci_solve_push(s);
+    memcpy(tci_solve_most(s), tci_solve_least(s), sizeof(int64_t) * (size_t)s->v->n);
+    if (tci_solve_propagate(s)) {
+        tci_solve_take(s);
+    }
+    s->level--;
+    s->n_found = 2;
+}
+
+static void tci_solve_search(tci_solve *s)
+{
+    if (!tci_solve_propagate(s)) {
+        return;
+    }
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    int shortest = -1, dividing = -1;
+    int64_t multiple = 0;
+    for (int i = 0; i < s->v->n; i++) {
+        if (least[i] < most[i]) {
+            bool shorter = shortest < 0 || most[i] - least[i] < most[shortest] - least[shortest];
+            int64_t of = tci_solve_multiple(s, i);
+            shortest = shorter ? i : shortest;
+            if (of && (dividing < 0 || of < multiple)) {
+                dividing = i;
+                multiple = of;
+            }
+        }
+    }
+    if (shortest < 0) {
+        tci_solve_take(s);
+        return;
+    }
+    if (tci_solve_split(s)) {
+        return;
+    }
+    if (dividing >= 0) {
+        tci_solve_try_divisors(s, dividing, multiple);
+    } else if (most[shortest] - least[shortest] < TCI_SOLVE_SHORT) {
+        int64_t from = least[shortest], to = most[shortest];
+        for (int64_t x = from; x <= to && s->n_found < 2; x++) {
+            tci_solve_try(s, shortest, x, x);
+        }
+    } else {
+        tci_solve_give_up(s);
+    }
+}
+
+/* ---- texts of refusals ---- */
+
+typedef struct tci_solve_text { char *at; size_t room; } tci_solve_text;
+
+static void tci_solve_say(tci_solve_text *t, const char *format, ...) TCI_PRINTF(2, 3);
+static void tci_solve_say(tci_solve_text *t, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(t->at, t->room, format, args);
+    va_end(args);
+    size_t wrote = n < 0 ? 0 : TCI_MIN((size_t)n, t->room ? t->room - 1 : 0);
+    t->at += wrote;
+    t->room -= wrote;
+}
+
+static const char *tci_solve_name(const tci_solver *v, int symbol)
+{
+    return tci_dim_name(v->user[symbol]);
+}
+
+/* "input 0" */
+static void tci_solve_say_port(tci_solve_text *t, const tci_solver *v, int port)
+{
+    bool input = port < v->n_inputs;
+    tci_solve_say(t, "%s %d", input ? "input" : "output", input ? port : port - v->n_inputs);
+}
+
+/* "f32 [batch, 4]" */
+static void tci_solve_say_shape(tci_solve_text *t, const tci_solver *v, int port)
+{
+    const tci_code_port *p = tci_solve_port(v, port);
+    tci_solve_say(t, "%s [", tci_dtype_get((tc_dtype)p->dtype)->name);
+    for (int i = 0; i < p->rank; i++) {
+        tci_dim d = tci_dim_replace(p->shape[i], v->n, v->code->symbols, v->user);
+        tci_solve_say(t, "%s%s", i ? ", " : "", TCI_DIM_TEXT(d));
+    }
+    tci_solve_say(t, "]");
+}
+
+/* "'batch' would be 7, expected 0 to 4" and the like: what equation e says of its one symbol. */
+static void tci_solve_say_why(tci_solve_text *t, tci_solve *s, const tci_solve_equation *e,
+                              int symbol, int64_t target)
+{
+    const tci_solver *v = s->v;
+    const char *name = tci_solve_name(v, symbol);
+    int64_t least = tci_dim_least(v->user[symbol]), most = tci_dim_most(v->user[symbol]);
+    int64_t lo = least, hi = most, far_lo = 0, far_hi = (int64_t)1 << 44;
+    int origin = (int)s->origin[symbol];
+    if (tci_solve_narrow(s, e->d, symbol, target, &lo, &hi)) {
+        tci_solve_say(t, "'%s' would be %lld", name, (long long)lo);
+        if (lo < hi) {
+            tci_solve_say(t, " to %lld", (long long)hi);
+        }
+        tci_solve_say(t, ", but ");
+        if (origin >= 0) {
+            tci_solve_say_port(t, v, v->equations[origin].port);
+            tci_solve_say(t, " makes it %lld", (long long)tci_solve_least(s)[symbol]);
+        } else {
+            tci_solve_say(t, "other buffers leave %lld to %lld",
+                          (long long)tci_solve_least(s)[symbol],
+                          (long long)tci_solve_most(s)[symbol]);
+        }
+    } else if (tci_solve_narrow(s, e->d, symbol, target, &far_lo, &far_hi)) {
+        tci_solve_say(t, "'%s' would be %lld, expected %lld to %lld", name, (long long)far_lo,
+                      (long long)least, (long long)most);
+    } else {
+        int64_t above = tci_solve_first(s, e->d, symbol, least, most, target, false, true);
+        tci_solve_say(t, "no '%s' in %lld to %lld gives that", name, (long long)least,
+                      (long long)most);
+        if (above > least && above <= most) {
+            int64_t at_below = tci_solve_at(s, e->d, symbol, above - 1);
+            int64_t at_above = tci_solve_at(s, e->d, symbol, above);
+            tci_solve_say(t, ": %lld makes %lld, %lld makes %lld", (long long)above - 1,
+                          (long long)at_below, (long long)above, (long long)at_above);
+        }
+    }
+}
+
+/* Equation `failed` fits nothing that those before it left. */
+static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
+{
+    const tci_solver *v = s->v;
+    const tci_solve_equation *e = &v->equations[s->failed];
+    int64_t targets[2];
+    int symbol = e->symbols[0];
+    tci_solve_targets(s, e, targets);
+    tci_solve_say_port(t, v, e->port);
+    if (e->axis >= 0) {
+        tci_solve_say(t, ": given size %lld on axis %d of ", (long long)targets[0], e->axis);
+    } else {
+        tci_solve_say(t, ": given %lld elements for ", (long long)targets[0]);
+    }
+    tci_solve_say_shape(t, v, e->port);
+    tci_solve_say(t, ": ");
+    int open = tci_solve_open(s, e, &symbol);
+    if (e->n == 1 || open == 1) {
+        tci_solve_say_why(t, s, e, symbol, targets[0]);
+        return;
+    }
+    tci_solve_say(t, "expected %lld, as", (long long)tci_dim_value(e->d, s->point));
+    for (int i = 0; i < e->n; i++) {
+        int at = e->symbols[i];
+        int origin = (int)s->origin[at];
+        tci_solve_say(t, "%s '%s' is %lld", i ? "," : "", tci_solve_name(v, at),
+                      (long long)s->point[at]);
+        if (origin >= 0) {
+            tci_solve_say(t, " by ");
+            tci_solve_say_port(t, v, v->equations[origin].port);
+        }
+    }
+}
+
+static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
+{
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    const char *between = "";
+    for (int i = 0; i < s->v->n; i++) {
+        if (least[i] < most[i]) {
+            tci_solve_say(t, "%s'%s'", between, tci_solve_name(s->v, i));
+            between = ", ";
+        }
+    }
+}
+
+/* ---- solving ---- */
+
+static tc_status tci_solve_check_ranks(const tci_solve *s, tci_solve_text *t)
+{
+    for (int p = 0; p < s->v->n_inputs + s->v->n_outputs; p++) {
+        const tc_buf *b = tci_solve_buffer(s, p);
+        if (b && b->sizes && b->rank != tci_solve_port(s->v, p)->rank) {
+            tci_solve_say_port(t, s->v, p);
+            tci_solve_say(t, ": given %d sizes, expected ", b->rank);
+            tci_solve_say_shape(t, s->v, p);
+            return TC_ERR_BUFFER;
+        }
+    }
+    return TC_OK;
+}
+
+/* Whatever the sizes are, a run writes nothing. */
+static bool tci_solve_is_empty(const tci_solve *s)
+{
+    const tci_solver *v = s->v;
+    bool empty = s->outputs && v->code->n_outputs == v->n_outputs;
+    for (int i = 0; i < v->n_outputs && empty; i++) {
+        empty = s->outputs->items[i].n == 0;
+    }
+    return empty;
+}
+
+TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
+                                  const tc_bufs *outputs, int64_t *values, char *text,
+                                  size_t text_room)
+{
+    tci_solve s = {.v = v, .inputs = inputs, .outputs = outputs, .failed = -1,
+                   .budget = TCI_SOLVE_BUDGET};
+    tci_solve_text t = {text, text_room};
+    s.point = room;
+    s.found = room + v->n;
+    s.origin = room + 2 * (size_t)v->n;
+    s.ranges = room + 3 * (size_t)v->n;
+    for (int i = 0; i < v->n; i++) {
+        tci_solve_least(&s)[i] = tci_dim_least(v->user[i]);
+        tci_solve_most(&s)[i] = tci_dim_most(v->user[i]);
+        s.origin[i] = -1;
+    }
+    tc_status status = tci_solve_check_ranks(&s, &t);
+    if (status) {
+        return status;
+    }
+    tci_solve_search(&s);
+    if (s.n_found == 1 || (s.has_found && tci_solve_is_empty(&s))) {
+        memcpy(values, s.found, sizeof(*values) * (size_t)v->n);
+        return TC_OK;
+    }
+    if (s.n_found > 1) {
+        tci_solve_say_open(&t, &s);
+        tci_solve_say(&t, ": not certain from the numbers of elements given; expected the sizes of"
+                          " a buffer that has it, as TC_BUF_ND(pointer, sizes...)");
+    } else if (s.failed >= 0) {
+        tci_solve_say_failed(&t, &s);
+    } else {
+        tci_solve_say(&t, "the numbers of elements given fit no ");
+        tci_solve_say_open(&t, &s);
+    }
+    return TC_ERR_BUFFER;
+}
+
+#endif
+/* ---- src/run/dynamic.c ---- */
+/* run/dynamic.c - see run/dynamic.h: one program, any sizes.
+ *
+ * In: a program whose code is a family (compile/code.h), buffers. Out: a run of an *instance*: an
+ * ordinary program whose code has the family's functions and known sizes everywhere else. So all
+ * that a run does (run/call.c, run/device.c) knows nothing of symbols.
+ *
+ * An instance is made the first time its sizes are met: every expression of the family is evaluated,
+ * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
+ * words behind its literals, the values of the expressions it uses; an interpreted kernel is made
+ * for the sizes and prepared. Nothing is compiled.
+ *
+ * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
+ * everything. A call remembers what it bound last and goes straight on when buffers look the same;
+ * else the program's list is searched, most recent first; only then are sizes worked out
+ * (run/solve.c). Neither of these allocates.
+ *
+ * Lifetimes: an instance is counted, by the list and by calls that remember it; it leaves the list
+ * when TCI_DYNAMIC_KEPT more recent ones are there. The family's list and order are guarded by its
+ * program's lock; an instance does not change. */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+
+/* How one buffer looked when an instance was made. */
+typedef struct tci_dynamic_look {
+    int64_t n;
+    int32_t dtype;
+    bool sized;
+} tci_dynamic_look;
+
+typedef struct tci_instance {
+    struct tci_instance *next;   /* in the list */
+    int32_t refs;                /* atomic */
+    tc_program *program;
+    int64_t *values;             /* of the symbols */
+    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
+} tci_instance;
+
+typedef struct tci_dynamic tci_dynamic;
+struct tci_dynamic {
+    tci_solver *solver;
+    tci_dim *user;               /* the user's symbol for each */
+    tci_instance *first;         /* most recent first */
+};
+
+struct tci_dynamic_call {
+    tci_instance *instance;      /* that ran last, counted; NULL: none yet */
+    tc_call *inner;              /* a call of it */
+    int64_t *values, *room;      /* for solving */
+};
+
+/* ---- making and freeing ---- */
+
+TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
+{
+    size_t n = (size_t)r->n_symbols;
+    tci_dynamic *d = tci_heap_get(sizeof(*d) + n * sizeof(*d->user));
+    if (!d) {
+        return false;
+    }
+    d->user = (tci_dim *)(d + 1);
+    for (size_t i = 0; i < n; i++) {
+        d->user[i] = r->user_symbols[i];
+    }
+    d->solver = tci_solver_make(f->code, f->n_inputs, f->n_outputs, d->user);
+    f->dynamic = d;
+    return d->solver != NULL;
+}
+
+static void tci_instance_release(tci_instance *x)
+{
+    if (x && __atomic_sub_fetch(&x->refs, 1, __ATOMIC_ACQ_REL) == 0) {
+        tci_program_release(x->program);
+        tci_heap_free(x);
+    }
+}
+
+TCI_FN void tci_dynamic_free(tc_program *f)
+{
+    tci_dynamic *d = f->dynamic;
+    while (d && d->first) {
+        tci_instance *next = d->first->next;
+        tci_instance_release(d->first);
+        d->first = next;
+    }
+    if (d) {
+        tci_solver_free(d->solver);
+        tci_heap_free(d);
+        f->dynamic = NULL;
+    }
+}
+
+TCI_FN tc_call *tci_dynamic_call_make(tc_program *f)
+{
+    size_t n = (size_t)f->code->n_symbols;
+    size_t dynamic_at = (sizeof(tc_call) + 15) & ~(size_t)15;
+    size_t words_at = dynamic_at + ((sizeof(struct tci_dynamic_call) + 15) & ~(size_t)15);
+    size_t words = n + tci_solver_room(f->dynamic->solver);
+    tc_call *c = tci_heap_get(words_at + words * sizeof(int64_t));
+    if (c) {
+        c->program = f;
+        c->dynamic = (struct tci_dynamic_call *)(void *)((char *)c + dynamic_at);
+        c->dynamic->values = (int64_t *)(void *)((char *)c + words_at);
+        c->dynamic->room = c->dynamic->values + n;
+    }
+    return c;
+}
+
+TCI_FN void tci_dynamic_call_free(tc_call *c)
+{
+    struct tci_dynamic_call *d = c->dynamic;
+    if (d && d->instance) {
+        tci_call_free(d->inner);
+        tci_instance_release(d->instance);
+        d->instance = NULL;
+    }
+}
+
+/* ---- code of known sizes ---- */
+
+/* What is made on the way to an instance; dropped as one when memory runs out. */
+typedef struct tci_dynamic_build {
+    tci_scratch scratch;
+    const tci_code *family;
+    const int64_t *values;
+    tci_code *code;
+    int64_t *words; int n_words, cap_words; /* values of dims, kernel by kernel */
+} tci_dynamic_build;
+
+static void *tci_dynamic_get(tci_dynamic_build *b, int64_t n, size_t item_bytes)
+{
+    void *p = tci_code_get(b->code, (size_t)TCI_MAX(n, (int64_t)1) * item_bytes);
+    if (!p) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for a program of these sizes");
+    }
+    return p;
+}
+
+/* A size, a count or bytes. */
+static int64_t tci_dynamic_size(tci_dynamic_build *b, tci_dim d)
+{
+    int64_t v = tci_dim_value(d, b->values);
+    if (v >= (int64_t)1 << 60) {
+        tci_scratch_fail(&b->scratch, TC_ERR_LIMIT, "more elements than memory can hold");
+    }
+    return v;
+}
+
+static tci_code_port *tci_dynamic_ports(tci_dynamic_build *b, const tci_code_port *from, int n,
+                                        const char *side)
+{
+    tci_code_port *ports = tci_dynamic_get(b, n, sizeof(*ports));
+    for (int i = 0; i < n; i++) {
+        tci_code_port *p = &ports[i];
+        *p = from[i];
+        p->shape = tci_dynamic_get(b, p->rank, sizeof(*p->shape));
+        for (int a = 0; a < p->rank; a++) {
+            p->shape[a] = tci_dynamic_size(b, from[i].shape[a]);
+            if (p->shape[a] < 0) {
+                tci_scratch_fail(&b->scratch, TC_ERR_SHAPE, "%s %d would have size %lld on axis %d",
+                                 side, i, (long long)p->shape[a], a);
+            }
+        }
+        p->n = tci_dynamic_size(b, from[i].n);
+        p->bytes = tci_dynamic_size(b, from[i].bytes);
+    }
+    return ports;
+}
+
+static void tci_dynamic_memory(tci_dynamic_build *b)
+{
+    const tci_code *from = b->family;
+    tci_code *c = b->code;
+    tci_life *lives = TCI_NEW_ARRAY(&b->scratch, tci_life, from->n_buffers + 1);
+    c->n_buffers = from->n_buffers;
+    c->buffers = tci_dynamic_get(b, from->n_buffers, sizeof(*c->buffers));
+    for (int i = 0; i < from->n_buffers; i++) {
+        c->buffers[i] = from->buffers[i];
+        c->buffers[i].bytes = tci_dynamic_size(b, from->buffers[i].bytes);
+        lives[i].first = from->buffers[i].first;
+        lives[i].last = from->buffers[i].kind == TCI_BUF_TEMP ? from->buffers[i].last : -1;
+        lives[i].bytes = TCI_MAX(c->buffers[i].bytes, (int64_t)0);
+    }
+    c->arena_bytes = tci_plan_place(&b->scratch, lives, from->n_buffers, from->n_steps);
+    for (int i = 0; i < from->n_buffers; i++) {
+        c->buffers[i].offset = lives[i].last >= 0 ? lives[i].offset : 0;
+    }
+}
+
+/* The estimate for one task was made for typical sizes: as these tasks are larger or smaller. */
+static double tci_dynamic_task_ns(const tci_code_kernel *from, const tci_code_kernel *to)
+{
+    double typical = (double)TCI_MAX(tci_dim_hint(from->flops), tci_dim_hint(from->bytes)) *
+                     (double)to->n_tasks;
+    double here = (double)TCI_MAX(to->flops, to->bytes) * (double)tci_dim_hint(from->n_tasks);
+    bool scales = !tci_dim_is_known(from->flops) || !tci_dim_is_known(from->bytes);
+    return scales && typical > 0 ? from->task_ns * here / typical : from->task_ns;
+}
+
+static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
+                                  const tci_code_kernel *from)
+{
+    tci_kernel *k = tci_kernel_at(&b->scratch, from->kernel, b->values);
+    to->interp = tci_interp_make(k);
+    if (!to->interp) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    to->n_tasks = tci_interp_tasks(to->interp);
+    double work = (double)TCI_MAX(to->flops, to->bytes); /* about one a nanosecond */
+    to->task_ns = work / (double)TCI_MAX(to->n_tasks, (int64_t)1);
+    b->code->interp_bytes =
+        TCI_MAX(b->code->interp_bytes, (int64_t)tci_interp_workspace(to->interp));
+}
+
+static void tci_dynamic_kernels(tci_dynamic_build *b)
+{
+    tci_code *c = b->code;
+    c->kernels = tci_dynamic_get(b, b->family->n_kernels, sizeof(*c->kernels));
+    c->n_kernels = b->family->n_kernels;
+    for (int i = 0; i < c->n_kernels; i++) {
+        const tci_code_kernel *from = &b->family->kernels[i];
+        tci_code_kernel *to = &c->kernels[i];
+        *to = *from;
+        to->kernel = NULL;
+        to->dims = NULL;
+        to->n_dims = 0;
+        to->n_tasks = tci_dynamic_size(b, from->n_tasks);
+        to->work_bytes = tci_dynamic_size(b, from->work_bytes);
+        to->flops = tci_dim_value(from->flops, b->values);
+        to->bytes = tci_dim_value(from->bytes, b->values);
+        if (from->kernel) {
+            tci_dynamic_interpret(b, to, from);
+        } else {
+            to->task_ns = tci_dynamic_task_ns(from, to);
+        }
+        to->n_literals += from->n_dims;
+    }
+}
+
+/* The words of a kernel stand behind those of the family, once for each kernel. */
+static void tci_dynamic_steps(tci_dynamic_build *b)
+{
+    const tci_code *from = b->family;
+    tci_code *c = b->code;
+    int *first = TCI_NEW_ARRAY(&b->scratch, int, from->n_kernels + 1);
+    c->n_literals = from->n_literals;
+    for (int i = 0; i < from->n_kernels; i++) {
+        first[i] = c->n_literals;
+        for (int j = 0; j < from->kernels[i].n_dims; j++) {
+            int64_t v = tci_dim_value(from->kernels[i].dims[j], b->values);
+            TCI_PUSH(&b->scratch, b->words, b->n_words, b->cap_words, v);
+            c->n_literals++;
+        }
+    }
+    c->n_steps = from->n_steps;
+    c->steps = tci_dynamic_get(b, from->n_steps, sizeof(*c->steps));
+    for (int i = 0; i < from->n_steps; i++) {
+        const tci_code_step *step = &from->steps[i];
+        const tci_code_kernel *k = &from->kernels[step->kernel];
+        int32_t *literals =
+            tci_dynamic_get(b, (int64_t)k->n_literals + k->n_dims, sizeof(*literals));
+        for (int j = 0; j < k->n_literals + k->n_dims; j++) {
+            literals[j] = j < k->n_literals ? step->literals[j]
+                                            : first[step->kernel] + j - k->n_literals;
+        }
+        c->steps[i] = (tci_code_step){step->kernel, step->operands, literals};
+    }
+}
+
+/* Texts, operand lists, aliases and modules stay the family's. */
+static void tci_dynamic_fill_code(tci_dynamic_build *b)
+{
+    const tci_code *from = b->family;
+    tci_code *c = b->code;
+    c->device = from->device;
+    memcpy(c->backend, from->backend, sizeof(c->backend));
+    c->aliases = from->aliases;
+    c->n_aliases = from->n_aliases;
+    c->n_inputs = from->n_inputs;
+    c->inputs = tci_dynamic_ports(b, from->inputs, from->n_inputs, "input");
+    c->n_outputs = from->n_outputs;
+    c->outputs = tci_dynamic_ports(b, from->outputs, from->n_outputs, "output");
+    tci_dynamic_memory(b);
+    tci_dynamic_kernels(b);
+    tci_dynamic_steps(b);
+}
+
+/* ---- instances ---- */
+
+/* " for batch = 3, height = 64" */
+static void tci_dynamic_name_values(const tc_program *f, const int64_t *values, char *text,
+                                    size_t room)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (int i = 0; i < f->code->n_symbols && at < room; i++) {
+        int n = snprintf(text + at, room - at, "%s%s = %lld", i ? ", " : " for ",
+                         tci_dim_name(f->dynamic->user[i]), (long long)values[i]);
+        at += n > 0 ? (size_t)n : room;
+    }
+}
+
+static tc_status tci_dynamic_refuse(tc_call *c, const int64_t *values, tc_status why,
+                                    const char *text)
+{
+    char sizes[400];
+    tci_dynamic_name_values(c->program, values, sizes, sizeof(sizes));
+    return tci_call_refuse(c, why, "%.500s%s", text, sizes);
+}
+
+static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_program **program)
+{
+    if (setjmp(b->scratch.escape)) {
+        return tci_dynamic_refuse(c, b->values, b->scratch.why, b->scratch.message);
+    }
+    b->code = tci_code_make();
+    if (!b->code) {
+        return tci_dynamic_refuse(c, b->values, TC_ERR_MEMORY, "out of memory");
+    }
+    b->code->family = (tci_code *)(uintptr_t)b->family;
+    tci_code_retain(b->code->family);
+    tci_dynamic_fill_code(b);
+    tc_status status = tci_program_make_instance(b->code, c->program, b->words, program);
+    if (status == TC_ERR_LIMIT) {
+        char text[160];
+        snprintf(text, sizeof(text),
+                 "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
+                 (long long)b->code->arena_bytes, (long long)c->program->options.memory_limit);
+        return tci_dynamic_refuse(c, b->values, status, text);
+    }
+    return status ? tci_dynamic_refuse(c, b->values, status, "out of memory") : TC_OK;
+}
+
+static const tc_buf *tci_dynamic_buffer(const tc_program *f, const tc_bufs *inputs,
+                                        const tc_bufs *outputs, int i)
+{
+    return i < f->n_inputs ? &inputs->items[i] : &outputs->items[i - f->n_inputs];
+}
+
+/* An instance with one count. */
+static tc_status tci_dynamic_make_instance(tc_call *c, const int64_t *values, const tc_bufs *inputs,
+                                           const tc_bufs *outputs, tci_instance **made)
+{
+    const tc_program *f = c->program;
+    size_t n_symbols = (size_t)f->code->n_symbols;
+    int n_buffers = f->n_inputs + f->n_outputs;
+    size_t looks_at = sizeof(tci_instance) + n_symbols * sizeof(int64_t);
+    tci_dynamic_build *b = tci_heap_get(sizeof(*b));
+    tci_instance *x = tci_heap_get(looks_at + (size_t)n_buffers * sizeof(tci_dynamic_look));
+    tc_status status = TC_ERR_MEMORY;
+    if (b && x) {
+        tci_scratch_init(&b->scratch);
+        b->family = f->code;
+        b->values = values;
+        status = tci_dynamic_build_program(c, b, &x->program);
+        tci_code_release(b->code);
+        tci_scratch_free(&b->scratch);
+    } else {
+        tci_dynamic_refuse(c, values, status, "out of memory");
+    }
+    tci_heap_free(b);
+    if (status) {
+        tci_heap_free(x);
+        return status;
+    }
+    x->refs = 1;
+    x->values = (int64_t *)(void *)(x + 1);
+    memcpy(x->values, values, n_symbols * sizeof(*values));
+    x->looks = (tci_dynamic_look *)(void *)((char *)x + looks_at);
+    for (int i = 0; i < n_buffers; i++) {
+        const tc_buf *buffer = tci_dynamic_buffer(f, inputs, outputs, i);
+        x->looks[i] = (tci_dynamic_look){buffer->n, buffer->dtype, buffer->sizes != NULL};
+    }
+    *made = x;
+    return TC_OK;
+}
+
+/* ---- finding ---- */
+
+/* Sizes that are given must be those of the instance; with numbers and types alike, what they say
+ * is then the same as when it was made. */
+static bool tci_dynamic_looks(const tc_program *f, const tci_instance *x, const tc_bufs *inputs,
+                              const tc_bufs *outputs)
+{
+    const tci_code *code = x->program->code;
+    for (int i = 0; i < f->n_inputs + f->n_outputs; i++) {
+        const tc_buf *b = tci_dynamic_buffer(f, inputs, outputs, i);
+        const tci_dynamic_look *look = &x->looks[i];
+        if (b->n != look->n || b->dtype != look->dtype || (b->sizes != NULL) != look->sized) {
+            return false;
+        }
+        if (look->sized) {
+            const tci_code_port *p =
+                i < f->n_inputs ? &code->inputs[i] : &code->outputs[i - f->n_inputs];
+            bool same = b->rank == p->rank;
+            for (int a = 0; a < p->rank && same; a++) {
+                same = b->sizes[a] == p->shape[a];
+            }
+            if (!same) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The caller holds the lock. */
+static void tci_dynamic_to_front(tci_dynamic *d, tci_instance **at)
+{
+    tci_instance *x = *at;
+    *at = x->next;
+    x->next = d->first;
+    d->first = x;
+}
+
+/* The instance of these values (values NULL: that these buffers look like), counted and moved to the
+ * front; NULL: there is none. The caller holds the lock. */
+static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values,
+                                      const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tci_dynamic *d = f->dynamic;
+    size_t bytes = sizeof(*values) * (size_t)f->code->n_symbols;
+    for (tci_instance **at = &d->first; *at; at = &(*at)->next) {
+        tci_instance *x = *at;
+        if (values ? !memcmp(x->values, values, bytes) : tci_dynamic_looks(f, x, inputs, outputs)) {
+            tci_dynamic_to_front(d, at);
+            __atomic_add_fetch(&x->refs, 1, __ATOMIC_RELAXED);
+            return x;
+        }
+    }
+    return NULL;
+}
+
+static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
+                                      const tc_bufs *outputs)
+{
+    pthread_mutex_lock(&f->lock);
+    tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
+    pthread_mutex_unlock(&f->lock);
+    return x;
+}
+
+/* Puts a new instance into the list, unless another thread made the same meanwhile; returns what is
+ * in the list, counted. */
+static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
+{
+    tci_instance *dropped = NULL;
+    pthread_mutex_lock(&f->lock);
+    tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
+    if (other) {
+        dropped = x;
+        x = other;
+    } else {
+        int n = 0;
+        x->refs = 2;
+        x->next = f->dynamic->first;
+        f->dynamic->first = x;
+        for (tci_instance **at = &f->dynamic->first; *at; at = &(*at)->next, n++) {
+            if (n == TCI_DYNAMIC_KEPT) {
+                dropped = *at;
+                *at = NULL;
+                break;
+            }
+        }
+    }
+    pthread_mutex_unlock(&f->lock);
+    tci_instance_release(dropped);
+    return x;
+}
+
+/* ---- runs ---- */
+
+static void tci_dynamic_unbind(struct tci_dynamic_call *d)
+{
+    if (d->instance) {
+        tci_call_give(d->instance->program, d->inner);
+        tci_instance_release(d->instance);
+        d->instance = NULL;
+    }
+}
+
+/* The call's instance becomes that of these buffers. */
+static tc_status tci_dynamic_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tc_program *f = c->program;
+    struct tci_dynamic_call *d = c->dynamic;
+    tci_instance *x = tci_dynamic_take(f, NULL, inputs, outputs);
+    if (!x) {
+        char text[sizeof(c->last.text)];
+        tc_status status = tci_solver_solve(f->dynamic->solver, d->room, inputs, outputs, d->values,
+                                            text, sizeof(text));
+        if (status) {
+            return tci_call_refuse(c, status, "%s", text);
+        }
+        x = tci_dynamic_take(f, d->values, NULL, NULL);
+        if (!x) {
+            status = tci_dynamic_make_instance(c, d->values, inputs, outputs, &x);
+            if (status) {
+                return status;
+            }
+            x = tci_dynamic_put(f, x);
+        }
+    }
+    tci_dynamic_unbind(d);
+    d->inner = tci_call_take(x->program);
+    if (!d->inner) {
+        tc_status status = tci_dynamic_refuse(c, x->values, TC_ERR_MEMORY,
+                                              "out of memory: no workspace for one more call");
+        tci_instance_release(x);
+        return status;
+    }
+    d->instance = x;
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    struct tci_dynamic_call *d = c->dynamic;
+    tc_status status = tci_call_check_lists(c, &inputs, &outputs);
+    if (TCI_UNLIKELY(status)) {
+        return status;
+    }
+    if (!d->instance || !tci_dynamic_looks(c->program, d->instance, &inputs, &outputs)) {
+        status = tci_dynamic_bind(c, &inputs, &outputs);
+        if (status) {
+            return status;
+        }
+    }
+    status = tci_call_run(d->inner, inputs, outputs);
+    if (TCI_UNLIKELY(status)) {
+        c->last = d->inner->last;
+    }
+    return status;
+}
+
+/* ---- look inside ---- */
+
+TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+{
+    const tc_program *f = c->program;
+    struct tci_dynamic_call *d = c->dynamic;
+    char text[sizeof(c->last.text)];
+    tc_status status = tci_solver_solve(f->dynamic->solver, d->room, &inputs, NULL, d->values, text,
+                                        sizeof(text));
+    if (status) {
+        return tci_call_refuse(c, status, "%s", text);
+    }
+    const tci_code_port *p = &f->code->outputs[output];
+    for (int a = 0; a < p->rank; a++) {
+        shape[a] = tci_dim_value(p->shape[a], d->values);
+    }
+    return TC_OK;
+}
+
+TCI_FN tci_code *tci_dynamic_last(tc_program *f)
+{
+    pthread_mutex_lock(&f->lock);
+    tci_instance *x = f->dynamic->first;
+    tci_code *code = x ? x->program->code : NULL;
+    if (code) {
+        tci_code_retain(code);
+    }
+    pthread_mutex_unlock(&f->lock);
+    return code;
+}
+
+TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out)
+{
+    fputs("sizes:", out);
+    for (int i = 0; i < f->code->n_symbols; i++) {
+        tci_dim user = f->dynamic->user[i];
+        fprintf(out, "%s %s (s%d) from %lld to %lld", i ? "," : "", tci_dim_name(user), i,
+                (long long)tci_dim_least(user), (long long)tci_dim_most(user));
+    }
+    fputs("\n", out);
+}
+
+#endif
 
 /* ---- src/debug/dump.c ---- */
 /* debug/dump.c - log lines and stage dumps.
@@ -34298,7 +36438,8 @@ static void tci_explain_port(tci_str *out, const char *what, int index, const tc
 {
     tci_str_printf(out, "  %s %d: %s [", what, index, tci_dtype_get((tc_dtype)port->dtype)->name);
     for (int i = 0; i < port->rank; i++) {
-        tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)port->shape[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, port->shape[i]);
     }
     tci_str_add(out, "]\n");
 }
@@ -36931,6 +39072,78 @@ TC_API void tc_call_free(tc_call *call)
     }
 }
 
+#ifdef TC_DYNAMIC_SHAPES
+
+/* Into shape, which has room for the rank of the output. c: a call of f. */
+static tc_status tci_eval_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+{
+    const tci_code_port *port = &c->program->code->outputs[output];
+    tc_bufs none = {NULL, c->program->n_outputs};
+    if (inputs.n != c->program->n_inputs || (inputs.n && !inputs.items)) {
+        return tci_call_check_lists(c, &inputs, &none);
+    }
+    if (c->program->dynamic) {
+        return tci_dynamic_output(c, inputs, output, shape);
+    }
+    for (int i = 0; i < port->rank; i++) {
+        shape[i] = port->shape[i];
+    }
+    return TC_OK;
+}
+
+/* The size of an axis of an output, or with axis NULL its number of elements. */
+static int64_t tci_eval_output(tc_program *f, tc_bufs inputs, int output, const int *axis,
+                               const char *op, tc_site here)
+{
+    if (!f) {
+        return -1;
+    }
+    if (output < 0 || output >= f->n_outputs) {
+        char text[96];
+        snprintf(text, sizeof(text), "given output %d, expected 0 to %d", output, f->n_outputs - 1);
+        tci_eval_record(f, TC_ERR_ARGUMENT, op, here, text);
+        return -1;
+    }
+    int rank = f->code->outputs[output].rank, at = axis ? *axis + (*axis < 0 ? rank : 0) : 0;
+    if (axis && (at < 0 || at >= rank)) {
+        char text[96];
+        snprintf(text, sizeof(text), "given axis %d of a tensor of rank %d", *axis, rank);
+        tci_eval_record(f, TC_ERR_AXIS, op, here, text);
+        return -1;
+    }
+    tc_call *c = tci_call_take(f);
+    int64_t *shape = tci_heap_get(sizeof(*shape) * (size_t)TCI_MAX(rank, 1)), size = -1;
+    if (!c || !shape) {
+        tci_eval_record(f, TC_ERR_MEMORY, op, here, "out of memory");
+    } else {
+        tc_status status = tci_eval_output_shape(c, inputs, output, shape);
+        size = status ? -1 : axis ? shape[at] : 1;
+        for (int i = 0; i < rank && !axis && !status; i++) {
+            size *= shape[i];
+        }
+        if (status) {
+            tci_eval_record(f, status, op, here, c->last.text);
+        }
+    }
+    tci_heap_free(shape);
+    if (c) {
+        tci_call_give(f, c);
+    }
+    return size;
+}
+
+TC_API int64_t tc_output_size_at(tc_program *f, tc_bufs inputs, int output, int axis, tc_site here)
+{
+    return tci_eval_output(f, inputs, output, &axis, "tc_output_size", here);
+}
+
+TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_site here)
+{
+    return tci_eval_output(f, inputs, output, NULL, "tc_output_count", here);
+}
+
+#endif
+
 /* ---- the lazy form ---- */
 
 /* What one evaluation needs; the arrays are in the batch's scratch. */
@@ -37027,8 +39240,9 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
                                  "out of memory: %lld bytes for the value",
                                  (long long)code->outputs[i].bytes);
         }
-        w->bufs[i] =
-            (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
+        w->bufs[i] = (tc_buf){.data = w->values[i]->data,
+                              .n = code->outputs[i].n,
+                              .dtype = code->outputs[i].dtype};
     }
     return TC_OK;
 }
@@ -37234,9 +39448,29 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     if (!f || !out) {
         return TC_ERR_ARGUMENT;
     }
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_dynamic_explain(f, out);
+    }
+#endif
     fputs(f->code->explain ? f->code->explain : "", out);
     tci_eval_explain_times(f, out);
     return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+/* What a run of that code moves and takes. */
+static void tci_eval_count_run(const tci_code *code, tc_program_info *info)
+{
+    int64_t moved = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        moved += code->kernels[code->steps[i].kernel].bytes;
+        info->flops += code->kernels[code->steps[i].kernel].flops;
+    }
+    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
+        info->bytes_written += code->outputs[i].bytes;
+    }
+    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+    info->arena_bytes = code->arena_bytes;
 }
 
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
@@ -37249,19 +39483,20 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .n_outputs = f->n_outputs,
                               .n_kernels = code->n_kernels,
                               .n_steps = code->n_steps,
-                              .arena_bytes = code->arena_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
                               .from_disk = f->from_disk};
-    int64_t moved = 0;
-    for (int i = 0; i < code->n_steps; i++) {
-        moved += code->kernels[code->steps[i].kernel].bytes;
-        info->flops += code->kernels[code->steps[i].kernel].flops;
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_code *last = tci_dynamic_last((tc_program *)(uintptr_t)f);
+        if (last) {
+            tci_eval_count_run(last, info);
+            tci_code_release(last);
+        }
+        return TC_OK;
     }
-    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
-        info->bytes_written += code->outputs[i].bytes;
-    }
-    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+#endif
+    tci_eval_count_run(code, info);
     return TC_OK;
 }
 

@@ -62,6 +62,7 @@
 #include "kernel/verify.c"
 #include "kernel/lower.c"
 #include "kernel/simplify.c"
+#include "kernel/concrete.c"
 
 #include "plan/algorithm.c"
 #include "plan/group.c"
@@ -102,6 +103,8 @@
 #include "run/program.c"
 #include "run/device.c"
 #include "run/call.c"
+#include "run/solve.c"
+#include "run/dynamic.c"
 
 #include "debug/dump.c"
 #include "debug/explain.c"

@@ -37,7 +37,9 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
  * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). */
+ * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that the
+ * numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says
+ * what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -49,6 +51,16 @@ TC_API tc_status tc_call_make_at(tc_program *f, tc_call **call, tc_site here);
 TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run_call(call, ...) tc_run_call_at((call), __VA_ARGS__, TC_HERE)
 TC_API void tc_call_free(tc_call *call); /* NULL is fine */
+#ifdef TC_DYNAMIC_SHAPES
+/* tc_output_size(f, inputs, output, axis): the size of an axis of an output (-1 the last one) that
+ * runs with such inputs have; tc_output_count(f, inputs, output): of how many elements. Only
+ * numbers, types and sizes of the buffers count, pointers may be NULL. -1: f is NULL, there is no
+ * such output or axis, the inputs do not fit or leave it open; tc_error(f) tells. */
+TC_API int64_t tc_output_size_at(tc_program *f, tc_bufs inputs, int output, int axis, tc_site here);
+TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_site here);
+#define tc_output_size(f, ...) tc_output_size_at((f), __VA_ARGS__, TC_HERE)
+#define tc_output_count(f, ...) tc_output_count_at((f), __VA_ARGS__, TC_HERE)
+#endif
 
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
@@ -86,8 +98,9 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out);
 TC_API const char *tc_source(const tc_program *f);
 typedef struct tc_program_info {
     int n_inputs, n_outputs, n_kernels, n_steps;
-    int64_t bytes_read, bytes_written, flops;  /* of one run, as planned */
-    int64_t arena_bytes;                       /* workspace of one call */
+    /* of one run, as planned; of a program with sizes from TC_DIM, of its last run, 0 before */
+    int64_t bytes_read, bytes_written, flops;
+    int64_t arena_bytes;                       /* workspace of one call; the same */
     const char *backend;                       /* that runs it: "interp", "cpu", ... */
     bool from_memory, from_disk;               /* found in a cache instead of compiled */
 } tc_program_info;

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../run/context.h"
+#include "../run/dynamic.h"
 
 /* ---- errors ---- */
 
@@ -490,6 +490,78 @@ TC_API void tc_call_free(tc_call *call)
     }
 }
 
+#ifdef TC_DYNAMIC_SHAPES
+
+/* Into shape, which has room for the rank of the output. c: a call of f. */
+static tc_status tci_eval_output_shape(tc_call *c, tc_bufs inputs, int output, int64_t *shape)
+{
+    const tci_code_port *port = &c->program->code->outputs[output];
+    tc_bufs none = {NULL, c->program->n_outputs};
+    if (inputs.n != c->program->n_inputs || (inputs.n && !inputs.items)) {
+        return tci_call_check_lists(c, &inputs, &none);
+    }
+    if (c->program->dynamic) {
+        return tci_dynamic_output(c, inputs, output, shape);
+    }
+    for (int i = 0; i < port->rank; i++) {
+        shape[i] = port->shape[i];
+    }
+    return TC_OK;
+}
+
+/* The size of an axis of an output, or with axis NULL its number of elements. */
+static int64_t tci_eval_output(tc_program *f, tc_bufs inputs, int output, const int *axis,
+                               const char *op, tc_site here)
+{
+    if (!f) {
+        return -1;
+    }
+    if (output < 0 || output >= f->n_outputs) {
+        char text[96];
+        snprintf(text, sizeof(text), "given output %d, expected 0 to %d", output, f->n_outputs - 1);
+        tci_eval_record(f, TC_ERR_ARGUMENT, op, here, text);
+        return -1;
+    }
+    int rank = f->code->outputs[output].rank, at = axis ? *axis + (*axis < 0 ? rank : 0) : 0;
+    if (axis && (at < 0 || at >= rank)) {
+        char text[96];
+        snprintf(text, sizeof(text), "given axis %d of a tensor of rank %d", *axis, rank);
+        tci_eval_record(f, TC_ERR_AXIS, op, here, text);
+        return -1;
+    }
+    tc_call *c = tci_call_take(f);
+    int64_t *shape = tci_heap_get(sizeof(*shape) * (size_t)TCI_MAX(rank, 1)), size = -1;
+    if (!c || !shape) {
+        tci_eval_record(f, TC_ERR_MEMORY, op, here, "out of memory");
+    } else {
+        tc_status status = tci_eval_output_shape(c, inputs, output, shape);
+        size = status ? -1 : axis ? shape[at] : 1;
+        for (int i = 0; i < rank && !axis && !status; i++) {
+            size *= shape[i];
+        }
+        if (status) {
+            tci_eval_record(f, status, op, here, c->last.text);
+        }
+    }
+    tci_heap_free(shape);
+    if (c) {
+        tci_call_give(f, c);
+    }
+    return size;
+}
+
+TC_API int64_t tc_output_size_at(tc_program *f, tc_bufs inputs, int output, int axis, tc_site here)
+{
+    return tci_eval_output(f, inputs, output, &axis, "tc_output_size", here);
+}
+
+TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_site here)
+{
+    return tci_eval_output(f, inputs, output, NULL, "tc_output_count", here);
+}
+
+#endif
+
 /* ---- the lazy form ---- */
 
 /* What one evaluation needs; the arrays are in the batch's scratch. */
@@ -586,8 +658,9 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
                                  "out of memory: %lld bytes for the value",
                                  (long long)code->outputs[i].bytes);
         }
-        w->bufs[i] =
-            (tc_buf){w->values[i]->data, code->outputs[i].n, code->outputs[i].dtype, false};
+        w->bufs[i] = (tc_buf){.data = w->values[i]->data,
+                              .n = code->outputs[i].n,
+                              .dtype = code->outputs[i].dtype};
     }
     return TC_OK;
 }
@@ -793,9 +866,29 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     if (!f || !out) {
         return TC_ERR_ARGUMENT;
     }
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_dynamic_explain(f, out);
+    }
+#endif
     fputs(f->code->explain ? f->code->explain : "", out);
     tci_eval_explain_times(f, out);
     return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+/* What a run of that code moves and takes. */
+static void tci_eval_count_run(const tci_code *code, tc_program_info *info)
+{
+    int64_t moved = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        moved += code->kernels[code->steps[i].kernel].bytes;
+        info->flops += code->kernels[code->steps[i].kernel].flops;
+    }
+    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
+        info->bytes_written += code->outputs[i].bytes;
+    }
+    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+    info->arena_bytes = code->arena_bytes;
 }
 
 TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
@@ -808,19 +901,20 @@ TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
                               .n_outputs = f->n_outputs,
                               .n_kernels = code->n_kernels,
                               .n_steps = code->n_steps,
-                              .arena_bytes = code->arena_bytes,
                               .backend = code->backend,
                               .from_memory = f->from_memory,
                               .from_disk = f->from_disk};
-    int64_t moved = 0;
-    for (int i = 0; i < code->n_steps; i++) {
-        moved += code->kernels[code->steps[i].kernel].bytes;
-        info->flops += code->kernels[code->steps[i].kernel].flops;
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_code *last = tci_dynamic_last((tc_program *)(uintptr_t)f);
+        if (last) {
+            tci_eval_count_run(last, info);
+            tci_code_release(last);
+        }
+        return TC_OK;
     }
-    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
-        info->bytes_written += code->outputs[i].bytes;
-    }
-    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+#endif
+    tci_eval_count_run(code, info);
     return TC_OK;
 }
 

@@ -59,8 +59,8 @@ static inline tc_arg tci_arg_float(double v)
 
 /* ---- symbolic sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
-/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands wherever
- * a size is given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
+/* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
+ * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
  * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
@@ -108,7 +108,8 @@ TC_API tc_tensor tc_retain(tc_tensor t);
 
 /* ---- leaves ----
  * On failure poisoned: TC_ERR_DTYPE (not a dtype), TC_ERR_SHAPE (a size is negative, no valid
- * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can address), TC_ERR_ARGUMENT (NULL where there are elements),
+ * TC_DIM, or symbolic where there is memory), TC_ERR_LIMIT (more elements than memory can
+ * address), TC_ERR_ARGUMENT (NULL where there are elements),
  * TC_ERR_HANDLE (the context is NULL or freed), TC_ERR_MEMORY. */
 /* tc_input(ctx, "x", TC_F32, 10, 20): a placeholder, bound by tc_run. No sizes: 0-d. The name is
  * copied; it stands in messages, and need not be unique. */
@@ -251,7 +252,7 @@ TCI_CXX_DTYPE(double, TC_F64);
 #undef TCI_CXX_DTYPE
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
-    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const};
+    tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
     return b;
 }
 template <class tci_t> static inline tc_buf tci_buf_of(tci_t *p, int64_t n)
@@ -330,12 +331,12 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                    \
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                              \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__} + 1,                                   \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -363,11 +364,27 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
                  default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
-    tc_buf b = {(void *)data, n, dtype, is_const != 0};
+    tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
     return b;
 }
 
 #endif /* C */
+
+/* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
+ * program expects there. */
+static inline tc_buf tci_buf_sized(tc_buf b, int rank, const int64_t *sizes)
+{
+    b.n = 1;
+    b.rank = rank;
+    b.sizes = sizes;
+    for (int i = 0; i < rank; i++) {
+        bool fits = sizes[i] >= 0 && (sizes[i] == 0 || b.n <= INT64_MAX / sizes[i]);
+        b.n = fits && b.n >= 0 ? b.n * sizes[i] : -1;
+    }
+    return b;
+}
+#define TC_BUF_ND(pointer, ...)                                                                    \
+    (tci_buf_sized(TC_BUF((pointer), 0), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__)))
 
 #define tc_input(ctx, name, ...)                                                                   \
     tc_input_at((ctx), (name), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)

@@ -109,6 +109,8 @@ typedef struct tc_buf {
     /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
     int dtype;
     bool is_const; /* made from a pointer to const: refused as an output */
+    int rank;
+    const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
 } tc_buf;
 typedef struct tc_bufs { const tc_buf *items; int n; } tc_bufs;
 

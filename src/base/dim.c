@@ -9,7 +9,8 @@
  * the text of an expression is the same in every process.
  *
  * Tables are lists of chunks that never move: readers take no lock, as an index only reaches them
- * after the entry was written (through the lock or whatever handed the number over). */
+ * after the entry was written (through the lock or whatever handed the number over). Entries are
+ * found again by hash tables of indices, which only the lock's holder touches. */
 #include "dim.h"
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -20,6 +21,7 @@
 #include "os.h"
 
 enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
 
 typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
 
@@ -28,6 +30,7 @@ typedef struct tci_dim_atom {
     int32_t ordinal;      /* SYMBOL: its number, -1 for one with a name */
     char *name;           /* SYMBOL: "" without one */
     tci_dim a, b;         /* the others */
+    uint32_t hash;
     int64_t least, most, hint;
 } tci_dim_atom;
 
@@ -50,9 +53,15 @@ typedef struct tci_dim_sum {
     tci_dim_term terms[TCI_DIM_TERMS];
 } tci_dim_sum;
 
+/* Entries and their hash table, open addressing; a slot holds an index + 1, or 0. */
+typedef struct tci_dim_table {
+    void *chunks[TCI_DIM_CHUNKS];
+    int32_t *slots;
+    int n, n_slots; /* n_slots: a power of two, above n */
+} tci_dim_table;
+
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
-static void *tci_dim_atom_chunks[TCI_DIM_CHUNKS], *tci_dim_expr_chunks[TCI_DIM_CHUNKS];
-static int tci_dim_n_atoms, tci_dim_n_exprs;
+static tci_dim_table tci_dim_atoms, tci_dim_exprs;
 
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
@@ -75,7 +84,54 @@ static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make
 
 static const tci_dim_atom *tci_dim_atom_at(int index)
 {
-    return tci_dim_slot(tci_dim_atom_chunks, sizeof(tci_dim_atom), index, false);
+    return tci_dim_slot(tci_dim_atoms.chunks, sizeof(tci_dim_atom), index, false);
+}
+
+static const tci_dim_expr *tci_dim_expr_at(int index)
+{
+    return tci_dim_slot(tci_dim_exprs.chunks, sizeof(tci_dim_expr), index, false);
+}
+
+static uint32_t tci_dim_hash_at(const tci_dim_table *t, int index)
+{
+    return t == &tci_dim_atoms ? tci_dim_atom_at(index)->hash : tci_dim_expr_at(index)->hash;
+}
+
+/* The slot of the entry of this hash that `same` says yes to, or the free one where it belongs. */
+static int32_t *tci_dim_find(const tci_dim_table *t, uint32_t hash, const void *want,
+                             bool (*same)(int index, const void *want))
+{
+    uint32_t mask = (uint32_t)t->n_slots - 1, at = hash & mask;
+    while (t->slots[at] && !(tci_dim_hash_at(t, t->slots[at] - 1) == hash && want &&
+                             same(t->slots[at] - 1, want))) {
+        at = (at + 1) & mask;
+    }
+    return &t->slots[at];
+}
+
+/* Room for one more entry; false: out of memory. */
+static bool tci_dim_grow(tci_dim_table *t)
+{
+    if (2 * (t->n + 1) < t->n_slots) {
+        return true;
+    }
+    int n_slots = t->n_slots ? 2 * t->n_slots : TCI_DIM_FIRST;
+    int32_t *fresh = tci_heap_get(sizeof(*fresh) * (size_t)n_slots);
+    if (!fresh) {
+        return false;
+    }
+    memset(fresh, 0, sizeof(*fresh) * (size_t)n_slots);
+    int32_t *old = t->slots;
+    int n_old = t->n_slots;
+    t->slots = fresh;
+    t->n_slots = n_slots;
+    for (int i = 0; i < n_old; i++) {
+        if (old[i]) {
+            *tci_dim_find(t, tci_dim_hash_at(t, old[i] - 1), NULL, NULL) = old[i];
+        }
+    }
+    tci_heap_free(old);
+    return true;
 }
 
 /* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
@@ -90,8 +146,7 @@ static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
     if (index <= 0 || index > INT32_MAX) {
         return NULL;
     }
-    const tci_dim_expr *e =
-        tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), (int)index, false);
+    const tci_dim_expr *e = tci_dim_expr_at((int)index);
     return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
 }
 
@@ -151,7 +206,7 @@ static int tci_dim_compare(tci_dim a, tci_dim b)
     return order;
 }
 
-/* ---- bounds, saturated at +-2^61 ---- */
+/* ---- bounds, saturated at +-2^61: there they say nothing ---- */
 
 static const int64_t tci_dim_limit = (int64_t)1 << 61;
 
@@ -203,12 +258,17 @@ static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
 static tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
 {
     tci_dim_range all = {0, 0, 0};
+    bool no_least = false, no_most = false;
     for (int i = 0; i < n; i++) {
         tci_dim_range r = tci_dim_range_of_term(&terms[i]);
         all.least = tci_dim_plus(all.least, r.least);
         all.most = tci_dim_plus(all.most, r.most);
         all.hint = tci_dim_plus(all.hint, r.hint);
+        no_least = no_least || all.least <= -tci_dim_limit || r.least <= -tci_dim_limit;
+        no_most = no_most || all.most >= tci_dim_limit || r.most >= tci_dim_limit;
     }
+    all.least = no_least ? -tci_dim_limit : all.least;
+    all.most = no_most ? tci_dim_limit : all.most;
     return all;
 }
 
@@ -314,8 +374,10 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     return (uint32_t)(h ^ h >> 32);
 }
 
-static bool tci_dim_same_terms(const tci_dim_expr *e, const tci_dim_sum *s)
+static bool tci_dim_same_terms(int index, const void *want)
 {
+    const tci_dim_expr *e = tci_dim_expr_at(index);
+    const tci_dim_sum *s = want;
     bool same = e->n == s->n;
     for (int i = 0; same && i < s->n; i++) {
         same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
@@ -328,15 +390,15 @@ static bool tci_dim_same_terms(const tci_dim_expr *e, const tci_dim_sum *s)
 static tci_dim tci_dim_intern(const tci_dim_sum *s)
 {
     uint32_t hash = tci_dim_hash(s);
-    for (int i = 1; i < tci_dim_n_exprs; i++) {
-        const tci_dim_expr *have =
-            tci_dim_slot(tci_dim_expr_chunks, sizeof(*have), i, false);
-        if (have->hash == hash && tci_dim_same_terms(have, s)) {
-            return tci_dim_number(i, hash);
-        }
+    if (!tci_dim_grow(&tci_dim_exprs)) {
+        return TCI_DIM_NONE;
     }
-    int index = TCI_MAX(tci_dim_n_exprs, 1);
-    tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), index, true);
+    int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
+    if (*slot) {
+        return tci_dim_number(*slot - 1, hash);
+    }
+    int index = TCI_MAX(tci_dim_exprs.n, 1);
+    tci_dim_expr *e = tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true);
     tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
     if (!terms) {
         return TCI_DIM_NONE;
@@ -345,7 +407,8 @@ static tci_dim tci_dim_intern(const tci_dim_sum *s)
     tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
     tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
     *e = fresh;
-    tci_dim_n_exprs = index + 1;
+    *slot = index + 1;
+    tci_dim_exprs.n = index + 1;
     return tci_dim_number(index, hash);
 }
 
@@ -366,23 +429,36 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
 
 /* ---- atoms ---- */
 
-static bool tci_dim_same_atom(const tci_dim_atom *x, const tci_dim_atom *y)
+static bool tci_dim_same_atom(int index, const void *want)
 {
+    const tci_dim_atom *x = tci_dim_atom_at(index), *y = want;
     return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
            strcmp(x->name, y->name) == 0 &&
            (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
 }
 
-/* The index of an atom, found or made; -1: out of memory. The name is copied. */
+static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
+{
+    uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    for (const char *c = a->name; *c; c++) {
+        h = tci_hash_mix(h, (uint8_t)*c);
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
 static int tci_dim_atom_intern(tci_dim_atom atom)
 {
-    for (int i = 0; i < tci_dim_n_atoms; i++) {
-        if (tci_dim_same_atom(tci_dim_atom_at(i), &atom)) {
-            return i;
-        }
+    atom.hash = tci_dim_hash_atom(&atom);
+    if (!tci_dim_grow(&tci_dim_atoms)) {
+        return -1;
     }
-    tci_dim_atom *a =
-        tci_dim_slot(tci_dim_atom_chunks, sizeof(*a), tci_dim_n_atoms, true);
+    int32_t *slot = tci_dim_find(&tci_dim_atoms, atom.hash, &atom, tci_dim_same_atom);
+    if (*slot) {
+        return *slot - 1;
+    }
+    tci_dim_atom *a = tci_dim_slot(tci_dim_atoms.chunks, sizeof(*a), tci_dim_atoms.n, true);
     size_t n = strlen(atom.name) + 1;
     char *name = a ? tci_heap_get(n) : NULL;
     if (!name) {
@@ -391,7 +467,8 @@ static int tci_dim_atom_intern(tci_dim_atom atom)
     memcpy(name, atom.name, n);
     atom.name = name;
     *a = atom;
-    return tci_dim_n_atoms++;
+    *slot = ++tci_dim_atoms.n;
+    return tci_dim_atoms.n - 1;
 }
 
 static tci_dim tci_dim_of_atom(tci_dim_atom atom)
@@ -426,14 +503,14 @@ static int64_t tci_dim_middle(int64_t least, int64_t most)
 
 TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most)
 {
-    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0,
+    tci_dim_atom a = {TCI_DIM_SYMBOL, ordinal, (char *)(uintptr_t)(name ? name : ""), 0, 0, 0,
                       least, most, tci_dim_middle(least, most)};
     return least == most ? least : tci_dim_of_atom(a);
 }
 
 static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_range r)
 {
-    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b,
+    tci_dim_atom atom = {(uint8_t)kind, -1, (char *)(uintptr_t)"", a, b, 0,
                          r.least, r.most, r.hint};
     return tci_dim_of_atom(atom);
 }
@@ -541,15 +618,34 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
     return tci_dim_finish(&s);
 }
 
-/* A lone quotient by a number. */
-static const tci_dim_atom *tci_dim_is_quotient(tci_dim d)
+/* d = floor(x / y) + *rest, y and the rest numbers: the quotient. */
+static const tci_dim_atom *tci_dim_is_quotient(tci_dim d, int64_t *rest)
 {
     const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
-    if (!e || e->n != 1 || e->terms[0].coef != 1 || e->terms[0].n != 1) {
+    if (!e || e->n > 2 || e->terms[0].coef != 1 || e->terms[0].n != 1 ||
+        (e->n == 2 && e->terms[1].n)) {
         return NULL;
     }
     const tci_dim_atom *a = tci_dim_atom_at(e->terms[0].atoms[0]);
+    *rest = e->n == 2 ? e->terms[1].coef : 0;
     return a->kind == TCI_DIM_DIV && tci_dim_is_known(a->b) ? a : NULL;
+}
+
+/* The bounds of floor(r / b) by those of r and b, where b counts as at least 1. */
+static tci_dim_range tci_dim_range_of_quotient(tci_dim r, tci_dim b)
+{
+    int64_t lo = TCI_MAX(tci_dim_least(b), 1), hi = TCI_MAX(tci_dim_most(b), 1);
+    int64_t least = tci_dim_least(r), most = tci_dim_most(r);
+    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
+                           tci_dim_quotient(most, most < 0 ? hi : lo),
+                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
+    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
+        range.least = TCI_MIN(range.least, 0);
+        range.most = TCI_MAX(range.most, 0);
+    }
+    range.least = least <= -tci_dim_limit ? least : range.least;
+    range.most = most >= tci_dim_limit ? most : range.most;
+    return range;
 }
 
 static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
@@ -568,21 +664,13 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
     if (b == 1) {
         return r;
     }
-    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r) : NULL;
-    if (inner) {
-        return tci_dim_div(inner->a, tci_dim_mul(inner->b, b));
+    int64_t rest;
+    const tci_dim_atom *inner = tci_dim_is_known(b) ? tci_dim_is_quotient(r, &rest) : NULL;
+    if (inner) { /* floor((floor(x / y) + rest) / b) = floor((x + rest y) / (y b)) */
+        tci_dim x = tci_dim_add(inner->a, tci_dim_times(rest, inner->b));
+        return tci_dim_div(x, tci_dim_times(inner->b, b));
     }
-    int64_t lo = tci_dim_least(b), hi = tci_dim_most(b), least = tci_dim_least(r),
-            most = tci_dim_most(r);
-    lo = TCI_MAX(lo, 1);
-    hi = TCI_MAX(hi, 1);
-    tci_dim_range range = {tci_dim_quotient(least, least < 0 ? lo : hi),
-                           tci_dim_quotient(most, most < 0 ? hi : lo),
-                           tci_dim_quotient(tci_dim_hint(r), TCI_MAX(tci_dim_hint(b), 1))};
-    if (tci_dim_least(b) <= 0) { /* x / 0 counts as 0 */
-        range.least = TCI_MIN(range.least, 0);
-        range.most = TCI_MAX(range.most, 0);
-    }
+    tci_dim_range range = tci_dim_range_of_quotient(r, b);
     return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
 }
 
@@ -593,6 +681,13 @@ TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
         return b ? a : 0;
     }
     tci_dim_divide(a, b, &q, &r);
+    if (tci_dim_is_known(b) && r.n > 1 && r.terms[r.n - 1].n == 0) {
+        tci_dim_term whole_part = r.terms[r.n - 1]; /* the constant that stays is in [0, b) */
+        whole_part.coef = tci_dim_quotient(whole_part.coef, b);
+        tci_dim_sum_add(&q, &whole_part);
+        whole_part.coef = -tci_dim_times(whole_part.coef, b);
+        tci_dim_sum_add(&r, &whole_part);
+    }
     tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
     if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
         return TCI_DIM_NONE;
@@ -660,39 +755,132 @@ static bool tci_dim_factor(tci_dim_sum *s)
     return false;
 }
 
-/* b - a >= 0: by its bounds, then by those of what is left when a common factor goes; a MIN or MAX
- * on its own side is at most, at least each of its operands. */
-TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+/* Its bounds are not the saturated ones. */
+static bool tci_dim_is_bounded(tci_dim d)
 {
-    tci_dim_sum s = {.n = 0};
-    tci_dim_term minus = tci_dim_one;
-    if (a == b) {
-        return a != TCI_DIM_NONE;
+    return tci_dim_is_known(d) ||
+           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
+}
+
+/* Every atom written as its least value and what it has above that: no coefficient is below 0. */
+static bool tci_dim_is_above_least(const tci_dim_sum *s)
+{
+    tci_dim_sum all = {.n = 0};
+    for (int t = 0; t < s->n; t++) {
+        tci_dim_sum product = {.n = 1};
+        product.terms[0] = tci_dim_one;
+        product.terms[0].coef = s->terms[t].coef;
+        for (int i = 0; i < s->terms[t].n; i++) {
+            tci_dim_sum longer = {.n = 0};
+            tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
+            least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
+            longer.bad = product.bad || least.coef <= -tci_dim_limit;
+            for (int k = 0; k < product.n && !longer.bad; k++) {
+                tci_dim_term x = tci_dim_term_product(&product.terms[k], &above, &longer.bad);
+                tci_dim_term y = tci_dim_term_product(&product.terms[k], &least, &longer.bad);
+                tci_dim_sum_add(&longer, &x);
+                tci_dim_sum_add(&longer, &y);
+            }
+            product = longer;
+        }
+        all.bad = all.bad || product.bad;
+        for (int k = 0; k < product.n && !all.bad; k++) {
+            tci_dim_sum_add(&all, &product.terms[k]);
+        }
     }
-    minus.coef = -1;
-    tci_dim_sum_take(&s, b, &tci_dim_one);
-    tci_dim_sum_take(&s, a, &minus);
+    bool holds = !all.bad;
+    for (int t = 0; t < all.n; t++) {
+        holds = holds && all.terms[t].coef >= 0;
+    }
+    return holds;
+}
+
+static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
+
+/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
+ * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
+                               bool rounded_down, int depth)
+{
+    tci_dim_sum with = {.n = 0};
+    tci_dim_term cut = s->terms[t];
+    cut.n--;
+    memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
+    for (int i = 0; i < s->n; i++) {
+        tci_dim_sum_take(&with, i == t ? x : scale, i == t ? &cut : &s->terms[i]);
+    }
+    if (rounded_down) { /* it was x - scale + 1 at the least */
+        tci_dim_sum_add(&with, &cut);
+        cut.coef = -cut.coef;
+        tci_dim_sum_take(&with, scale, &cut);
+    }
+    return tci_dim_is_never_negative(&with, depth);
+}
+
+/* The other atoms of the term are never negative, so a bound of this one bounds the term. */
+static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(s->terms[t].atoms[at]);
+    bool more = s->terms[t].coef > 0;
+    for (int i = 0; i < s->terms[t].n; i++) {
+        if (i != at && tci_dim_atom_at(s->terms[t].atoms[i])->least < 0) {
+            return false;
+        }
+    }
+    if (a->kind == TCI_DIM_DIV) {
+        return tci_dim_least(a->b) >= 1 && tci_dim_holds_with(s, t, at, a->a, a->b, more, depth);
+    }
+    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth);
+    bool either = more == (a->kind == TCI_DIM_MAX);
+    if (first == either) {
+        return first;
+    }
+    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth);
+}
+
+/* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
+ * maximum in it replaced by what bounds it. */
+static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
+{
+    tci_dim_sum s = *given;
     if (s.bad) {
         return false;
     }
     do {
-        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0) {
+        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0 || tci_dim_is_above_least(&s)) {
             return true;
         }
     } while (tci_dim_factor(&s));
-    for (int side = 0; side < 2; side++) {
-        const tci_dim_expr *e = tci_dim_is_known(side ? b : a) ? NULL
-                                                               : tci_dim_expr_of(side ? b : a);
-        bool lone = e && e->n == 1 && e->terms[0].n == 1 && e->terms[0].coef == 1;
-        const tci_dim_atom *atom = lone ? tci_dim_atom_at(e->terms[0].atoms[0]) : NULL;
-        if (atom && atom->kind == TCI_DIM_MIN && !side) {
-            return tci_dim_le(atom->a, b) || tci_dim_le(atom->b, b);
-        }
-        if (atom && atom->kind == TCI_DIM_MAX && side) {
-            return tci_dim_le(a, atom->a) || tci_dim_le(a, atom->b);
+    for (int t = 0; depth > 0 && t < s.n; t++) {
+        for (int at = 0; at < s.terms[t].n; at++) {
+            if (tci_dim_atom_at(s.terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
+                tci_dim_holds_by(&s, t, at, depth - 1)) {
+                return true;
+            }
         }
     }
     return false;
+}
+
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s = {.n = 0};
+    tci_dim_term minus = tci_dim_one;
+    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
+        return a == b && a != TCI_DIM_NONE;
+    }
+    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
+        if (tci_dim_most(a) <= tci_dim_least(b)) {
+            return true;
+        }
+        if (tci_dim_least(a) > tci_dim_most(b)) {
+            return false;
+        }
+    }
+    minus.coef = -1;
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    tci_dim_sum_take(&s, a, &minus);
+    return tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
 }
 
 /* ---- symbols, replacement, values ---- */
@@ -739,13 +927,27 @@ TCI_FN const char *tci_dim_name(tci_dim symbol)
     return a ? a->name : "";
 }
 
+/* A quotient by 0 is 0. */
+static tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
+{
+    if (kind == TCI_DIM_DIV) {
+        return tci_dim_is_known(b) && b <= 0 ? 0 : tci_dim_div(a, b);
+    }
+    return kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+}
+
+TCI_FN int tci_dim_ordinal(tci_dim symbol)
+{
+    const tci_dim_atom *a = tci_dim_symbol_of(symbol);
+    return a ? a->ordinal : -1;
+}
+
 static tci_dim tci_dim_replace_atom(int32_t index, int n, const tci_dim *from, const tci_dim *to)
 {
     const tci_dim_atom *a = tci_dim_atom_at(index);
     if (a->kind != TCI_DIM_SYMBOL) {
         tci_dim x = tci_dim_replace(a->a, n, from, to), y = tci_dim_replace(a->b, n, from, to);
-        return a->kind == TCI_DIM_DIV ? tci_dim_div(x, y)
-               : a->kind == TCI_DIM_MIN ? tci_dim_min(x, y) : tci_dim_max(x, y);
+        return tci_dim_join(a->kind, x, y);
     }
     tci_dim d = tci_dim_of_atom(*a);
     for (int i = 0; i < n; i++) {
@@ -915,8 +1117,7 @@ static tci_dim tci_dim_read_sum(const int64_t **words, const int64_t *end, const
             } else {
                 tci_dim a = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
                 tci_dim b = tci_dim_read_sum(words, end, symbols, n, depth + 1, bad);
-                atom = kind == TCI_DIM_DIV ? tci_dim_div(a, b)
-                       : kind == TCI_DIM_MIN ? tci_dim_min(a, b) : tci_dim_max(a, b);
+                atom = *bad ? 0 : tci_dim_join((int)kind, a, b);
             }
             product = tci_dim_mul(product, atom);
         }
@@ -938,19 +1139,20 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 TCI_FN void tci_dim_free_all(void)
 {
     pthread_mutex_lock(&tci_dim_lock);
-    for (int i = 1; i < tci_dim_n_exprs; i++) {
-        tci_dim_expr *e = tci_dim_slot(tci_dim_expr_chunks, sizeof(*e), i, false);
-        tci_heap_free(e->terms);
+    for (int i = 1; i < tci_dim_exprs.n; i++) {
+        tci_heap_free(tci_dim_expr_at(i)->terms);
     }
-    for (int i = 0; i < tci_dim_n_atoms; i++) {
+    for (int i = 0; i < tci_dim_atoms.n; i++) {
         tci_heap_free(tci_dim_atom_at(i)->name);
     }
-    for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
-        tci_heap_free(tci_dim_atom_chunks[i]);
-        tci_heap_free(tci_dim_expr_chunks[i]);
-        tci_dim_atom_chunks[i] = tci_dim_expr_chunks[i] = NULL;
+    tci_dim_table *tables[2] = {&tci_dim_atoms, &tci_dim_exprs};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
+            tci_heap_free(tables[k]->chunks[i]);
+        }
+        tci_heap_free(tables[k]->slots);
+        memset(tables[k], 0, sizeof(*tables[k]));
     }
-    tci_dim_n_atoms = tci_dim_n_exprs = 0;
     pthread_mutex_unlock(&tci_dim_lock);
 }
 

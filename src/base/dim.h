@@ -38,6 +38,7 @@ TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_
 /* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
 TCI_FN bool tci_dim_symbols(tci_dim d, tci_dim *list, int *n, int room);
 TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
+TCI_FN int tci_dim_ordinal(tci_dim symbol);      /* -1 for one with a name */
 /* The value where symbol number i has values[i]. Quotients by 0 are 0. */
 TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
 /* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */

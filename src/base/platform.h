@@ -43,6 +43,12 @@
 #ifndef TCI_BUILD
 #define TCI_BUILD "rooms " __DATE__ " " __TIME__ /* never the cache of an earlier build */
 #endif
+/* What a cache key says of the build. */
+#ifdef TC_DYNAMIC_SHAPES
+#define TCI_BUILD_FORM TCI_BUILD " dynamic"
+#else
+#define TCI_BUILD_FORM TCI_BUILD
+#endif
 
 #define TCI_COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 #define TCI_MIN(a, b) ((a) < (b) ? (a) : (b))

@@ -134,6 +134,7 @@ TCI_FN void tci_code_release(tci_code *c)
         tci_module_release(c->modules[i]);
     }
     tci_heap_free(c->late_source);
+    tci_code_release(c->family);
     while (c->chunks) {
         struct tci_code_chunk *older = c->chunks->older;
         tci_heap_free(c->chunks);
@@ -466,7 +467,9 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
         uint8_t *key_copy = k ? tci_code_get(m->memory, key_bytes) : NULL;
         char *symbol = key_copy ? tci_code_copy_text(m->memory, record->symbol) : NULL;
         char *note = symbol ? tci_code_copy_text(m->memory, record->note) : NULL;
-        if (note) {
+        size_t dims_bytes = sizeof(*record->dims) * (size_t)record->n_dims;
+        tci_dim *dims = note ? tci_code_get(m->memory, dims_bytes) : NULL;
+        if (dims) {
             memcpy(key_copy, key, key_bytes);
             k->hash = hash;
             k->key = key_copy;
@@ -474,6 +477,10 @@ TCI_FN void tci_module_offer(tci_module *m, const void *key, size_t key_bytes, t
             k->record = *record;
             k->record.symbol = symbol;
             k->record.note = note;
+            for (int i = 0; i < record->n_dims; i++) {
+                dims[i] = record->dims[i];
+            }
+            k->record.dims = dims;
             k->function = function;
             k->module = m;
             k->next = tci_cache.kernels[hash.lo % TCI_CACHE_BUCKETS];

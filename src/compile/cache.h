@@ -34,12 +34,14 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code);
 TCI_FN void tci_cache_wait(const tci_request *r);
 
 /* ---- modules and the kernels in them ---- */
-/* What a launch needs to know of a built kernel; texts belong to whoever holds the record. */
+/* What a launch needs to know of a built kernel; texts and dims belong to whoever holds the
+ * record. */
 typedef struct tci_kernel_record {
     const char *symbol, *note;
-    int64_t n_tasks;
+    tci_dim n_tasks;
     double task_ns;
-    int64_t work_bytes;
+    tci_dim work_bytes;
+    const tci_dim *dims; int32_t n_dims;
 } tci_kernel_record;
 
 /* A kernel that a loaded module offers to later compiles. */

@@ -2,7 +2,10 @@
  *
  * Code is immutable once published, counted, and free of any context. It is what the disk cache
  * stores (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal
- * values and no user memory: those belong to the program that captured them. */
+ * values and no user memory: those belong to the program that captured them.
+ *
+ * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not
+ * run; run/dynamic.c makes code without symbols of it, for the sizes of a run. */
 #ifndef TCI_COMPILE_CODE_H
 #define TCI_COMPILE_CODE_H
 
@@ -16,9 +19,9 @@
 typedef struct tci_code_port { /* a program input or output */
     uint8_t dtype;
     int32_t rank;
-    int64_t *shape;
-    int64_t n;         /* elements */
-    int64_t bytes;     /* of the memory that is touched: dense, but for captured leaves */
+    tci_dim *shape;
+    tci_dim n;         /* elements */
+    tci_dim bytes;     /* of the memory that is touched: dense, but for captured leaves */
 } tci_code_port;
 
 typedef struct tci_code_kernel {
@@ -28,12 +31,15 @@ typedef struct tci_code_kernel {
     tci_interp *interp;    /* set when interpreted */
     int32_t module;        /* index in modules, when not interpreted */
     void *function;        /* set when a device runs it (tci_code.device): what its launch takes */
-    int64_t n_tasks;
+    tci_dim n_tasks;
     double task_ns;
-    int64_t work_bytes;    /* of native code, for each thread: see tci_launch */
-    int64_t flops, bytes;
+    tci_dim work_bytes;    /* of native code, for each thread: see tci_launch */
+    tci_dim flops, bytes;
     int32_t n_operands, n_literals;
     bool faults;
+    /* of a family */
+    tci_dim *dims; int32_t n_dims; /* whose values are words behind the literals: native code */
+    tci_kernel *kernel;            /* to be interpreted, at the sizes of a run */
 } tci_code_kernel;
 
 typedef struct tci_code_step {
@@ -46,6 +52,9 @@ typedef struct tci_code_buffer {
     uint8_t kind;          /* tci_buffer_kind */
     int32_t index;         /* input or output number */
     int64_t offset;        /* TEMP: from the arena's start */
+    /* of a family: what a memory plan is made from */
+    tci_dim bytes;
+    int32_t first, last;   /* steps between which it lives */
 } tci_code_buffer;
 
 typedef struct tci_module tci_module; /* a loaded object file; counted (compile/cache.h) */
@@ -73,6 +82,8 @@ typedef struct tci_code {
     bool from_disk;
     bool fallback;             /* interpreted although a native backend was asked for */
     bool used;                 /* since the memory cache last looked for what to drop */
+    tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
+    struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
     struct tci_code_chunk *chunks; /* memory of all arrays above: tci_code_get */
     char *chunk_next, *chunk_end;

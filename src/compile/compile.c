@@ -25,6 +25,7 @@
 #include "../debug/dump.h"
 #include "../debug/explain.h"
 #include "../debug/trace.h"
+#include "../kernel/concrete.h"
 #include "../rewrite/rewrite.h"
 #include "disk.h"
 #include "jit.h"
@@ -331,6 +332,9 @@ static void tci_compile_fill_plan(tci_compile_batch_state *b, const tci_plan *p,
         c->buffers[i].kind = p->buffers[i].kind;
         c->buffers[i].index = p->buffers[i].index;
         c->buffers[i].offset = p->buffers[i].kind == TCI_BUF_TEMP ? p->buffers[i].offset : 0;
+        c->buffers[i].bytes = p->buffers[i].bytes;
+        c->buffers[i].first = p->buffers[i].first;
+        c->buffers[i].last = p->buffers[i].last;
     }
     c->n_aliases = p->n_aliases;
     c->aliases = tci_compile_get(b, c, p->n_aliases, sizeof(*c->aliases));
@@ -381,10 +385,38 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->n_tasks = found->record.n_tasks;
         k->task_ns = found->record.task_ns;
         k->work_bytes = found->record.work_bytes;
+        k->n_dims = found->record.n_dims;
+        k->dims = tci_compile_get(b, c, k->n_dims, sizeof(*k->dims));
+        for (int j = 0; j < k->n_dims; j++) {
+            k->dims[j] = found->record.dims[j];
+        }
         k->module = tci_compile_module_index(c, found->module);
         tci_code_set_function(c, k, calls, found->function);
     }
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static void *tci_compile_keep(void *code, size_t bytes)
+{
+    return tci_code_get(code, bytes);
+}
+
+/* A family's kernels are made ready when their sizes are known. */
+static bool tci_compile_fill_kernel(tci_compile_batch_state *b, tci_code *c, tci_code_kernel *k,
+                                    const tci_kernel *from)
+{
+    if (!c->n_symbols) {
+        return false;
+    }
+    k->kernel = tci_kernel_keep(tci_compile_keep, c, from);
+    if (!k->kernel) {
+        tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    return true;
+}
+#else
+#define tci_compile_fill_kernel(b, c, k, from) false
+#endif
 
 static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compile_job *job,
                                     tci_code *c)
@@ -394,6 +426,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
         tci_code_kernel *k = &c->kernels[i];
         k->symbol = tci_compile_text(b, c, from->name);
         k->note = tci_compile_text(b, c, "interpreted");
+        if (tci_compile_fill_kernel(b, c, k, from)) {
+            continue;
+        }
         k->interp = tci_interp_make(from);
         if (!k->interp) {
             tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
@@ -437,14 +472,19 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     c->hash = r->hash;
     c->fallback = !b->native && (b->backend->calls || b->backend->fallback);
     snprintf(c->backend, sizeof(c->backend), "%s", b->native ? b->backend->name : "interp");
+    c->n_symbols = r->n_symbols;
+    c->symbols = tci_compile_get(b, c, r->n_symbols, sizeof(*c->symbols));
+    for (int i = 0; i < r->n_symbols; i++) {
+        c->symbols[i] = r->symbols[i];
+    }
     tci_compile_fill_ports(b, job, c);
     tci_compile_fill_plan(b, job->plan, c);
     c->kernels = tci_compile_get(b, c, job->plan->n_kernels, sizeof(*c->kernels));
     c->n_kernels = job->plan->n_kernels;
     for (int i = 0; i < c->n_kernels; i++) {
         const tci_kernel *from = job->plan->kernels[i];
-        c->kernels[i].flops = from->flops;
-        c->kernels[i].bytes = from->bytes;
+        c->kernels[i].flops = from->all_flops;
+        c->kernels[i].bytes = from->all_bytes;
         c->kernels[i].n_operands = from->n_operands;
         c->kernels[i].n_literals = from->n_literals;
         c->kernels[i].faults = from->faults;
@@ -705,3 +745,6 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 }
 
 #undef TCI_COMPILE_COUNT
+#ifndef TC_DYNAMIC_SHAPES
+#undef tci_compile_fill_kernel
+#endif

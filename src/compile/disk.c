@@ -113,6 +113,8 @@ typedef struct tci_wire {
     tci_code *memory;            /* reading: what arrays and texts come from */
     bool bad;                    /* a breach or no memory: all that follows is void */
     bool no_memory;              /* the entry itself may be good */
+    const tci_dim *symbols;      /* reading: those of the entry, by number */
+    int32_t n_symbols;
 } tci_wire;
 
 static void tci_wire_bytes(tci_wire *w, void *bytes, size_t n)
@@ -185,6 +187,67 @@ static int32_t *tci_wire_indices(tci_wire *w, int32_t *items, int32_t n, int32_t
     }
     return items;
 }
+
+/* ---- symbolic sizes: only then does an entry tell of symbols ---- */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+/* A number in [lo, hi]: 0 and itself; an expression: how many words, and those. */
+static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
+{
+    bool symbolic = w->out && !tci_dim_is_known(d);
+    int32_t n = tci_wire_count(w, symbolic ? tci_dim_write(d, NULL) : 0, sizeof(int64_t));
+    if (n == 0) {
+        return tci_wire_range(w, d, lo, hi);
+    }
+    int64_t *words = tci_heap_get((size_t)n * sizeof(*words));
+    if (!words) {
+        w->bad = w->no_memory = true;
+        return lo;
+    }
+    if (w->out) {
+        tci_dim_write(d, words);
+    }
+    tci_wire_bytes(w, words, (size_t)n * sizeof(*words));
+    if (!w->out && !w->bad) {
+        const int64_t *at = words;
+        d = tci_dim_read(&at, words + n, w->symbols, w->n_symbols);
+        w->no_memory |= d == TCI_DIM_NONE;
+        w->bad |= d == TCI_DIM_NONE || at != words + n;
+    }
+    tci_heap_free(words);
+    return w->bad ? lo : d;
+}
+
+/* The range of each. */
+static void tci_wire_symbols(tci_wire *w, tci_dim **symbols, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, 2 * sizeof(int64_t));
+    *symbols = tci_wire_array(w, *symbols, *n, sizeof(**symbols));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        tci_dim *symbol = &(*symbols)[i];
+        int64_t least = tci_wire_range(w, w->out ? tci_dim_least(*symbol) : 0, 0, INT64_MAX);
+        int64_t most = tci_wire_range(w, w->out ? tci_dim_most(*symbol) : 0, least, INT64_MAX);
+        *symbol = w->out ? *symbol : tci_dim_symbol(NULL, i, least, most);
+    }
+    w->symbols = *symbols;
+    w->n_symbols = *n;
+}
+
+static void tci_wire_dims(tci_wire *w, tci_dim **dims, int32_t *n)
+{
+    *n = tci_wire_count(w, *n, sizeof(int64_t));
+    *dims = tci_wire_array(w, *dims, *n, sizeof(**dims));
+    for (int32_t i = 0; i < *n && !w->bad; i++) {
+        (*dims)[i] = tci_wire_dim(w, (*dims)[i], INT64_MIN, INT64_MAX);
+    }
+}
+
+#else
+
+#define tci_wire_dim tci_wire_range
+
+#endif
 
 static void tci_wire_hash(tci_wire *w, tci_hash *h)
 {
@@ -390,10 +453,10 @@ static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
         p->rank = tci_wire_count(w, p->rank, 8);
         p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
         for (int32_t j = 0; j < p->rank && !w->bad; j++) {
-            p->shape[j] = tci_wire_range(w, p->shape[j], 0, INT64_MAX);
+            p->shape[j] = tci_wire_dim(w, p->shape[j], 0, INT64_MAX);
         }
-        p->n = tci_wire_range(w, p->n, 0, INT64_MAX);
-        p->bytes = tci_wire_range(w, p->bytes, 0, INT64_MAX);
+        p->n = tci_wire_dim(w, p->n, 0, INT64_MAX);
+        p->bytes = tci_wire_dim(w, p->bytes, 0, INT64_MAX);
     }
 }
 
@@ -410,6 +473,11 @@ static void tci_wire_buffers(tci_wire *w, tci_code *c)
                                            is_temp ? INT32_MAX : most);
         b->offset = tci_wire_range(w, b->offset, 0, INT64_MAX);
         w->bad |= b->kind == TCI_BUF_TEMP && b->offset > c->arena_bytes;
+#ifdef TC_DYNAMIC_SHAPES
+        b->bytes = tci_wire_dim(w, b->bytes, 0, INT64_MAX);
+        b->first = (int32_t)tci_wire_range(w, b->first, 0, INT32_MAX);
+        b->last = (int32_t)tci_wire_range(w, b->last, -1, INT32_MAX);
+#endif
     }
     c->n_aliases = tci_wire_count(w, c->n_aliases, 16);
     c->aliases = tci_wire_array(w, c->aliases, c->n_aliases, sizeof(*c->aliases));
@@ -426,11 +494,14 @@ static void tci_wire_kernel(tci_wire *w, tci_code_kernel *k, int32_t n_modules)
     k->symbol = tci_wire_text(w, k->symbol);
     k->note = tci_wire_text(w, k->note);
     k->module = (int32_t)tci_wire_range(w, k->module, 0, (int64_t)n_modules - 1);
-    k->n_tasks = tci_wire_range(w, k->n_tasks, 0, INT64_MAX);
+    k->n_tasks = tci_wire_dim(w, k->n_tasks, 0, INT64_MAX);
     tci_wire_bytes(w, &k->task_ns, sizeof(k->task_ns));
-    k->work_bytes = tci_wire_range(w, k->work_bytes, 0, TCI_WORK_MOST);
-    k->flops = tci_wire_word(w, k->flops);
-    k->bytes = tci_wire_word(w, k->bytes);
+    k->work_bytes = tci_wire_dim(w, k->work_bytes, 0, TCI_WORK_MOST);
+    k->flops = tci_wire_dim(w, k->flops, INT64_MIN, INT64_MAX);
+    k->bytes = tci_wire_dim(w, k->bytes, INT64_MIN, INT64_MAX);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_wire_dims(w, &k->dims, &k->n_dims);
+#endif
     k->n_operands = (int32_t)tci_wire_range(w, k->n_operands, 0, INT32_MAX);
     k->n_literals = (int32_t)tci_wire_range(w, k->n_literals, 0, INT32_MAX);
     k->faults = tci_wire_range(w, k->faults, 0, 1) != 0;
@@ -464,6 +535,9 @@ static void tci_wire_steps(tci_wire *w, tci_code *c, int32_t n_modules)
 /* The whole of a code but its key and modules. */
 static void tci_wire_code(tci_wire *w, tci_code *c, int32_t n_modules)
 {
+#ifdef TC_DYNAMIC_SHAPES
+    tci_wire_symbols(w, &c->symbols, &c->n_symbols);
+#endif
     tci_wire_ports(w, &c->inputs, &c->n_inputs);
     tci_wire_ports(w, &c->outputs, &c->n_outputs);
     c->n_literals = tci_wire_count(w, c->n_literals, 1);
@@ -543,7 +617,7 @@ static bool tci_disk_read_code(const tci_disk *d, tci_wire *w, const tci_request
         }
     }
     w->bad |= w->at != w->end || c->n_inputs != r->n_inputs || c->n_outputs != r->n_roots
-              || c->n_literals != r->n_literals;
+              || c->n_literals != r->n_literals || c->n_symbols != r->n_symbols;
     w->bad = w->bad || !tci_disk_bind(c, calls);
     return !w->bad;
 }
@@ -561,7 +635,7 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
     if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, c, false, false};
+        tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = c};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
             tci_os_touch(path.text);
@@ -582,7 +656,7 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
 {
     char name[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
+    tci_wire w = {.out = &payload};
     if (!d->writable || !c->n_modules) {
         return;
     }
@@ -603,11 +677,75 @@ TCI_FN void tci_disk_store_code(const tci_disk *d, tci_code *c, const tc_backend
     }
     tci_wire_code(&w, c, c->n_modules);
     tci_disk_name(name, 'p', c->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
+    if (!w.bad) {
+        tci_disk_write(d, name, TCI_DISK_PROGRAM, true, &payload);
+    }
     tci_str_free(&payload);
 }
 
 /* ---- kernels ---- */
+
+static void tci_wire_record(tci_wire *w, tci_kernel_record *r)
+{
+    r->n_tasks = tci_wire_dim(w, r->n_tasks, 0, INT64_MAX);
+    tci_wire_bytes(w, &r->task_ns, sizeof(r->task_ns));
+    r->work_bytes = tci_wire_dim(w, r->work_bytes, 0, TCI_WORK_MOST);
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DISK_KERNEL_SYMBOLS = 64 }; /* a kernel with more is not kept */
+
+/* The symbols of a kernel by number; those that it does not use are no symbols. Writing: false
+ * where it cannot be. */
+static bool tci_wire_kernel_symbols(tci_wire *w, const tci_kernel_record *r)
+{
+    tci_dim used[TCI_DISK_KERNEL_SYMBOLS], *all = NULL;
+    int n_used = 0, n = 0;
+    bool few = tci_dim_symbols(r->n_tasks, used, &n_used, TCI_DISK_KERNEL_SYMBOLS) &&
+               tci_dim_symbols(r->work_bytes, used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
+    for (int i = 0; i < r->n_dims && few; i++) {
+        few = tci_dim_symbols(r->dims[i], used, &n_used, TCI_DISK_KERNEL_SYMBOLS);
+    }
+    for (int i = 0; i < n_used; i++) {
+        n = TCI_MAX(n, tci_dim_ordinal(used[i]) + 1);
+    }
+    if (w->out) {
+        all = tci_heap_get(sizeof(*all) * (size_t)TCI_MAX(n, 1));
+    }
+    for (int i = 0; i < n_used && all; i++) {
+        all[tci_dim_ordinal(used[i])] = used[i];
+    }
+    bool good = !w->out || (few && all);
+    if (good) {
+        tci_dim *symbols = all;
+        tci_wire_symbols(w, &symbols, &n);
+    }
+    tci_heap_free(all);
+    return good;
+}
+
+static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
+{
+    tci_dim *dims = (tci_dim *)(uintptr_t)r->dims;
+    if (!tci_wire_kernel_symbols(w, r)) {
+        return false;
+    }
+    tci_wire_dims(w, &dims, &r->n_dims);
+    r->dims = dims;
+    return true;
+}
+
+#else
+
+static bool tci_wire_kernel_dims(tci_wire *w, tci_kernel_record *r)
+{
+    (void)w;
+    (void)r;
+    return true;
+}
+
+#endif
 
 static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backend *calls,
                                  const void *key, size_t key_bytes, tci_module_kernel *k)
@@ -617,9 +755,8 @@ static bool tci_disk_read_kernel(const tci_disk *d, tci_wire *w, const tc_backen
     }
     k->record.symbol = tci_wire_text(w, NULL);
     k->record.note = tci_wire_text(w, NULL);
-    k->record.n_tasks = tci_wire_range(w, 0, 0, INT64_MAX);
-    tci_wire_bytes(w, &k->record.task_ns, sizeof(k->record.task_ns));
-    k->record.work_bytes = tci_wire_range(w, 0, 0, TCI_WORK_MOST);
+    tci_wire_kernel_dims(w, &k->record);
+    tci_wire_record(w, &k->record);
     char *name = tci_wire_text(w, NULL);
     int64_t bytes = tci_wire_word(w, 0);
     tci_hash sum;
@@ -655,7 +792,7 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
     if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
-        tci_wire w = {NULL, payload, (const uint8_t *)file.text + file.n, memory, false, false};
+        tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = memory};
         tci_module_kernel k;
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
@@ -680,7 +817,7 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 {
     char name[TCI_DISK_NAME_BYTES], base[TCI_DISK_NAME_BYTES];
     tci_str payload = {0};
-    tci_wire w = {&payload, NULL, NULL, NULL, false, false};
+    tci_wire w = {.out = &payload};
     tci_module_kernel copy = *k;
     if (!d->writable || !k->module->stored) {
         return;
@@ -692,15 +829,16 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
     tci_str_add(&note, k->record.note);
     tci_wire_text(&w, symbol.text);
     tci_wire_text(&w, note.text);
-    tci_wire_word(&w, k->record.n_tasks);
-    tci_wire_bytes(&w, &copy.record.task_ns, sizeof(copy.record.task_ns));
-    tci_wire_word(&w, k->record.work_bytes);
+    bool whole = tci_wire_kernel_dims(&w, &copy.record);
+    tci_wire_record(&w, &copy.record);
     snprintf(base, sizeof(base), "%s", tci_disk_base_name(k->module->path));
     tci_wire_text(&w, base);
     tci_wire_word(&w, k->module->bytes);
     tci_wire_hash(&w, &k->module->sum);
     tci_disk_name(name, 'k', k->hash, "bin");
-    tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
+    if (whole && !w.bad) {
+        tci_disk_write(d, name, TCI_DISK_KERNEL, false, &payload);
+    }
     tci_str_free(&symbol);
     tci_str_free(&note);
     tci_str_free(&payload);
@@ -781,3 +919,6 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 #undef TCI_DISK_PROGRAM
 #undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT
+#ifndef TC_DYNAMIC_SHAPES
+#undef tci_wire_dim
+#endif

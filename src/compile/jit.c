@@ -80,7 +80,7 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_str text = {.s = j->s};
     tci_kernel_print(&text, kernel);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
-                   j->options->cc ? j->options->cc : "", TCI_BUILD);
+                   j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {
@@ -339,8 +339,9 @@ static tc_status tci_jit_bind(tci_jit *j, tci_module *m, int file)
             tci_str_printf(&j->said, "'%s' is not in its object file\n", k->symbol);
             return TC_ERR_COMPILER;
         }
-        tci_kernel_record record = {k->symbol, k->launch.note, k->launch.n_tasks,
-                                    k->launch.task_ns, k->launch.work_bytes};
+        tci_kernel_record record = {k->symbol,         k->launch.note,       k->launch.n_tasks,
+                                    k->launch.task_ns, k->launch.work_bytes, k->launch.dims,
+                                    k->launch.n_dims};
         tci_module_offer(m, k->key, k->key_bytes, k->hash, &record, function);
         tci_module_kernel built = {k->hash, (const uint8_t *)k->key, k->key_bytes, record, function,
                                    m, NULL};

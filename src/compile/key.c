@@ -396,7 +396,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
 static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *backend,
                             const tci_target *target)
 {
-    tci_key_text(k, TCI_BUILD);
+    tci_key_text(k, TCI_BUILD_FORM);
     tci_key_text(k, backend);
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");

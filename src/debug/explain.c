@@ -20,7 +20,8 @@ static void tci_explain_port(tci_str *out, const char *what, int index, const tc
 {
     tci_str_printf(out, "  %s %d: %s [", what, index, tci_dtype_get((tc_dtype)port->dtype)->name);
     for (int i = 0; i < port->rank; i++) {
-        tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)port->shape[i]);
+        tci_str_add(out, i ? ", " : "");
+        tci_dim_print(out, port->shape[i]);
     }
     tci_str_add(out, "]\n");
 }

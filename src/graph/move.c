@@ -589,7 +589,8 @@ TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci
 
 /* ---- windows, ramps ---- */
 
-/* How many windows fit an axis: floor((size - span) / stride) + 1. */
+/* How many windows fit an axis: floor((size - span) / stride) + 1. One must fit; a symbolic axis
+ * may also be so short that there is none. */
 static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci_dim *spec,
                              tci_dim *count)
 {
@@ -600,7 +601,7 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
         tci_dim room = tci_dim_sub(size, span);
         *count = tci_dim_add(tci_dim_div(room, stride), 1);
-        valid = tci_dim_le(0, room);
+        valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "axis %d is %s, which may be %" PRId64 ": a window of %s elements "

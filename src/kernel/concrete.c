@@ -174,8 +174,8 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
     to->vlanes = k->vlanes;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    to->flops = tci_dim_value(k->flops, values);
-    to->bytes = tci_dim_value(k->bytes, values);
+    to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
+    to->bytes = to->all_bytes = tci_dim_value(k->all_bytes, values);
     memcpy(to->name, k->name, sizeof(to->name));
     return to;
 }

@@ -149,6 +149,7 @@ typedef struct tci_kernel {
     int n_literals;
     bool faults;                             /* holds a FAULT instruction */
     int64_t flops, bytes;                    /* of one whole run, for cost and explain */
+    tci_dim all_flops, all_bytes;            /* the same where sizes are symbolic: not of hints */
     char name[64];                           /* tc_k_<ops>: C identifier without hash */
     int32_t *kx_hash, *inst_hash; int n_kx_hash, n_inst_hash; /* hash-consing tables */
 } tci_kernel;

@@ -112,6 +112,9 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
+    }
     return fits;
 }
 

@@ -400,9 +400,62 @@ static void tci_pk_measure(tci_kernel *k)
         points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
     }
-    k->flops = tci_pk_clamp(flops);
-    k->bytes = tci_pk_clamp(bytes);
+    k->flops = k->all_flops = tci_pk_clamp(flops);
+    k->bytes = k->all_bytes = tci_pk_clamp(bytes);
 }
+
+#ifdef TC_DYNAMIC_SHAPES
+static tci_dim tci_pk_all_points(const tci_kernel *k, uint64_t axes)
+{
+    tci_dim points = 1;
+    for (int a = 0; a < k->n_axes; a++) {
+        if (axes >> TCI_MIN(a, 63) & 1) {
+            points = tci_dim_mul(points, k->axes[a].size);
+        }
+    }
+    return points;
+}
+
+/* What tci_pk_measure estimates, as expressions; where they do not fit, the estimates stand. */
+static void tci_pk_measure_all(tci_kernel *k)
+{
+    tci_dim flops = 0, bytes = 0;
+    bool known = true;
+    for (int a = 0; a < k->n_axes; a++) {
+        known = known && tci_dim_is_known(k->axes[a].size);
+    }
+    if (known) {
+        return;
+    }
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op == TCI_K_PRIM) {
+            tci_dim points = tci_pk_all_points(k, k->insts[i].axes);
+            int cost = tci_prim_get((tci_prim)k->insts[i].prim)->cost;
+            flops = tci_dim_add(flops, tci_dim_mul(points, cost));
+        }
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        uint64_t axes = k->insts[k->reds[r].a].axes;
+        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        tci_dim points = tci_pk_all_points(k, axes);
+        flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
+    }
+    for (int p = 0; p < k->n_operands; p++) {
+        tci_dim points = 0, all = k->operands[p].n;
+        for (int i = 0; i < k->n_insts; i++) {
+            if (k->insts[i].op == TCI_K_LOAD && k->insts[i].imm == p) {
+                uint64_t axes = tci_kx_axes(k, k->insts[i].x);
+                points = tci_dim_add(points, tci_pk_all_points(k, axes));
+            }
+        }
+        points = k->operands[p].is_output ? all : tci_dim_min(points, all);
+        int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+        bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
+    }
+    k->all_flops = flops == TCI_DIM_NONE ? k->all_flops : flops;
+    k->all_bytes = bytes == TCI_DIM_NONE ? k->all_bytes : bytes;
+}
+#endif
 
 /* tc_k_<ops>: the ops of the group's roots and of what they inline, the first few distinct ones. */
 static void tci_pk_name(const tci_pk *p, tci_kernel *k)
@@ -503,6 +556,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.k->vector = tci_pk_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
     tci_pk_measure(out.kernel);
+#ifdef TC_DYNAMIC_SHAPES
+    tci_pk_measure_all(out.kernel);
+#endif
     tci_pk_name(&p, out.kernel);
     return out;
 }

@@ -19,7 +19,7 @@
 
 #include "../base/alloc.h"
 #include "../debug/trace.h"
-#include "context.h"
+#include "dynamic.h"
 
 #define TCI_CALL_PAIRWISE 16 /* buffers up to which pairs are compared */
 
@@ -52,6 +52,11 @@ static void tci_call_fill_slots(tc_call *c)
 
 TCI_FN tc_call *tci_call_make(tc_program *f)
 {
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        return tci_dynamic_call_make(f);
+    }
+#endif
     const tci_code *code = f->code;
     size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
@@ -96,6 +101,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
 TCI_FN void tci_call_free(tc_call *c)
 {
     if (c) {
+#ifdef TC_DYNAMIC_SHAPES
+        tci_dynamic_call_free(c);
+#endif
         tci_device_free(c);
         tci_heap_free_aligned(c->workspace);
         tci_heap_free(c);
@@ -140,9 +148,7 @@ static const char *tci_call_dtype_name(int dtype)
     return tci_dtype_get((tc_dtype)dtype)->name;
 }
 
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
-    TCI_PRINTF(3, 4);
-static tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -172,6 +178,12 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
     if (b->dtype != port->dtype && b->dtype != -1) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
+    }
+    if (b->sizes && b->n == port->n) {
+        char sizes[256];
+        tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
+        return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
+                               sizes, shape);
     }
     return tci_call_refuse(c, TC_ERR_BUFFER,
                            "%s %d: given %lld elements, expected %lld of %s, shape %s", side, i,
@@ -340,18 +352,27 @@ static tc_status tci_call_check_sorted(tc_call *c, const tc_bufs *inputs, const 
 
 /* ---- checks ---- */
 
+static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
+{
+    bool fit = b->rank == port->rank;
+    for (int i = 0; i < port->rank && fit; i++) {
+        fit = b->sizes[i] == port->shape[i];
+    }
+    return fit;
+}
+
 /* Untyped memory is counted in elements or in bytes. */
 static inline bool tci_call_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
     bool untyped = b->dtype == -1 && (b->n == port->n || b->n == port->bytes);
-    return (typed || untyped) && (b->data || !port->n);
+    bool sized = TCI_LIKELY(!b->sizes) || tci_call_sizes_fit(b, port);
+    return (typed || untyped) && (b->data || !port->n) && sized;
 }
 
-static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tc_program *f = c->program;
-    const tci_code *code = f->code;
     if (TCI_UNLIKELY(inputs->n != f->n_inputs || outputs->n != f->n_outputs)) {
         return tci_call_refuse(c, TC_ERR_BUFFER,
                                "given %d inputs and %d outputs, expected %d and %d", inputs->n,
@@ -359,6 +380,16 @@ static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs
     }
     if (TCI_UNLIKELY((!inputs->items && inputs->n) || (!outputs->items && outputs->n))) {
         return tci_call_refuse(c, TC_ERR_BUFFER, "given a NULL list of buffers");
+    }
+    return TC_OK;
+}
+
+static tc_status tci_call_check(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tci_code *code = c->program->code;
+    tc_status status = tci_call_check_lists(c, inputs, outputs);
+    if (TCI_UNLIKELY(status)) {
+        return status;
     }
     for (int i = 0; i < inputs->n; i++) {
         if (TCI_UNLIKELY(!tci_call_fits(&inputs->items[i], &code->inputs[i]))) {
@@ -517,6 +548,11 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
     tc_program *f = c->program;
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        return tci_dynamic_call_run(c, inputs, outputs);
+    }
+#endif
     tc_status status = tci_call_check(c, &inputs, &outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
@@ -524,13 +560,13 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_LIKELY(!f->n_effects)) {
         return tci_call_run_checked(c, inputs, outputs);
     }
-    if (__atomic_exchange_n(&f->busy, true, __ATOMIC_ACQUIRE)) {
+    if (__atomic_exchange_n(f->busy, true, __ATOMIC_ACQUIRE)) {
         return tci_call_refuse(c, TC_ERR_BUSY,
                                "a run of this program is under way on another thread, and it "
                                "changes parameters: expected one run at a time");
     }
     status = tci_call_run_checked(c, inputs, outputs);
-    __atomic_store_n(&f->busy, false, __ATOMIC_RELEASE);
+    __atomic_store_n(f->busy, false, __ATOMIC_RELEASE);
     return status;
 }
 

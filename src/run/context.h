@@ -62,7 +62,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
+ * symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -74,7 +75,8 @@ struct tc_program {
     int n_outputs;             /* user outputs: code->n_outputs without the effects */
     tci_run_effect *effects; int n_effects;
     int64_t stage_bytes;
-    bool busy;                 /* atomic: a run is under way; used where there are effects */
+    bool is_busy, *busy;       /* atomic: a run is under way; used where there are effects */
+    struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
@@ -108,6 +110,7 @@ struct tc_call {
     char *stage;               /* new values of parameters that cannot be written in place */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
+    struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
     tci_error last;
 };
 
@@ -144,6 +147,12 @@ TCI_FN void tci_storage_release(tci_storage *s);
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
                                   tc_program **f);
+#ifdef TC_DYNAMIC_SHAPES
+/* The same from code of known sizes and the family of a program: with what that captured, and words
+ * for the literals that the family does not have. */
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f);
+#endif
 TCI_FN void tci_program_retain(tc_program *f);
 TCI_FN void tci_program_release(tc_program *f);
 /* Keeps the text for tc_program_error on this thread. */
@@ -162,5 +171,10 @@ TCI_FN tc_call *tci_call_take(tc_program *f);                  /* an idle one or
 TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 /* Checks the buffers and runs; the text of a failure is in c->last. */
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* That there are as many buffers as the program takes. */
+TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* Writes c->last and returns why. */
+TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
+    TCI_PRINTF(3, 4);
 
 #endif

@@ -14,7 +14,7 @@
 #include <stdio.h>
 
 #include "../base/alloc.h"
-#include "context.h"
+#include "dynamic.h"
 
 /* A part below this is not worth a thread of its own; an interpreted task takes about so many times
  * the estimate, which is made for native code. */
@@ -24,6 +24,7 @@
 /* ---- layout of the block ---- */
 
 typedef struct tci_program_sizes {
+    int n_inputs, n_outputs, n_captured, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds;
 } tci_program_sizes;
 
@@ -35,20 +36,21 @@ static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n
            (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-static tci_program_sizes tci_program_measure(const tci_code *code, int n_inputs, int n_outputs)
+/* n_inputs, n_captured and n_effects are set. */
+static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
-    tci_program_sizes sizes = {0, 0, 0};
-    for (int i = 0; i < code->n_steps; i++) {
+    sizes->n_outputs = code->n_outputs - sizes->n_effects;
+    sizes->n_steps = code->n_symbols ? 0 : code->n_steps;
+    for (int i = 0; i < sizes->n_steps; i++) {
         const tci_code_step *step = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[step->kernel];
-        sizes.n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
-        sizes.n_literal_words += (size_t)kernel->n_literals;
+        sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
+        sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
-            sizes.n_binds +=
-                tci_program_is_user_buffer(code, n_inputs, n_outputs, step->operands[j]);
+            sizes->n_binds += tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
+                                                         step->operands[j]);
         }
     }
-    return sizes;
 }
 
 /* Takes n items from the block at *at; with block NULL only counts the bytes. */
@@ -59,7 +61,7 @@ static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_by
     return p;
 }
 
-static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci_request *r,
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
                                   const tci_program_sizes *sizes, int64_t **literal_words)
 {
     char *block = (char *)f;
@@ -67,14 +69,14 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code, const tci
     tc_program *p = f ? f : &unused;
     size_t at = 0;
     tci_program_carve(block, &at, 1, sizeof(tc_program));
-    p->steps = tci_program_carve(block, &at, (size_t)code->n_steps, sizeof(tci_run_step));
+    p->steps = tci_program_carve(block, &at, (size_t)sizes->n_steps, sizeof(tci_run_step));
     p->binds = tci_program_carve(block, &at, sizes->n_binds, sizeof(tci_run_bind));
     p->aliases = tci_program_carve(block, &at, (size_t)code->n_aliases, sizeof(tci_alias));
     p->literals = tci_program_carve(block, &at, (size_t)code->n_literals, sizeof(int64_t));
     *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
-    p->captured = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(tci_storage *));
-    p->captured_data = tci_program_carve(block, &at, (size_t)r->n_captured, sizeof(void *));
-    p->effects = tci_program_carve(block, &at, (size_t)r->n_effects, sizeof(tci_run_effect));
+    p->captured = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(tci_storage *));
+    p->captured_data = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(void *));
+    p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     return at;
 }
 
@@ -105,6 +107,9 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
         f->captured_data[i] = tci_program_lowest(r->captured[i]);
         tci_storage_retain(f->captured[i]);
     }
+    for (int i = 0; i < r->n_effects; i++) {
+        f->effects[i].captured = r->effects[i];
+    }
 }
 
 static bool tci_program_in_place(const tc_program *f, int output, int captured)
@@ -123,11 +128,10 @@ static bool tci_program_in_place(const tc_program *f, int output, int captured)
     return false;
 }
 
-static void tci_program_place_effects(tc_program *f, const tci_request *r)
+static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
-        e->captured = r->effects[i];
         e->bytes = f->code->outputs[f->n_outputs + i].bytes;
         e->stage = -1;
         if (!tci_program_in_place(f, f->n_outputs + i, e->captured)) {
@@ -153,12 +157,12 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     return parts < (double)most ? (int)parts : (int)most;
 }
 
-static void tci_program_fill_steps(tc_program *f, int64_t *literal_words)
+static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
 {
     const tci_code *code = f->code;
     int available = code->device ? 1 : tci_pool_threads(&f->options);
     f->max_threads = 1;
-    for (int i = 0; i < code->n_steps; i++) {
+    for (int i = 0; i < n_steps; i++) {
         const tci_code_step *from = &code->steps[i];
         const tci_code_kernel *kernel = &code->kernels[from->kernel];
         tci_run_step *step = &f->steps[i];
@@ -215,45 +219,103 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
-TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
-                                  tc_program **f)
+/* A program that has captured nothing yet. */
+static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
+                                 tc_program **f, int64_t **literal_words)
 {
     *f = NULL;
     if (o->memory_limit > 0 && code->arena_bytes > o->memory_limit) {
         return TC_ERR_LIMIT;
     }
-    int n_inputs = r->n_user_inputs;
-    int n_outputs = code->n_outputs - r->n_effects;
-    tci_program_sizes sizes = tci_program_measure(code, n_inputs, n_outputs);
-    if (sizes.n_slots > INT32_MAX) {
+    tci_program_measure(code, sizes);
+    if (sizes->n_slots > INT32_MAX) {
         return TC_ERR_LIMIT;
     }
-    int64_t *literal_words = NULL;
-    size_t bytes = tci_program_lay_out(NULL, code, r, &sizes, &literal_words);
+    size_t bytes = tci_program_lay_out(NULL, code, sizes, literal_words);
     tc_program *p = tci_heap_get(bytes);
     if (!p) {
         return TC_ERR_MEMORY;
     }
-    tci_program_lay_out(p, code, r, &sizes, &literal_words);
+    tci_program_lay_out(p, code, sizes, literal_words);
     p->code = code;
     p->options = tci_program_options(o);
-    p->from_memory = r->found == TCI_FOUND_MEMORY;
-    p->from_disk = r->found == TCI_FOUND_DISK;
-    p->n_inputs = n_inputs;
-    p->n_outputs = n_outputs;
-    p->n_effects = r->n_effects;
-    p->n_captured = r->n_captured;
+    p->n_inputs = sizes->n_inputs;
+    p->n_outputs = sizes->n_outputs;
+    p->n_effects = sizes->n_effects;
+    p->n_captured = sizes->n_captured;
+    p->busy = &p->is_busy;
     p->refs = 1;
     pthread_mutex_init(&p->lock, NULL);
-    tci_program_capture(p, r);
-    tci_program_place_effects(p, r);
-    tci_program_fill_steps(p, literal_words);
-    tci_program_sort_aliases(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
     return TC_OK;
 }
+
+/* What was captured is there. */
+static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
+{
+    tci_program_place_effects(f);
+    tci_program_fill_steps(f, n_steps, literal_words);
+    tci_program_sort_aliases(f);
+}
+
+TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
+                                  tc_program **f)
+{
+    tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
+                               .n_captured = r->n_captured,
+                               .n_effects = r->n_effects};
+    int64_t *literal_words = NULL;
+    tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
+    if (status) {
+        return status;
+    }
+    tc_program *p = *f;
+    p->from_memory = r->found == TCI_FOUND_MEMORY;
+    p->from_disk = r->found == TCI_FOUND_DISK;
+    tci_program_capture(p, r);
+    tci_program_complete(p, sizes.n_steps, literal_words);
+#ifdef TC_DYNAMIC_SHAPES
+    if (code->n_symbols && !tci_dynamic_make(p, r)) {
+        tci_program_release(p);
+        *f = NULL;
+        return TC_ERR_MEMORY;
+    }
+#endif
+    return TC_OK;
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *family,
+                                           const int64_t *words, tc_program **f)
+{
+    tci_program_sizes sizes = {.n_inputs = family->n_inputs,
+                               .n_captured = family->n_captured,
+                               .n_effects = family->n_effects};
+    int64_t *literal_words = NULL;
+    tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
+    if (status) {
+        return status;
+    }
+    tc_program *p = *f;
+    int n_own = family->code->n_literals;
+    for (int i = 0; i < code->n_literals; i++) {
+        p->literals[i] = i < n_own ? family->literals[i] : words[i - n_own];
+    }
+    for (int i = 0; i < p->n_captured; i++) {
+        p->captured[i] = family->captured[i];
+        p->captured_data[i] = family->captured_data[i];
+        tci_storage_retain(p->captured[i]);
+    }
+    for (int i = 0; i < p->n_effects; i++) {
+        p->effects[i].captured = family->effects[i].captured;
+    }
+    p->busy = family->busy;
+    tci_program_complete(p, sizes.n_steps, literal_words);
+    return TC_OK;
+}
+#endif
 
 /* ---- lifetime ---- */
 
@@ -278,6 +340,9 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_heap_free(f->errors);
         f->errors = next;
     }
+#ifdef TC_DYNAMIC_SHAPES
+    tci_dynamic_free(f);
+#endif
     for (int i = 0; i < f->n_captured; i++) {
         tci_storage_release(f->captured[i]);
     }

@@ -1,0 +1,27 @@
+/* run/dynamic.h - runs of programs whose sizes are symbols. Only under TC_DYNAMIC_SHAPES. */
+#ifndef TCI_RUN_DYNAMIC_H
+#define TCI_RUN_DYNAMIC_H
+
+#include "context.h"
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
+
+/* f->dynamic from the request; f is otherwise complete. False: no memory. */
+TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
+TCI_FN void tci_dynamic_free(tc_program *f);
+/* Calls of a family: they remember the instance that ran last. */
+TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
+TCI_FN void tci_dynamic_call_free(tc_call *c);
+TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
+/* Sizes of an output for these inputs: shape has room for its rank. The text of a failure is in
+ * c->last. */
+TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int64_t *shape);
+/* The code of the sizes that ran last, counted; NULL: none did. */
+TCI_FN tci_code *tci_dynamic_last(tc_program *f);
+/* A line that names the sizes that are open, with their ranges. */
+TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
+
+#endif
+#endif
