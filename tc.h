@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cd8476b524a6dd75"
+#define TCI_BUILD "63267788a3f2cb67"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -452,6 +452,9 @@ typedef struct tc_options {
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
+    /* 0: contractions of bf16 and f16 use the GPU's matrix units where that pays; their sums then
+     * have the unit's order, not the one that all other executors share. -1: never */
+    int matrix;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
@@ -1367,6 +1370,9 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
+    /* 0: none. Else the processors that multiply matrices as Hopper's do (cuda/matrix.c), each
+     * running one such block at a time. */
+    int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
@@ -2580,6 +2586,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
+    X(MATRIX, "TC_MATRIX", "0: contractions never use the GPU's matrix units")                     \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
@@ -12349,7 +12356,12 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
  *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
+ *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
+ *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
+ *       unit, which is fixed for a shape. The interpreter computes the chain for both, so results
+ *       of MATRIX agree between executors within
+ *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
+ *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
  *   SCAN: in order.
  * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
  * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
@@ -12423,12 +12435,15 @@ typedef enum tci_kred_op {
     TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
     TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
 } tci_kred_op;
+/* The order of a DOT: a numeric class of its own each. */
+typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
     uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
+    uint8_t order;   /* tci_korder; MATRIX only for DOT */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -13112,7 +13127,8 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
                            tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
                            red->a);
-            tci_str_printf(out, red->b >= 0 ? ", v%d\n" : "\n", red->b);
+            tci_str_printf(out, red->b >= 0 ? ", v%d" : "", red->b);
+            tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -13227,6 +13243,8 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
         TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
         TCI_ASSERT(s, k->vector == TCI_VEC_OUTER || red->op != TCI_RED_DOT);
+        TCI_ASSERT(s, red->order == TCI_ORDER_CHAIN ||
+                          (red->op == TCI_RED_DOT && red->dtype == TC_F32));
     }
     for (int w = 0; w < k->n_stores; w++) {
         const tci_kstore *store = &k->stores[w];
@@ -14595,7 +14613,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap
+ *                      computes is cheap, or a matrix unit reads it as it lies
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
@@ -14635,7 +14653,12 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 
 enum {
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
-    TCI_WORK_OPERANDS = 32    /* operands of a kernel that asks for some, at most */
+    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_FLOPS = 1 << 21
 };
 
 typedef struct tci_machine {
@@ -14644,6 +14667,9 @@ typedef struct tci_machine {
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
     bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
+    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
+     * it */
+    int matrix_units;
 } tci_machine;
 
 #endif
@@ -15084,6 +15110,68 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
     return first && inner <= TCI_ALGO_PACK_INNER;
 }
 
+/* ---- matrix units ---- */
+
+/* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
+ * and a widening. NULL: there is none. */
+static tci_node *tci_algo_half_source(tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        bool narrows = n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->dtype);
+        bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
+                      tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+        if (narrows) {
+            break;
+        }
+        if (n->op == TCI_OP_CAST && !widens) {
+            return NULL;
+        }
+        n = n->in[0];
+    }
+    bool aligned = n->rank > 0 && n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
+    return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
+}
+
+/* The size of a label in a list of them; 1 where it is not there. */
+static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, int64_t label)
+{
+    for (int i = 0; i < of->rank; i++) {
+        if (labels[i] == label) {
+            return of->shape[i];
+        }
+    }
+    return 1;
+}
+
+/* Is contraction n, as far as the graph tells, one for a matrix unit? loop/matrix.c, which sees the
+ * kernel, decides. */
+static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
+{
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
+    if (machine.matrix_units == 0 || rank < 2 || n->dtype == TC_F64) {
+        return false;
+    }
+    const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
+    bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
+    bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
+    if (!x || !y || x->dtype != y->dtype || in_a == in_b) {
+        return false;
+    }
+    int64_t rows = 1, depth = 1;
+    for (int i = 0; i < rank - 1; i++) {
+        bool here = tci_algo_has_label(in_a ? b : a, in_a ? rank_b : rank_a, out[i]);
+        bool there = tci_algo_has_label(in_a ? a : b, in_a ? rank_a : rank_b, out[i]);
+        rows = here && !there ? TCI_MAX(rows, n->shape[i]) : rows;
+    }
+    for (int i = 0; i < rank_a; i++) {
+        depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
+    }
+    double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
+           depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
+}
+
 /* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
  * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
@@ -15151,6 +15239,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool packs = tci_algo_packs(n, machine);
+    if (tci_algo_on_matrix_unit(n, machine)) {
+        for (int i = 0; i < 2; i++) {
+            tci_node *source = tci_algo_half_source(n->in[i]);
+            bool leaf = source->op == TCI_OP_INPUT || source->op == TCI_OP_DATA;
+            source->mark = leaf ? source->mark : 1;
+        }
+        return n;
+    }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
@@ -16295,7 +16391,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1};
+    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -17188,6 +17284,8 @@ typedef struct tci_launch {
 
 /* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
 TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
+/* Sets the order of the kernel's contraction (tci_kred.order), loop/matrix.c. */
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
@@ -17266,7 +17364,8 @@ typedef enum tci_lx_op {
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
-    TCI_LX_HEAD
+    TCI_LX_HEAD,
+    TCI_LX_GIVEN       /* where the skeleton's main loop stands on axis c of the kernel */
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -17327,6 +17426,7 @@ typedef struct tci_llocal {
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
+    bool is_given;    /* memory that the skeleton's main loop fills */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -17352,6 +17452,8 @@ struct tci_loop {
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
+    const struct tci_matrix *matrix;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */
@@ -17444,7 +17546,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
 {
-    tci_llocal m = {(uint8_t)storage, n, false, -1};
+    tci_llocal m = {(uint8_t)storage, n, false, -1, false};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
     return l->n_locals - 1;
 }
@@ -20308,18 +20410,6 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     return look;
 }
 
-/* Panels and tiles are cut at compile time: only the outer axes beside them may be symbolic. */
-static bool tci_blocked_is_known(const tci_kernel *k, const tci_blocked *p)
-{
-    const tci_kstage *st = &k->stages[0];
-    bool known = tci_dim_is_known(k->axes[p->row_axis].size) &&
-                 tci_dim_is_known(k->axes[p->vec_axis].size);
-    for (int i = 0; i < st->n_axes; i++) {
-        known = known && tci_dim_is_known(k->axes[st->axes[i]].size);
-    }
-    return known;
-}
-
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
 static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
@@ -20393,7 +20483,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_is_known(k, p) || !tci_blocked_sides(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
@@ -21026,6 +21116,459 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }
+}
+/* ---- src/loop/matrix.c ---- */
+/* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
+ *
+ * In: a kernel, the machine. Out: for tci_loop_choose_order the numeric class of the contraction;
+ * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
+ * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
+ *
+ * The tile follows from a model of one tile's time: the slower of multiplying and loading for each
+ * step of k, or the chain where that takes longer, times the rounds that the units need. */
+/* ---- src/loop/matrix.h ---- */
+/* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
+ *
+ * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of bf16 or
+ * f16 products, and after it any elementwise chain. The machine's model: a processor runs one block
+ * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
+ * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
+ * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
+ * memory, rounded as the chain's first step wants them. The last warps, each a machine of 32
+ * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
+ * the chain while the consumers are at the next tile: that is the skeleton's hole. */
+#ifndef TCI_LOOP_MATRIX_H
+#define TCI_LOOP_MATRIX_H
+
+
+enum {
+    TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
+    TCI_MATRIX_BATCH = 3,       /* batch axes at most: a box has five axes */
+    TCI_MATRIX_STAGES = 8,      /* at most */
+    TCI_MATRIX_WARP = 32,
+    TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
+    TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
+};
+
+/* A or B in memory, strides in elements. */
+typedef struct tci_matrix_side {
+    int32_t operand;
+    bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
+    int64_t offset;     /* of element 0 */
+    int64_t pitch;      /* of the other one of the two axes */
+    int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
+} tci_matrix_side;
+
+typedef struct tci_matrix {
+    uint8_t dtype;      /* of A and B: TC_BF16 or TC_F16 */
+    int32_t m_axis, n_axis;
+    int64_t m, n, k;
+    int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
+    int64_t batch[TCI_MATRIX_BATCH];
+    tci_matrix_side side[2]; /* A, B */
+    int32_t value;      /* the instruction that is left in shared memory */
+    uint8_t staged;     /* as this dtype */
+    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t stages, group_rows;
+    int64_t staged_pitch; /* elements between rows of the staged tile */
+    int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
+} tci_matrix;
+
+/* Bytes of one stage, and of all shared memory with barriers and the rounding up of its start. */
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
+/* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
+#include <stdio.h>
+
+
+enum {
+    TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
+    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_FILL = 2000,          /* cycles until a tile's first product, and to leave its sums */
+    TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
+    TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
+    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+};
+
+/* ---- recognising ---- */
+
+/* The strides of load `inst`; false where it is no plain box of memory. */
+static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
+        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        return false;
+    }
+    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
+    }
+    side->operand = (int32_t)in->imm;
+    return fits;
+}
+
+static bool tci_matrix_is_aligned(int64_t stride)
+{
+    return stride % TCI_MATRIX_ALIGN == 0;
+}
+
+/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
+static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
+                               int own, tci_matrix_side *side)
+{
+    int64_t along = coef[k->n_axes - 1];
+    side->along_k = along == 1;
+    side->pitch = side->along_k ? coef[own] : along;
+    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
+                tci_matrix_is_aligned(side->pitch);
+    for (int i = 0; i < x->n_batch; i++) {
+        side->batch_pitch[i] = coef[x->batch_axis[i]];
+        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+    }
+    return fits;
+}
+
+/* The rows: the longest axis that A has and B has not. The rest is the batch. */
+static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
+{
+    x->n_axis = k->n_outer - 1;
+    x->m_axis = -1;
+    for (int i = 0; i < x->n_axis; i++) {
+        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
+    }
+    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
+        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        return false;
+    }
+    for (int i = 0; i < x->n_axis; i++) {
+        if (i != x->m_axis) {
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = k->axes[i].size;
+        }
+    }
+    x->m = k->axes[x->m_axis].size;
+    x->n = k->axes[x->n_axis].size;
+    x->k = k->axes[k->n_axes - 1].size;
+    return true;
+}
+
+static bool tci_matrix_has_form(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
+                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
+                k->n_axes == k->n_outer + 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && k->axes[a].size > 0 && k->axes[a].size <= INT32_MAX;
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage > 0;
+    }
+    return fits;
+}
+
+/* Does anything but instruction `except` use instruction `inst`? */
+static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
+{
+    for (int i = 0; i < k->n_insts; i++) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            if (i != except && k->insts[i].args[a] == inst) {
+                return true;
+            }
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].value == inst) {
+            return true;
+        }
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+{
+    x->value = k->reds[0].inst;
+    x->staged = TC_F32;
+    for (int i = x->value + 1; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
+                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
+        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
+            x->value = i;
+            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
+            return;
+        }
+    }
+}
+
+/* Everything but the tile. */
+static bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
+                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
+    tci_matrix_side side[2] = {{0}};
+    const tci_kred *red = &k->reds[0];
+    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+        return false;
+    }
+    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
+    uint8_t t = k->operands[side[0].operand].dtype;
+    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
+                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
+                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+    if (!fits) {
+        return false;
+    }
+    x->dtype = t;
+    x->side[0] = side[a];
+    x->side[1] = side[1 - a];
+    tci_matrix_value(k, x);
+    return true;
+}
+
+static bool tci_matrix_pays(const tci_matrix *x)
+{
+    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
+    for (int i = 0; i < x->n_batch; i++) {
+        flops *= (double)x->batch[i];
+    }
+    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the tile ---- */
+
+static int64_t tci_matrix_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
+}
+
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
+{
+    return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+static int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+{
+    return x->rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+}
+
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
+{
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
+           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. */
+static bool tci_matrix_shape(tci_matrix *x, int consumers, int sub_rows, int columns)
+{
+    x->consumers = consumers;
+    x->sub_rows = sub_rows;
+    x->rows = TCI_MATRIX_SUB * consumers * sub_rows;
+    x->columns = columns;
+    x->staged_pitch = columns + 8; /* rows begin in different banks */
+    x->stages = 0;
+    int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
+    x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
+    x->tiles_m = tci_matrix_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_matrix_ceil_div(x->n, x->columns);
+    x->tiles = x->tiles_m * x->tiles_n;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+}
+
+/* Cycles of the whole product, `chain` flops for each element of the result. */
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
+{
+    double cells = (double)x->rows * x->columns;
+    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+                  (x->consumers == 1 ? 0.85 : 1.0);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
+    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double multiply = cells * TCI_MATRIX_DEPTH_STEP * 2 / rate;
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
+    double steps = (double)tci_matrix_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double tile = TCI_MATRIX_FILL + steps * TCI_MAX(multiply, load);
+    double hole = cells * (double)(chain + 8) / (TCI_MATRIX_LAST_WARPS * TCI_MATRIX_WARP);
+    return (double)tci_matrix_ceil_div(x->tiles, units) * TCI_MAX(tile, hole) + hole;
+}
+
+static int64_t tci_matrix_chain_cost(const tci_kernel *k)
+{
+    int64_t cost = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        cost += tci_stage_cost(k, t);
+    }
+    return cost;
+}
+
+/* False: no tile fits. */
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+{
+    static const struct { uint8_t consumers, sub_rows; int16_t columns; } shapes[] = {
+        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64}, {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+    int64_t chain = tci_matrix_chain_cost(k);
+    double least = 0;
+    int best = -1;
+    for (int i = 0; i < TCI_COUNT(shapes); i++) {
+        if (tci_matrix_shape(x, shapes[i].consumers, shapes[i].sub_rows, shapes[i].columns)) {
+            double cycles = tci_matrix_cycles(x, chain, units);
+            best = best < 0 || cycles < least ? i : best;
+            least = best == i ? cycles : least;
+        }
+    }
+    if (best >= 0) {
+        tci_matrix_shape(x, shapes[best].consumers, shapes[best].sub_rows, shapes[best].columns);
+    }
+    x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
+    return best >= 0;
+}
+
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
+{
+    tci_matrix x = {0};
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
+                tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    if (fits) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+    }
+}
+
+/* ---- the hole ---- */
+
+static tci_lin tci_matrix_given(tci_build *b, int axis)
+{
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+}
+
+/* The sums of the rows at hand, where the main loop has left them. */
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x)
+{
+    int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, 0);
+    keep->is_padded = true;
+    keep->coef[x->m_axis] = x->staged_pitch;
+    keep->coef[x->n_axis] = 1;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+    keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
+}
+
+/* The chain for all rows at hand: every value first, then the stores, as an output may be one of
+ * the inputs. */
+static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, x->group_rows * k->n_stores + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, x->group_rows);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    tci_build_set(b, x->n_axis, columns);
+    for (int r = 0; r < x->group_rows; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            values[r * k->n_stores + i] = tci_build_value(b, k->stores[i].value);
+        }
+    }
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+        }
+    }
+}
+
+/* The part for tiles whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
+{
+    tci_lopen open;
+    tci_lin at = tci_matrix_given(b, x->n_axis);
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, &open);
+    int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
+    tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
+    tci_build_close(b, &open);
+}
+
+static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
+{
+    tci_matrix_keep(b, x);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+    }
+    b->stage = 1;
+    if (x->n % x->columns == 0) {
+        tci_lin at = tci_matrix_given(b, x->n_axis);
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, -1));
+        return;
+    }
+    int64_t cut = x->n / x->columns * x->columns; /* the first column of the last tiles */
+    if (cut > 0) {
+        tci_matrix_part(b, x, 0, cut - x->columns, -1);
+    }
+    tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
+}
+
+/* ---- the whole ---- */
+
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch)
+{
+    tci_matrix *x = TCI_NEW(s, tci_matrix);
+    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, machine.matrix_units);
+    TCI_ASSERT(s, fits);
+    tci_loop *l = tci_loop_make(s, k);
+    l->lanes = x->columns;
+    l->threads = TCI_MATRIX_WARP;
+    l->matrix = x;
+    tci_matrix_hole(tci_build_make(s, k, l), x);
+    launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
+    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
+    launch->task_ns = cycles / 1.7;
+    launch->lanes = l->lanes;
+    launch->work_bytes = 0;
+    snprintf(launch->note, sizeof(launch->note),
+             "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows, x->columns,
+             TCI_MATRIX_DEPTH_STEP, x->stages);
+    l->note = tci_scratch_printf(s, "%s", launch->note);
+    return l;
 }
 /* ---- src/loop/row.c ---- */
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
@@ -22556,6 +23099,9 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX) {
+        return tci_matrix_schedule(scratch, k, machine, launch);
+    }
     s.k = k;
     s.l = tci_loop_make(scratch, k);
     tci_sched_lanes(s.l, k, machine);
@@ -22598,6 +23144,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
+    case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;
     case TCI_LX_MIN:
     case TCI_LX_MAX:
         tci_str_add(out, e->op == TCI_LX_MIN ? "min(" : "max(");
@@ -22762,6 +23309,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
         tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
+        tci_str_add(out, l->locals[st->dst].is_given ? " given" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:
@@ -23055,9 +23603,13 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. n_words: that `lits` has. */
+     * `task_end` are in scope after it. Of a skeleton (l->matrix): its main loop up to the hole,
+     * where the operands' pointers, at_0, at_1, ... of its axes and `given` are in scope too.
+     * n_words: that `lits` has. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
+    /* What closes the function after its statements. */
+    void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };
@@ -23184,6 +23736,7 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_THREAD: tci_str_add(c->out, "TC_THREAD"); break;
     case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
     case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
+    case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
     default: tci_c_head(c, e); break;
     }
 }
@@ -23358,6 +23911,11 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
+    if (m->is_given) {
+        tci_str_printf(c->out, "const %s *const m%d = (const %s *)given;\n", ctype, st->dst,
+                       ctype);
+        return;
+    }
     if (m->work >= 0) {
         tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + %lld);\n", ctype, st->dst,
                        ctype, c->l->n_operands, (long long)m->work);
@@ -23459,7 +24017,7 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                        qualifier, type, i);
     }
     tci_c_block(&c, 0, 1);
-    tci_str_add(out, "}\n");
+    d->tail(d, out, symbol, l);
 }
 /* ---- src/emit/c_soft.c ---- */
 /* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
@@ -25560,6 +26118,14 @@ static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const 
         symbol, word, word, word, word);
 }
 
+static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
+{
+    (void)d;
+    (void)symbol;
+    (void)l;
+    tci_str_add(out, "}\n");
+}
+
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
@@ -25567,6 +26133,7 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->d.restrict_word = "__restrict__";
     cd->d.local_word = "";
     cd->d.head = tci_cd_head;
+    cd->d.tail = tci_cd_tail;
     cd->d.vector_bytes = vector_bytes;
     cd->d.s = s;
     cd->d.state = cd;
@@ -29384,6 +29951,7 @@ typedef struct tci_target {
     char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
+    int matrix_units;     /* of a device: processors with a matrix unit; 0: none */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
@@ -29553,6 +30121,8 @@ TCI_FN const tc_backend *tci_cuda_backend(void);
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes); /* cuda/dialect.c */
 #endif
 
+/* What plans and schedules for this backend must know. */
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o);
 /* The dialect of that name for vectors of this width; NULL: this build does not have it. */
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes);
 
@@ -29637,6 +30207,8 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
+    bool spelled = !strcmp(calls->dialect, "cuda"); /* the one dialect with such a main loop */
+    b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
 }
@@ -29660,6 +30232,16 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return picked;
+}
+
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
+{
+    tci_machine m = {0};
+    m.vector_bytes = b->target.vector_bytes;
+    m.block_threads = b->target.block_threads;
+    m.has_work = b->calls && !b->calls->launch;
+    m.matrix_units = o->matrix < 0 ? 0 : b->target.matrix_units;
+    return m;
 }
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
@@ -30124,8 +30706,9 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
-    tci_key_reserve(k, 2);
+    tci_key_reserve(k, 3);
     *k->at++ = (uint8_t)o->math;
+    *k->at++ = (uint8_t)(o->matrix < 0);
     *k->at++ = (uint8_t)sizeof(void *);
 }
 
@@ -32087,8 +32670,8 @@ static void tci_jit_name_kernels(tci_jit *j)
 
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
-    tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
-                           j->backend->target.block_threads, !j->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(j->backend, j->options);
+    machine.vector_bytes = TCI_MIN(machine.vector_bytes, j->compiler.vector_bytes);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
@@ -32543,12 +33126,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads,
-                           b->backend->calls && !b->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(b->backend, b->options);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
         job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
+        tci_loop_choose_order(job->plan->kernels[i], machine);
     }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
@@ -37156,6 +37739,9 @@ static void tci_context_apply_env(tc_options *o)
         int64_t bits = tci_env_int(TCI_ENV_VECTOR, 0);
         o->vector_bits = bits <= 0 ? -1 : (int)TCI_MIN(bits, 4096);
     }
+    if (!o->matrix && tci_env_int(TCI_ENV_MATRIX, 1) == 0) {
+        o->matrix = -1;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }
@@ -38661,6 +39247,7 @@ static tc_options tci_eval_options(const tc_ctx *ctx, const tc_options *over)
     TCI_EVAL_TAKE(fallback)
     TCI_EVAL_TAKE(threads)
     TCI_EVAL_TAKE(vector_bits)
+    TCI_EVAL_TAKE(matrix)
     TCI_EVAL_TAKE(spin_us)
     TCI_EVAL_TAKE(cc)
     TCI_EVAL_TAKE(cc_timeout_s)

@@ -75,18 +75,6 @@ static tci_blocked_look tci_blocked_examine(const tci_kernel *k, int inst, int a
     return look;
 }
 
-/* Panels and tiles are cut at compile time: only the outer axes beside them may be symbolic. */
-static bool tci_blocked_is_known(const tci_kernel *k, const tci_blocked *p)
-{
-    const tci_kstage *st = &k->stages[0];
-    bool known = tci_dim_is_known(k->axes[p->row_axis].size) &&
-                 tci_dim_is_known(k->axes[p->vec_axis].size);
-    for (int i = 0; i < st->n_axes; i++) {
-        known = known && tci_dim_is_known(k->axes[st->axes[i]].size);
-    }
-    return known;
-}
-
 /* Which factor goes along the rows and which along the vectors; false where one does both. */
 static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
@@ -160,7 +148,7 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_is_known(k, p) || !tci_blocked_sides(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];

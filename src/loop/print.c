@@ -20,6 +20,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
+    case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;
     case TCI_LX_MIN:
     case TCI_LX_MAX:
         tci_str_add(out, e->op == TCI_LX_MIN ? "min(" : "max(");
@@ -184,6 +185,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
         tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
+        tci_str_add(out, l->locals[st->dst].is_given ? " given" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:

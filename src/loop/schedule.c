@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "blocked.h"
+#include "matrix.h"
 #include "row.h"
 #include "square.h"
 
@@ -1120,6 +1121,9 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX) {
+        return tci_matrix_schedule(scratch, k, machine, launch);
+    }
     s.k = k;
     s.l = tci_loop_make(scratch, k);
     tci_sched_lanes(s.l, k, machine);
