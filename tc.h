@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "63267788a3f2cb67"
+#define TCI_BUILD "584ba4895a3fc2d9"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -452,8 +452,9 @@ typedef struct tc_options {
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
-    /* 0: contractions of bf16 and f16 use the GPU's matrix units where that pays; their sums then
-     * have the unit's order, not the one that all other executors share. -1: never */
+    /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
+     * pays; their sums then have the unit's order, not the one that all other executors share.
+     * -1: never */
     int matrix;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
@@ -1370,8 +1371,9 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
-    /* 0: none. Else the processors that multiply matrices as Hopper's do (cuda/matrix.c), each
-     * running one such block at a time. */
+    /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
+     * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -2586,7 +2588,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
-    X(MATRIX, "TC_MATRIX", "0: contractions never use the GPU's matrix units")                     \
+    X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
@@ -17335,6 +17337,18 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN
+     * first and END last: void f(void) */
+    TCI_MEM_TILES_BEGIN,
+    TCI_MEM_TILE_ZERO,   /* void f(long tile) */
+    TCI_MEM_TILE_LOAD,   /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
+    TCI_MEM_TILE_STORE,  /* void f(S *p, long stride, long tile) */
+    /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
+     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
+    TCI_MEM_TILE_DOT,
+    TCI_MEM_TILES_END,
+    /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
+    TCI_MEM_STORE_PAIRS,
     /* The rest only where threads > 1. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,
@@ -17776,6 +17790,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_LOAD:
+    case TCI_MEM_TILE_STORE: return TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
+    case TCI_MEM_STORE_PAIRS:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     default: return 0;
     }
 }
@@ -21174,6 +21194,9 @@ typedef struct tci_matrix {
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
+/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
+ * takes the kernel. */
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
 /* Bytes of one stage, and of all shared memory with barriers and the rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
@@ -21186,7 +21209,22 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 /* ---- src/loop/matrix.c, continued ---- */
 #include <stdio.h>
 
+/* ---- src/loop/tiles.h ---- */
+/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_TILES_H
+#define TCI_LOOP_TILES_H
 
+
+/* Does the unit take this contraction, which is one that a matrix unit may take? */
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
 enum {
     TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
@@ -21321,9 +21359,9 @@ static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
     }
 }
 
-/* Everything but the tile. */
-static bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
 {
+    memset(x, 0, sizeof(*x));
     if (!tci_matrix_has_form(k)) {
         return false;
     }
@@ -21457,8 +21495,12 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
 TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 {
     tci_matrix x = {0};
-    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
-                tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
     if (fits) {
         k->reds[0].order = TCI_ORDER_MATRIX;
     }
@@ -21569,6 +21611,284 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
              TCI_MATRIX_DEPTH_STEP, x->stages);
     l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
+}
+/* ---- src/loop/tiles.c ---- */
+/* loop/tiles.c - contractions on a CPU's matrix unit.
+ *
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
+ * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * a range of row tiles.
+ *
+ *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
+ *   for each row tile (32 rows)
+ *       for each tile of columns
+ *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
+ *           the later stages, one row after the other
+ *
+ * The one idea: a register is a number, and each instruction of the unit one statement
+ * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+
+
+enum {
+    TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
+    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_COLUMNS = 512,    /* of a block, at most */
+    TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
+    TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
+    TCI_TILES_B = 6
+};
+
+/* ---- what fits ---- */
+
+static bool tci_tiles_is_whole(int64_t size)
+{
+    return size % TCI_TILES_BLOCK == 0;
+}
+
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
+{
+    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
+                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
+                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
+        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
+    }
+    return fits;
+}
+
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
+{
+    tci_matrix x;
+    tci_matrix_find(k, &x);
+    int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
+    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    memset(p, 0, sizeof(*p));
+    p->vec_axis = x.n_axis;
+    p->row_axis = x.m_axis;
+    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
+    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
+    p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
+    p->base = TCI_TILES_BLOCK;
+    p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
+    p->share = 1;
+    p->depth = x.k;
+    p->n_depths = p->inner = 1;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_tiles_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_matrix x;
+    int panel;              /* local */
+    tci_stage_pair sums;    /* local: 32 rows of 32 */
+    int64_t tile_elements;  /* of the panel, for a tile of columns */
+} tci_tiles_state;
+
+static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    return local;
+}
+
+static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.n = tci_lx_const(b->l, tile);
+    return st;
+}
+
+static void tci_tiles_plain(tci_build *b, tci_mem mem)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
+{
+    tci_lstmt st = tci_tiles_stmt(b, mem, tile);
+    st.base = base;
+    st.x = tci_build_lx(b, x);
+    st.imm = stride;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room, bool vector)
+{
+    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
+}
+
+/* Tiles of columns in the block: the last block may have fewer. */
+static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->columns / TCI_TILES_BLOCK, all = s->x.n / TCI_TILES_BLOCK;
+    tci_lin left = tci_lin_plus(tci_lin_mul(b, chunk, -most), all);
+    return tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, left), tci_lx_const(b->l, most), 0);
+}
+
+/* ---- packing ---- */
+
+static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen tiles, steps, pairs;
+    int axis = b->k->stages[0].axes[0];
+    int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                                tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
+                                                &steps));
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+    tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
+    tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
+    tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
+                             tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
+                                         tci_lin_mul(b, row, pair)));
+    for (int64_t h = 0; h < 2; h++) {
+        int value[2];
+        int64_t skip = h * TCI_TILES_SIDE;
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip, 2 * TCI_TILES_SIDE - 1 - skip,
+                       true);
+        for (int i = 0; i < 2; i++) {
+            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
+            value[i] = tci_build_value(b, s->p->vec_inst);
+        }
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
+        st.args[0] = value[0];
+        st.args[1] = value[1];
+        tci_loop_append(l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &pairs);
+    tci_build_close(b, &steps);
+    tci_build_close(b, &tiles);
+}
+
+/* ---- tiles ---- */
+
+/* Where A begins for the rows from `row`: the operand's index with k and the columns at 0. */
+static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    tci_tiles_bind(b, s->p->row_axis, row, 0, TCI_TILES_BLOCK - 1, false);
+    tci_lin at = tci_build_kx(b, b->k->insts[s->p->row_inst].x);
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->row_axis, NULL);
+    return at;
+}
+
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
+    for (int64_t i = 0; i < 2; i++) {
+        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
+                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
+        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
+                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
+    }
+    for (int i = 0; i < 4; i++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
+        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    for (int64_t i = 0; i < 4; i++) {
+        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+                       TCI_TILES_BLOCK);
+    }
+}
+
+/* The later stages, for one row after the other. */
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    const tci_kred *red = &b->k->reds[0];
+    const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
+    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);
+    for (int v = 0; v < TCI_COUNT(vecs); v++) {
+        int64_t skip = (int64_t)v * TCI_TILES_SIDE;
+        vecs[v] = tci_build_bind(b, tci_lin_plus(column, skip), skip,
+                                 columns - TCI_TILES_BLOCK + skip + TCI_TILES_SIDE - 1, true, -1);
+    }
+    tci_tile one = {0};
+    one.row_axis = s->p->row_axis;
+    one.n_rows = 1;
+    one.rows = &bind;
+    one.vec_axis = s->p->vec_axis;
+    one.n_vecs = TCI_COUNT(vecs);
+    one.vecs = vecs;
+    one.next_axis = -1;
+    for (int v = 0; v < one.n_vecs; v++) {
+        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_stage_point(b, &one, v);
+        tci_stage_remember_result(b, red,
+                                  tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
+    }
+    tci_stage_from(b, &one, 1);
+    b->stage = 0;
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    tci_lopen rows, tiles;
+    tci_tiles_state s = {.b = b, .p = p};
+    tci_matrix_find(b->k, &s.x);
+    b->stage = 0;
+    s.tile_elements = s.x.k * TCI_TILES_BLOCK;
+    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
+    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.sums.index = -1;
+    tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
+    int n_tiles = tci_tiles_count(&s, chunk);
+    tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
+    tci_tiles_pack(&s, column, n_tiles);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
+    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_tiles_multiply(&s, a, tile);
+    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &rows);
+    tci_tiles_plain(b, TCI_MEM_TILES_END);
 }
 /* ---- src/loop/row.c ---- */
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
@@ -22044,6 +22364,7 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    bool on_tiles;            /* of a matrix unit: blocked says how */
     int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
@@ -22337,6 +22658,16 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
+        tci_tiles_plan(s->k, &s->blocked);
+        s->row_axis = s->blocked.row_axis;
+        s->unroll = s->blocked.unroll;
+        s->n_tiles = s->blocked.n_tiles;
+        s->base = s->rows = (int)s->blocked.base;
+        s->extra = 0;
+        s->on_tiles = true;
+        return;
+    }
     tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
@@ -22967,8 +23298,13 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
         first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
     }
     last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
-    tci_blocked_emit(b, &s->blocked, chunk, tci_build_lx(b, tci_build_let(b, first)),
-                     tci_build_lx(b, tci_build_let(b, last)));
+    first = tci_build_lx(b, tci_build_let(b, first));
+    last = tci_build_lx(b, tci_build_let(b, last));
+    if (s->on_tiles) {
+        tci_tiles_emit(b, &s->blocked, chunk, first, last);
+    } else {
+        tci_blocked_emit(b, &s->blocked, chunk, first, last);
+    }
 }
 
 static void tci_sched_nest(tci_sched *s)
@@ -23041,6 +23377,8 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
+    } else if (s->on_tiles) {
+        snprintf(tile, sizeof(tile), ", matrix unit, %d columns", (int)s->chunk);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -23099,7 +23437,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
-    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX) {
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
         return tci_matrix_schedule(scratch, k, machine, launch);
     }
     s.k = k;
@@ -23194,7 +23532,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "swap_high",      "prefetch",  "fence",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_end",      "store_pairs",
+        "barrier",      "load_aligned",
         "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
@@ -24847,6 +25188,10 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
+    {TCI_MEM_STORE_PAIRS, "store_pairs",
+     "TC_I void $n(void *p, $T a, $T b) {\n"
+     "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
+     NULL},
 };
 
 /* The same with one lane; $1 and $2 wrap the value read and the value written. */
@@ -24934,10 +25279,73 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
     return e.name;
 }
 
+/* Registers of a matrix unit: AMX, or arrays on the stack and the order of sums that AMX has (the
+ * even and the odd products of 32 k apart). */
+static const char tci_cd_tiles[] =
+    "#if defined(TC_AMX)\n"
+    "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64, [30] = 64,\n"
+    "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
+    "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
+    "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
+    "#define tc_tile_zero(n) __asm__ volatile(\"tilezero %%tmm%c0\" : : \"i\"(n))\n"
+    "#define tc_tile_load(p, s, n) __asm__ volatile(\"tileloadd (%0,%1,1), %%tmm%c2\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_store(p, s, n) __asm__ volatile(\"tilestored %%tmm%c2, (%0,%1,1)\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_dot(n, ab) __asm__ volatile(\"tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
+    "    : : \"i\"(n), \"i\"((ab) / 8), \"i\"((ab) % 8))\n"
+    "#else\n"
+    "typedef union { float f[256]; unsigned short h[512]; $T v[16]; } tc_tile;\n"
+    "#define tc_tiles_begin() tc_tile tc_tiles[8]\n"
+    "#define tc_tiles_end() ((void)0)\n"
+    "TC_I void tc_tile_fill(tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = ($T){0};\n    }\n}\n"
+    "TC_I void tc_tile_get(const char *p, long s, tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = *(const $A *)(p + i * s);\n    }\n}\n"
+    "TC_I void tc_tile_put(char *p, long s, const tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        *($A *)(p + i * s) = t->v[i];\n    }\n}\n"
+    "TC_I void tc_tile_add(tc_tile *c, const tc_tile *a, const tc_tile *b) {\n"
+    "    for (int m = 0; m < 16; m++) {\n        for (int n = 0; n < 16; n++) {\n"
+    "            float sum[2] = {0, 0};\n"
+    "            for (int k = 0; k < 32; k++) {\n"
+    "                sum[k % 2] = $1($2(a->h[m * 32 + k]), $2(b->h[k / 2 * 32 + n * 2 + k % 2]),\n"
+    "                                sum[k % 2]);\n"
+    "            }\n"
+    "            c->f[m * 16 + n] += sum[0] + sum[1];\n"
+    "        }\n    }\n}\n"
+    "#define tc_tile_zero(n) tc_tile_fill(&tc_tiles[n])\n"
+    "#define tc_tile_load(p, s, n) \\\n"
+    "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_store(p, s, n) \\\n"
+    "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_dot(n, ab) tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#endif";
+
+static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
+{
+    static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
+                                        "tc_tile_store", "tc_tile_dot", "tc_tiles_end"};
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
+    if (is_new) {
+        e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
+        e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
+        tci_cd_define(&e, tci_cd_tiles);
+    }
+    return names[m - TCI_MEM_TILES_BEGIN];
+}
+
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes)
 {
     tci_cd *cd = d->state;
+    if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
+        return tci_cd_mem_tile(cd, m);
+    }
+    if (m == TCI_MEM_STORE_PAIRS) {
+        storage = compute; /* it rounds nothing: bf16 values are the upper halves */
+    }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }
@@ -29951,7 +30359,7 @@ typedef struct tci_target {
     char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
-    int matrix_units;     /* of a device: processors with a matrix unit; 0: none */
+    int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
@@ -30207,7 +30615,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    bool spelled = !strcmp(calls->dialect, "cuda"); /* the one dialect with such a main loop */
+    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
