@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "584ba4895a3fc2d9"
+#define TCI_BUILD "a83276139c6d799f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -20598,7 +20598,8 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     int64_t vec_elements = p->fused ? s->tile * depth
                                     : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
     int64_t row_panels = p->fused ? p->n_tiles : 1;
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, s->row_elements * row_panels, row_type), 0);
+    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
@@ -21720,7 +21721,9 @@ static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_li
     tci_loop_append(b->l, b->cur, st);
 }
 
-static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room, bool vector)
+/* Binds axis to `at`, after which `room` more points exist. */
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
+                           bool vector)
 {
     int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
     tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
@@ -21758,8 +21761,8 @@ static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
     for (int64_t h = 0; h < 2; h++) {
         int value[2];
         int64_t skip = h * TCI_TILES_SIDE;
-        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip, 2 * TCI_TILES_SIDE - 1 - skip,
-                       true);
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
+                       2 * TCI_TILES_SIDE - 1 - skip, true);
         for (int i = 0; i < 2; i++) {
             tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
             value[i] = tci_build_value(b, s->p->vec_inst);
@@ -25284,7 +25287,8 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
 static const char tci_cd_tiles[] =
     "#if defined(TC_AMX)\n"
     "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
-    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64, [30] = 64,\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
+    "    [30] = 64,\n"
     "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
     "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
     "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
@@ -25319,7 +25323,8 @@ static const char tci_cd_tiles[] =
     "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
     "#define tc_tile_store(p, s, n) \\\n"
     "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
-    "#define tc_tile_dot(n, ab) tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#define tc_tile_dot(n, ab) \\\n"
+    "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
     "#endif";
 
 static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)

@@ -10,8 +10,8 @@
  * state that the operating system saves (XCR0), so the answer is right under valgrind and
  * emulators, where -march=native would name what the machine has and the process may not use. A
  * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
- * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units), never
- * of the model. */
+ * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units),
+ * never of the model. */
 #include <stdio.h>
 #include <string.h>
 

@@ -822,7 +822,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     const char *word = d->type(d, TC_I64, 1);
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
-        tci_cuda_matrix_head(out, symbol, l, n_literals);
+        tci_cuda_matrix_head(out, symbol, l, n_words);
         return;
     }
     tci_str_printf(out,

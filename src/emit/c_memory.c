@@ -551,7 +551,8 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
 static const char tci_cd_tiles[] =
     "#if defined(TC_AMX)\n"
     "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
-    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64, [30] = 64,\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
+    "    [30] = 64,\n"
     "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
     "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
     "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
@@ -586,7 +587,8 @@ static const char tci_cd_tiles[] =
     "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
     "#define tc_tile_store(p, s, n) \\\n"
     "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
-    "#define tc_tile_dot(n, ab) tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#define tc_tile_dot(n, ab) \\\n"
+    "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
     "#endif";
 
 static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)

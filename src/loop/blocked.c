@@ -243,7 +243,8 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     int64_t vec_elements = p->fused ? s->tile * depth
                                     : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
     int64_t row_panels = p->fused ? p->n_tiles : 1;
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, s->row_elements * row_panels, row_type), 0);
+    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);

@@ -107,7 +107,9 @@ static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_li
     tci_loop_append(b->l, b->cur, st);
 }
 
-static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room, bool vector)
+/* Binds axis to `at`, after which `room` more points exist. */
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
+                           bool vector)
 {
     int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
     tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
@@ -145,8 +147,8 @@ static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
     for (int64_t h = 0; h < 2; h++) {
         int value[2];
         int64_t skip = h * TCI_TILES_SIDE;
-        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip, 2 * TCI_TILES_SIDE - 1 - skip,
-                       true);
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
+                       2 * TCI_TILES_SIDE - 1 - skip, true);
         for (int i = 0; i < 2; i++) {
             tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
             value[i] = tci_build_value(b, s->p->vec_inst);
