@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a83276139c6d799f"
+#define TCI_BUILD "237b73c59c6cf44b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21209,6 +21209,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 /* ---- src/loop/matrix.c, continued ---- */
 #include <stdio.h>
+#include <string.h>
 
 /* ---- src/loop/tiles.h ---- */
 /* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
@@ -21629,6 +21630,8 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
  * The one idea: a register is a number, and each instruction of the unit one statement
  * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
 
+
+#include <string.h>
 
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */

@@ -9,6 +9,7 @@
 #include "matrix.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "build.h"
 #include "stage.h"

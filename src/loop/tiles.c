@@ -16,6 +16,8 @@
 
 #include "matrix.h"
 
+#include <string.h>
+
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
     TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
