@@ -22,6 +22,7 @@ typedef struct tci_blocked {
     bool fused;             /* the first row tile packs the vector factor while it multiplies */
     bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
     bool fetch_rows;        /* the row factor of the next row tile is */
+    bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
 
