@@ -60,7 +60,7 @@ typedef struct tci_sched {
      * known all but the last have base rows, and that one what is left. */
     tci_dim n_tiles;
     int64_t base, extra;
-    int64_t group;                /* row tiles of a unit */
+    tci_dim group;                /* row tiles of a unit */
     tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
     tci_dim points, units;
@@ -565,10 +565,11 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
 static void tci_sched_blocked_units(tci_sched *s, double target)
 {
     s->chunk = s->blocked.columns;
-    s->group = s->blocked.group;
+    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
     s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
     s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
-    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
+                           tci_dim_mul(s->n_groups, s->group));
     int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
     double share_ns = s->total_ns * (double)share / (double)units;
     s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
@@ -1000,7 +1001,7 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
 {
     tci_loop *l = s->l;
-    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
     int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
     int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
     return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
@@ -1014,8 +1015,8 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
     tci_loop *l = s->l;
     int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
     int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (s->grain % s->group != 0) { /* the call's range may cut the group */
-        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
         int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
         int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
         from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
