@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ca8705f48e46c2e0"
+#define TCI_BUILD "78d5b7b850f43235"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -492,6 +492,10 @@ typedef struct tc_options {
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
+    /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
+     * pays; their sums then have the unit's order, not the one that all other executors share.
+     * -1: never */
+    int matrix;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
@@ -648,9 +652,9 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use, also by programs that
- * captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
- * at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
+ * one after tc_touch); it must outlive the use, also by programs that captured it. strides in
+ * elements, NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* Copies the elements at once; strides as above. */
@@ -1409,6 +1413,10 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
+    /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
+     * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
+    int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
@@ -1484,6 +1492,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+
+    /* Optional. Within the device, in order with the launches. NULL: through host memory. */
+    tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
 
     /* Optional. Whether kernels can use the user's memory where it is. */
     bool (*is_device)(void *user, const void *memory);
@@ -2622,6 +2633,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
+    X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
@@ -2806,7 +2818,7 @@ TCI_FN const char *tci_os_getenv(const char *name)
 
 /* ---- fork ---- */
 
-enum { TCI_OS_FORK_LOCKS = 16 };
+enum { TCI_OS_FORK_LOCKS = 32 };
 
 static struct {
     tci_mutex lock; /* of those that announce; a fork does not take it */
@@ -6970,12 +6982,14 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
-    uint64_t version;  /* raised by tc_touch */
+    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
 } tci_storage;
 
 typedef struct tci_node {
@@ -12439,7 +12453,12 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
  *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
+ *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
+ *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
+ *       unit, which is fixed for a shape. The interpreter computes the chain for both, so results
+ *       of MATRIX agree between executors within
+ *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
+ *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
  *   SCAN: in order.
  * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
  * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
@@ -12513,12 +12532,15 @@ typedef enum tci_kred_op {
     TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
     TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
 } tci_kred_op;
+/* The order of a DOT: a numeric class of its own each. */
+typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
     uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
+    uint8_t order;   /* tci_korder; MATRIX only for DOT */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -13202,7 +13224,8 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
                            tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
                            red->a);
-            tci_str_printf(out, red->b >= 0 ? ", v%d\n" : "\n", red->b);
+            tci_str_printf(out, red->b >= 0 ? ", v%d" : "", red->b);
+            tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -13317,6 +13340,8 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
         TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
         TCI_ASSERT(s, k->vector == TCI_VEC_OUTER || red->op != TCI_RED_DOT);
+        TCI_ASSERT(s, red->order == TCI_ORDER_CHAIN ||
+                          (red->op == TCI_RED_DOT && red->dtype == TC_F32));
     }
     for (int w = 0; w < k->n_stores; w++) {
         const tci_kstore *store = &k->stores[w];
@@ -14685,7 +14710,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap
+ *                      computes is cheap, or a matrix unit reads it as it lies
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
@@ -14725,7 +14750,12 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 
 enum {
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
-    TCI_WORK_OPERANDS = 32    /* operands of a kernel that asks for some, at most */
+    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_FLOPS = 1 << 21
 };
 
 typedef struct tci_machine {
@@ -14734,6 +14764,9 @@ typedef struct tci_machine {
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
     bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
+    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
+     * it */
+    int matrix_units;
 } tci_machine;
 
 #endif
@@ -15174,6 +15207,79 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
     return first && inner <= TCI_ALGO_PACK_INNER;
 }
 
+/* ---- matrix units ---- */
+
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+/* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
+ * and a widening. NULL: there is none. */
+static tci_node *tci_algo_half_source(tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        bool narrows = n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->dtype);
+        bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
+                      tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+        if (narrows) {
+            break;
+        }
+        if (n->op == TCI_OP_CAST && !widens) {
+            return NULL;
+        }
+        n = n->in[0];
+    }
+    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
+                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
+    return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
+}
+
+/* The size of a label in a list of them; 1 where it is not there. */
+static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, int64_t label)
+{
+    for (int i = 0; i < of->rank; i++) {
+        if (labels[i] == label) {
+            return of->shape[i];
+        }
+    }
+    return 1;
+}
+
+/* Is contraction n, as far as the graph tells, one for a matrix unit? loop/matrix.c, which sees the
+ * kernel, decides. */
+static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
+{
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
+    if (machine.matrix_units == 0 || rank < 2 || n->dtype == TC_F64) {
+        return false;
+    }
+    const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
+    bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
+    bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
+    if (!known || !x || !y || x->dtype != y->dtype || in_a == in_b) {
+        return false;
+    }
+    int64_t rows = 1, depth = 1;
+    for (int i = 0; i < rank - 1; i++) {
+        bool here = tci_algo_has_label(in_a ? b : a, in_a ? rank_b : rank_a, out[i]);
+        bool there = tci_algo_has_label(in_a ? a : b, in_a ? rank_a : rank_b, out[i]);
+        rows = here && !there ? TCI_MAX(rows, n->shape[i]) : rows;
+    }
+    for (int i = 0; i < rank_a; i++) {
+        depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
+    }
+    double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
+           depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
+}
+
 /* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
  * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
@@ -15241,6 +15347,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool packs = tci_algo_packs(n, machine);
+    if (tci_algo_on_matrix_unit(n, machine)) {
+        for (int i = 0; i < 2; i++) {
+            tci_node *source = tci_algo_half_source(n->in[i]);
+            bool leaf = source->op == TCI_OP_INPUT || source->op == TCI_OP_DATA;
+            source->mark = leaf ? source->mark : 1;
+        }
+        return n;
+    }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
@@ -16385,7 +16499,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1};
+    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -17282,6 +17396,8 @@ typedef struct tci_launch {
 
 /* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
 TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
+/* Sets the order of the kernel's contraction (tci_kred.order), loop/matrix.c. */
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
@@ -17331,6 +17447,18 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN
+     * first and END last: void f(void) */
+    TCI_MEM_TILES_BEGIN,
+    TCI_MEM_TILE_ZERO,   /* void f(long tile) */
+    TCI_MEM_TILE_LOAD,   /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
+    TCI_MEM_TILE_STORE,  /* void f(S *p, long stride, long tile) */
+    /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
+     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
+    TCI_MEM_TILE_DOT,
+    TCI_MEM_TILES_END,
+    /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
+    TCI_MEM_STORE_PAIRS,
     /* The rest only where threads > 1. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,
@@ -17360,7 +17488,8 @@ typedef enum tci_lx_op {
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
-    TCI_LX_HEAD
+    TCI_LX_HEAD,
+    TCI_LX_GIVEN       /* where the skeleton's main loop stands on axis c of the kernel */
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -17421,6 +17550,7 @@ typedef struct tci_llocal {
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
+    bool is_given;    /* memory that the skeleton's main loop fills */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -17431,6 +17561,7 @@ typedef struct tci_lblock {
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
+    int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
     const char *note;
     tci_koperand *operands; int n_operands;
@@ -17446,6 +17577,8 @@ struct tci_loop {
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
+    const struct tci_matrix *matrix;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */
@@ -17538,7 +17671,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
 {
-    tci_llocal m = {(uint8_t)storage, n, false, -1};
+    tci_llocal m = {(uint8_t)storage, n, false, -1, false};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
     return l->n_locals - 1;
 }
@@ -17773,6 +17906,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_LOAD:
+    case TCI_MEM_TILE_STORE: return TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
+    case TCI_MEM_STORE_PAIRS:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     default: return 0;
     }
 }
@@ -17967,6 +18106,8 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
+/* Remembers a value that was made along with another one, and stores it where it is kept. */
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
@@ -18645,6 +18786,16 @@ static int tci_build_finish(tci_build *b, int i)
     return value;
 }
 
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value)
+{
+    bool fill;
+    const tci_lkeep *keep = tci_build_kept(b, inst, &fill);
+    if (keep && fill) {
+        tci_build_keep_access(b, keep, value);
+    }
+    tci_build_remember(b, inst, value);
+}
+
 TCI_FN int tci_build_value(tci_build *b, int inst)
 {
     int value = tci_build_recall(b, inst);
@@ -18991,7 +19142,7 @@ static int tci_access_turn(tci_build *b, int i)
         if (b->turn_rows[r] == here) {
             mine = v[r];
         } else {
-            tci_build_remember(b, i, v[r]);
+            tci_build_leave(b, i, v[r]);
         }
     }
     tci_build_set(b, b->turn_axis, here);
@@ -20312,6 +20463,14 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
  *               points; then partial sums again, or (last block) the later stages, which are
  *               written out for each vector where they are short, else once for a row
  *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
+ * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
+ *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
  * tile the same instruction is a load from the panel. As both panels hold the inner points in
@@ -20330,8 +20489,12 @@ typedef struct tci_blocked {
     int vec_axis, row_axis;
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
-    int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
-    int64_t group;          /* row tiles of a unit, at most */
+    /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
+     * have base rows but the last, which is cut into smaller ones. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;          /* row tiles that share a block of packed columns, at most */
+    int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
     int64_t n_depths;
     /* derived */
@@ -20339,8 +20502,10 @@ typedef struct tci_blocked {
     int64_t inner;          /* points of the other inner axes */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
-    bool fetch_vectors;     /* the vector factor of the next block is fetched ahead */
+    bool fused;             /* the first row tile packs the vector factor while it multiplies */
+    bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
     bool fetch_rows;        /* the row factor of the next row tile is */
+    bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
 
@@ -20354,20 +20519,22 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 
 /* ---- src/loop/blocked.c, continued ---- */
 enum {
-    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
-    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
-    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
-    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
+    TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -20424,8 +20591,8 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size);
+    for (int a = TCI_MAX(k->n_outer - 1, 0); a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size); /* columns and depth, which panels hold */
     }
     return fits;
 }
@@ -20447,54 +20614,68 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    if (p->depth < first && p->inner == 1) { /* whole squares */
+        p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+    }
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
+}
+
+/* The columns of a block, and the row tiles that share it. */
+static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t block = TCI_BLOCKED_COLUMNS;
+    if (p->fused) {
+        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+    }
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
+    int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = p->fused ? p->group : 1;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
-    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
-    int64_t depth = k->axes[st->axes[0]].size * p->inner;
-    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
-    }
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
+               tci_dim_is_known(k->axes[p->row_axis].size);
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && !few;
+    p->fused = few && p->fetch_vectors;
+    p->vec_by_vector = vec.contiguous;
+    p->squares = !vec.contiguous && st->n_axes == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->row_by_vector = row.contiguous;
+    if (!tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size), columns = k->axes[p->vec_axis].size;
+    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+                    tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
     if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
-    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
-    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    p->vec_by_vector = vec.contiguous;
-    p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
-                                                                          : TCI_BLOCKED_COLUMNS);
-    p->columns = tci_blocked_ceil_div(block, tile) * tile;
-    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
-    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
-                                                 1);
-    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
-    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    tci_blocked_cut_points(k, lanes, p);
     return true;
 }
 
@@ -20511,8 +20692,13 @@ typedef struct tci_blocked_state {
     int block;              /* number of the depth block: lx */
     tci_lin first, depth;   /* of the first inner axis */
     tci_lin column;         /* first of the block */
+    int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
+    int64_t row_elements;   /* of a row panel */
     tci_tile at;            /* rows of the current tile */
+    tci_lin number;         /* fused: the current tile of columns, */
+    int64_t count;          /* its columns */
+    bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
 static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
@@ -20540,20 +20726,22 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[0];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    int64_t row_elements;
     s->tile = (int64_t)p->unroll * lanes;
-    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
         s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
-        row_elements = s->row_step * depth;
+        s->row_elements = s->row_step * depth;
     } else {
         s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
-        row_elements = s->row_step * rows;
+        s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    int64_t vec_elements = p->fused ? s->tile * depth
+                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? p->n_tiles : 1;
+    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
@@ -20595,6 +20783,75 @@ static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen
     }
 }
 
+/* ---- fetching ---- */
+
+static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = base;
+    fetch.x = tci_build_lx(b, x);
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+}
+
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_lin at = tci_lin_plus(vecs[i]->at, columns);
+        tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
+/* The partial sums that the next tile of columns continues or begins. */
+static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_blocked_fetch_at(s->b, ~s->partial.value,
+                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+    }
+}
+
+/* Where the tile's results will be written. */
+static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < b->k->n_stores; i++) {
+        for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
+            tci_stage_point(b, tile, j);
+            tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
+        }
+    }
+}
+
 /* ---- packing ---- */
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
@@ -20617,17 +20874,58 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     return vecs;
 }
 
+/* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
+ * lanes, which loads turn in registers. Returns the first inner point that is left. */
+static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
+    tci_lopen open;
+    int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
+    int points = tci_lx_make(b->l, TCI_LX_MUL, squares, -1, lanes);
+    int from = tci_build_lx(b, s->first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
+    for (int64_t r = 0; r < lanes; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
+    }
+    b->turn_rows = rows;
+    b->turn_axis = axis;
+    b->n_turn = (int)lanes;
+    for (int i = 0; i < n * lanes; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
+        tci_build_set(b, axis, rows[i % lanes]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    b->turn_rows = NULL;
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+    return tci_build_let(b, end);
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
     int n;
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lin first = s->first, depth = s->depth;
+    if (s->p->squares) {
+        s->first = tci_blocked_pack_squares(s, n, vecs);
+        s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
+    }
     tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    s->first = first;
+    s->depth = depth;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i]);
         tci_build_value(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD, 0);
+    }
     if (open) {
         tci_blocked_close(s, 0, open);
     }
@@ -20731,9 +21029,10 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
     int64_t lanes = b->l->lanes, n = s->at.n_rows;
     for (int64_t r = 0; r < n; r += lanes) {
         int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
-        int64_t hi = last->hi - TCI_MAX(n - r - lanes, 0);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_plus(first->at, r),
-                                                        first->lo + r, hi, true, count));
+        tci_dim hi = tci_dim_add(last->hi, -TCI_MAX(n - r - lanes, 0));
+        tci_dim lo = tci_dim_add(first->lo, r);
+        tci_build_set(b, s->p->row_axis,
+                      tci_build_bind(b, tci_lin_plus(first->at, r), lo, hi, true, count));
         tci_build_value(b, s->p->row_inst);
     }
     tci_build_set(b, s->p->row_axis, NULL);
@@ -20753,44 +21052,6 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-static void tci_blocked_fetch(tci_build *b, int inst)
-{
-    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
-    fetch.mem = TCI_MEM_PREFETCH;
-    fetch.base = (int32_t)b->k->insts[inst].imm;
-    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
-    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
-}
-
-/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
- * while this one is multiplied. */
-static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
-{
-    tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
-    const tci_bind *here = b->bind[axis];
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
-    for (int i = 0; i < tile->n_vecs; i++) {
-        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
-        tci_blocked_fetch(b, s->p->vec_inst);
-    }
-    tci_build_set(b, axis, here);
-}
-
-/* Each tile of columns fetches some of the rows that are packed after its own. */
-static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
-{
-    tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
-    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
-    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
-    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
-        tci_lin at = tci_lin_plus(row, i);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch(b, s->p->row_inst);
-    }
-}
-
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_pair *acc)
@@ -20806,8 +21067,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
-    if (s->p->fetch_vectors) {
-        tci_blocked_fetch_vectors(s, tile);
+    if (s->packs) {
+        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -20833,16 +21094,23 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
-static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+/* lo <= x <= hi */
+static void tci_blocked_if_in(tci_blocked_state *s, int x, tci_dim lo, tci_dim hi, tci_lopen *open)
 {
     tci_build *b = s->b;
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = s->block;
+    st.x = x;
     st.value.i = lo;
     st.imm = hi;
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
     tci_loop_append(b->l, b->cur, st);
     tci_build_if(b, st.dst, open);
+}
+
+/* In depth block lo .. hi. */
+static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_blocked_if_in(s, s->block, lo, hi, open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -20921,6 +21189,10 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_move(s, partial, n, acc, true);
         tci_build_close(b, &open);
+        tci_blocked_fetch_partial(s, partial, n);
+        tci_blocked_if(s, last, last, &open);
+        tci_blocked_fetch_results(s, &tile);
+        tci_build_close(b, &open);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
@@ -20936,18 +21208,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tci_build_set(b, s->p->vec_axis, NULL);
 }
 
-/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
-                             int64_t skip)
+/* One row tile: `rows` rows from `at` on, row panel number `panel`. */
+static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel, int64_t rows,
+                                 void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
-    int64_t last = b->k->axes[s->p->row_axis].size - 1;
+    tci_dim size = b->k->axes[s->p->row_axis].size;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
-    tci_lopen open;
-    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
     for (int64_t r = 0; r < rows; r++) {
-        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, tci_dim_add(size, r - rows), false,
+                                  -1);
     }
     s->at = (tci_tile){0};
     s->at.row_axis = s->p->row_axis;
@@ -20955,23 +21225,113 @@ static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    tci_blocked_pack_rows(s);
-    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+    body(s);
     tci_build_set(b, s->p->row_axis, NULL);
+}
+
+/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_lopen open;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
+    tci_blocked_row_tile(s, at, tile, rows, body);
     tci_build_close(b, &open);
 }
 
-static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+/* The last row tile where the number of rows is not known: tiles of 8, 4, 2 and 1 rows, each there
+ * or not. */
+static void tci_blocked_rest_rows(tci_blocked_state *s, int end,
+                                  void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_dim size = b->k->axes[s->p->row_axis].size, whole = tci_dim_div(size, s->p->base);
+    tci_dim first = tci_dim_mul(whole, s->p->base), rest = tci_dim_sub(size, first);
+    tci_lopen is_last, exists;
+    int64_t rows = 1;
+    while (2 * rows < s->p->base) {
+        rows *= 2;
+    }
+    tci_blocked_if_in(s, end, tci_dim_add(whole, 1), s->p->n_tiles, &is_last);
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_blocked_if_in(s, tci_lx_const(b->l, there), 1, 1, &exists);
+        tci_blocked_row_tile(s, tci_lin_const(tci_dim_add(first, before)), tci_lin_const(0), rows,
+                             body);
+        tci_build_close(b, &exists);
+    }
+    tci_build_close(b, &is_last);
+}
+
+static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
+                             void (*body)(tci_blocked_state *))
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
+    tci_dim size = s->b->k->axes[p->row_axis].size;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
-        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
-                         0);
+        tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
+                             body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+    if (tci_dim_is_known(size)) {
+        tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+        return;
+    }
+    int whole = tci_lx_const(l, tci_dim_div(size, p->base));
+    tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, whole, 0), p->base, 0, body);
+    tci_blocked_rest_rows(s, end, body);
+}
+
+/* ---- the two orders of tiles ---- */
+
+static void tci_blocked_row_body(tci_blocked_state *s)
+{
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, s->chunk, tci_blocked_tile);
+}
+
+static void tci_blocked_fused_body(tci_blocked_state *s)
+{
+    tci_blocked_tile(s, s->number, s->count);
+}
+
+/* All row tiles for one tile of columns; the first leaves what it reads in the panel. */
+static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    bool more = p->n_tiles > 1;
+    int one = tci_lx_const(l, 1);
+    s->number = number;
+    s->count = count;
+    s->packs = true;
+    s->vec->stage = 0;
+    s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
+    tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
+                         tci_blocked_fused_body);
+    s->packs = false;
+    s->vec->stage = -1;
+    if (more) {
+        tci_blocked_rows(s, one, tci_lx_const(l, p->n_tiles), tci_blocked_fused_body);
+    }
+}
+
+static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
+{
+    if (s->p->fused) {
+        tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
+        tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
+    } else {
+        tci_blocked_pack_vec(s, s->chunk);
+        tci_blocked_rows(s, begin, end, tci_blocked_row_body);
+    }
 }
 
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
@@ -20979,10 +21339,11 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[0];
     tci_blocked_state s = {.b = b, .p = p};
-    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
     b->stage = 0;
+    s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
     int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
@@ -21001,11 +21362,807 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
     s.row->origin[first] = s.vec->origin[first] = s.first;
-    tci_blocked_pack_vec(&s, number);
-    tci_blocked_all_rows(&s, number, begin, end);
+    tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }
+}
+/* ---- src/loop/matrix.c ---- */
+/* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
+ *
+ * In: a kernel, the machine. Out: for tci_loop_choose_order the numeric class of the contraction;
+ * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
+ * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
+ *
+ * The tile follows from a model of its time: the slower of multiplying and loading for each step of
+ * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
+ * the last one. */
+/* ---- src/loop/matrix.h ---- */
+/* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
+ *
+ * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of bf16 or
+ * f16 products, and after it any elementwise chain. The machine's model: a processor runs one block
+ * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
+ * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
+ * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
+ * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
+ * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
+ * last tile the consumers help. */
+#ifndef TCI_LOOP_MATRIX_H
+#define TCI_LOOP_MATRIX_H
+
+
+enum {
+    TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
+    TCI_MATRIX_BATCH = 3,       /* batch axes at most: a box has five axes */
+    TCI_MATRIX_STAGES = 8,      /* at most */
+    TCI_MATRIX_WARP = 32,
+    TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
+    TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
+};
+
+/* A or B in memory, strides in elements. */
+typedef struct tci_matrix_side {
+    int32_t operand;
+    bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
+    int64_t offset;     /* of element 0 */
+    int64_t pitch;      /* of the other one of the two axes */
+    int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
+} tci_matrix_side;
+
+typedef struct tci_matrix {
+    uint8_t dtype;      /* of A and B: TC_BF16 or TC_F16 */
+    int32_t m_axis, n_axis;
+    int64_t m, n, k;
+    int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
+    int64_t batch[TCI_MATRIX_BATCH];
+    tci_matrix_side side[2]; /* A, B */
+    int32_t value;      /* the instruction that is left in shared memory */
+    uint8_t staged;     /* as this dtype */
+    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t stages, group_rows;
+    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int64_t staged_pitch; /* elements between rows of the staged sums */
+    int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
+} tci_matrix;
+
+/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
+ * takes the kernel. */
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
+ * rounding up of its start. */
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
+/* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+
+/* ---- src/loop/tiles.h ---- */
+/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_TILES_H
+#define TCI_LOOP_TILES_H
+
+
+/* Does the unit take this contraction, which is one that a matrix unit may take? */
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
+enum {
+    TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
+    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
+    TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
+    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+};
+
+/* ---- recognising ---- */
+
+/* The strides of load `inst`; false where it is no plain box of memory. */
+static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
+        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        return false;
+    }
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
+        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
+    }
+    side->operand = (int32_t)in->imm;
+    return fits;
+}
+
+static bool tci_matrix_is_aligned(int64_t stride)
+{
+    return stride % TCI_MATRIX_ALIGN == 0;
+}
+
+/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
+static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
+                               int own, tci_matrix_side *side)
+{
+    int64_t along = coef[k->n_axes - 1];
+    side->along_k = along == 1;
+    side->pitch = side->along_k ? coef[own] : along;
+    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
+                tci_matrix_is_aligned(side->pitch);
+    for (int i = 0; i < x->n_batch; i++) {
+        side->batch_pitch[i] = coef[x->batch_axis[i]];
+        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+    }
+    return fits;
+}
+
+/* The rows: the longest axis that A has and B has not. The rest is the batch. */
+static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
+{
+    x->n_axis = k->n_outer - 1;
+    x->m_axis = -1;
+    for (int i = 0; i < x->n_axis; i++) {
+        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
+    }
+    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
+        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        return false;
+    }
+    for (int i = 0; i < x->n_axis; i++) {
+        if (i != x->m_axis) {
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = k->axes[i].size;
+        }
+    }
+    x->m = k->axes[x->m_axis].size;
+    x->n = k->axes[x->n_axis].size;
+    x->k = k->axes[k->n_axes - 1].size;
+    return true;
+}
+
+static bool tci_matrix_has_form(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
+                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
+                k->n_axes == k->n_outer + 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage > 0;
+    }
+    return fits;
+}
+
+/* Does anything but instruction `except` use instruction `inst`? */
+static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
+{
+    for (int i = 0; i < k->n_insts; i++) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            if (i != except && k->insts[i].args[a] == inst) {
+                return true;
+            }
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].value == inst) {
+            return true;
+        }
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+{
+    x->value = k->reds[0].inst;
+    x->staged = TC_F32;
+    for (int i = x->value + 1; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
+                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
+        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
+            x->value = i;
+            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
+            return;
+        }
+    }
+}
+
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    memset(x, 0, sizeof(*x));
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
+                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
+    tci_matrix_side side[2] = {{0}};
+    const tci_kred *red = &k->reds[0];
+    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+        return false;
+    }
+    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
+    uint8_t t = k->operands[side[0].operand].dtype;
+    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
+                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
+                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+    if (!fits) {
+        return false;
+    }
+    x->dtype = t;
+    x->side[0] = side[a];
+    x->side[1] = side[1 - a];
+    tci_matrix_value(k, x);
+    return true;
+}
+
+static bool tci_matrix_pays(const tci_matrix *x)
+{
+    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
+    for (int i = 0; i < x->n_batch; i++) {
+        flops *= (double)x->batch[i];
+    }
+    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the tile ---- */
+
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
+{
+    return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+{
+    int64_t rows = (int64_t)TCI_MATRIX_SUB * x->sub_rows * x->buffers;
+    return rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+}
+
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
+{
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
+           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+}
+
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
+{
+    x->buffers = buffers;
+    x->stages = 0;
+    int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
+    x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
+}
+
+/* Cycles of one step of k, and of the chain for some elements. */
+static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+{
+    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+                  (x->consumers == 1 ? 0.85 : 1.0);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
+    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
+    return TCI_MAX(multiply, load);
+}
+
+static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+{
+    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
+ * another stage, but consumers then wait for each other's chain: while that takes no longer than
+ * they may be apart, which is as many steps as there are stages, nothing is lost. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+{
+    x->consumers = tile->consumers;
+    x->sub_rows = tile->sub_rows;
+    x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
+    x->columns = tile->columns;
+    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
+    x->tiles = x->tiles_m * x->tiles_n;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+    double cells = (double)x->rows / x->consumers * x->columns;
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    tci_matrix_set_buffers(x, 1);
+    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
+        tci_matrix_set_buffers(x, x->consumers);
+    }
+    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+}
+
+/* Cycles of the whole product, `chain` flops for each element of the result. */
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
+{
+    double cells = (double)x->rows * x->columns;
+    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
+}
+
+static int64_t tci_matrix_chain_cost(const tci_kernel *k)
+{
+    int64_t cost = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        cost += tci_stage_cost(k, t);
+    }
+    return cost;
+}
+
+/* False: no tile fits. */
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+{
+    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+    int64_t chain = tci_matrix_chain_cost(k);
+    double least = 0;
+    int best = -1;
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
+            double cycles = tci_matrix_cycles(x, chain, units);
+            best = best < 0 || cycles < least ? i : best;
+            least = best == i ? cycles : least;
+        }
+    }
+    if (best >= 0) {
+        tci_matrix_shape(x, &tiles[best], chain, units);
+    }
+    x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
+    return best >= 0;
+}
+
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
+{
+    tci_matrix x = {0};
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
+    if (fits) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+    }
+}
+
+/* ---- the hole ---- */
+
+/* Where the main loop stands: on a whole number of columns or of groups of rows. */
+static tci_lin tci_matrix_given(tci_build *b, int axis)
+{
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
+}
+
+/* The sums of the rows at hand, where the main loop has left them. */
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x)
+{
+    int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, 0);
+    keep->is_padded = true;
+    keep->coef[x->m_axis] = x->staged_pitch;
+    keep->coef[x->n_axis] = 1;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+    keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
+}
+
+/* The chain for all rows at hand: every value first, then the stores, as an output may be one of
+ * the inputs. */
+static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, x->group_rows * k->n_stores + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, x->group_rows);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    tci_build_set(b, x->n_axis, columns);
+    for (int r = 0; r < x->group_rows; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            values[r * k->n_stores + i] = tci_build_value(b, k->stores[i].value);
+        }
+    }
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+        }
+    }
+}
+
+/* The part for tiles whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
+{
+    tci_lopen open;
+    tci_lin at = tci_matrix_given(b, x->n_axis);
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, &open);
+    int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
+    tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
+    tci_build_close(b, &open);
+}
+
+static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
+{
+    tci_matrix_keep(b, x);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+    }
+    b->stage = 1;
+    if (x->n % x->columns == 0) {
+        tci_lin at = tci_matrix_given(b, x->n_axis);
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, -1));
+        return;
+    }
+    int64_t cut = x->n / x->columns * x->columns; /* the first column of the last tiles */
+    if (cut > 0) {
+        tci_matrix_part(b, x, 0, cut - x->columns, -1);
+    }
+    tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
+}
+
+/* ---- the whole ---- */
+
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch)
+{
+    tci_matrix *x = TCI_NEW(s, tci_matrix);
+    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, machine.matrix_units);
+    TCI_ASSERT(s, fits);
+    tci_loop *l = tci_loop_make(s, k);
+    l->lanes = x->columns;
+    l->threads = TCI_MATRIX_WARP;
+    l->matrix = x;
+    tci_matrix_hole(tci_build_make(s, k, l), x);
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
+    launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
+    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
+    launch->task_ns = cycles / 1.7;
+    launch->lanes = l->lanes;
+    launch->work_bytes = 0;
+    snprintf(launch->note, sizeof(launch->note),
+             "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows, x->columns,
+             TCI_MATRIX_DEPTH_STEP, x->stages);
+    l->note = tci_scratch_printf(s, "%s", launch->note);
+    return l;
+}
+/* ---- src/loop/tiles.c ---- */
+/* loop/tiles.c - contractions on a CPU's matrix unit.
+ *
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
+ * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * a range of row tiles.
+ *
+ *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
+ *   for each row tile (32 rows)
+ *       for each tile of columns
+ *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
+ *           the later stages, one row after the other
+ *
+ * The one idea: a register is a number, and each instruction of the unit one statement
+ * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+
+
+#include <string.h>
+
+enum {
+    TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
+    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_COLUMNS = 512,    /* of a block, at most */
+    TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
+    TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
+    TCI_TILES_B = 6
+};
+
+/* ---- what fits ---- */
+
+static bool tci_tiles_is_whole(int64_t size)
+{
+    return size % TCI_TILES_BLOCK == 0;
+}
+
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
+{
+    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
+                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
+                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
+        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
+    }
+    return fits;
+}
+
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
+{
+    tci_matrix x;
+    tci_matrix_find(k, &x);
+    int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
+    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    memset(p, 0, sizeof(*p));
+    p->vec_axis = x.n_axis;
+    p->row_axis = x.m_axis;
+    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
+    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
+    p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
+    p->base = TCI_TILES_BLOCK;
+    p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
+    p->share = 1;
+    p->depth = x.k;
+    p->n_depths = p->inner = 1;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_tiles_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_matrix x;
+    int panel;              /* local */
+    tci_stage_pair sums;    /* local: 32 rows of 32 */
+    int64_t tile_elements;  /* of the panel, for a tile of columns */
+} tci_tiles_state;
+
+static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    return local;
+}
+
+static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.n = tci_lx_const(b->l, tile);
+    return st;
+}
+
+static void tci_tiles_plain(tci_build *b, tci_mem mem)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
+{
+    tci_lstmt st = tci_tiles_stmt(b, mem, tile);
+    st.base = base;
+    st.x = tci_build_lx(b, x);
+    st.imm = stride;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* Binds axis to `at`, after which `room` more points exist. */
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
+                           bool vector)
+{
+    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
+}
+
+/* Tiles of columns in the block: the last block may have fewer. */
+static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->columns / TCI_TILES_BLOCK, all = s->x.n / TCI_TILES_BLOCK;
+    tci_lin left = tci_lin_plus(tci_lin_mul(b, chunk, -most), all);
+    return tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, left), tci_lx_const(b->l, most), 0);
+}
+
+/* ---- packing ---- */
+
+static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen tiles, steps, pairs;
+    int axis = b->k->stages[0].axes[0];
+    int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                                tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
+                                                &steps));
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+    tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
+    tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
+    tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
+                             tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
+                                         tci_lin_mul(b, row, pair)));
+    for (int64_t h = 0; h < 2; h++) {
+        int value[2];
+        int64_t skip = h * TCI_TILES_SIDE;
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
+                       2 * TCI_TILES_SIDE - 1 - skip, true);
+        for (int i = 0; i < 2; i++) {
+            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
+            value[i] = tci_build_value(b, s->p->vec_inst);
+        }
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
+        st.args[0] = value[0];
+        st.args[1] = value[1];
+        tci_loop_append(l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &pairs);
+    tci_build_close(b, &steps);
+    tci_build_close(b, &tiles);
+}
+
+/* ---- tiles ---- */
+
+/* Where A begins for the rows from `row`: the operand's index with k and the columns at 0. */
+static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    tci_tiles_bind(b, s->p->row_axis, row, 0, TCI_TILES_BLOCK - 1, false);
+    tci_lin at = tci_build_kx(b, b->k->insts[s->p->row_inst].x);
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->row_axis, NULL);
+    return at;
+}
+
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
+    for (int64_t i = 0; i < 2; i++) {
+        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
+                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
+        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
+                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
+    }
+    for (int i = 0; i < 4; i++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
+        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    for (int64_t i = 0; i < 4; i++) {
+        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+                       TCI_TILES_BLOCK);
+    }
+}
+
+/* The later stages, for one row after the other. */
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    const tci_kred *red = &b->k->reds[0];
+    const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
+    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);
+    for (int v = 0; v < TCI_COUNT(vecs); v++) {
+        int64_t skip = (int64_t)v * TCI_TILES_SIDE;
+        vecs[v] = tci_build_bind(b, tci_lin_plus(column, skip), skip,
+                                 columns - TCI_TILES_BLOCK + skip + TCI_TILES_SIDE - 1, true, -1);
+    }
+    tci_tile one = {0};
+    one.row_axis = s->p->row_axis;
+    one.n_rows = 1;
+    one.rows = &bind;
+    one.vec_axis = s->p->vec_axis;
+    one.n_vecs = TCI_COUNT(vecs);
+    one.vecs = vecs;
+    one.next_axis = -1;
+    for (int v = 0; v < one.n_vecs; v++) {
+        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_stage_point(b, &one, v);
+        tci_stage_remember_result(b, red,
+                                  tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
+    }
+    tci_stage_from(b, &one, 1);
+    b->stage = 0;
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    tci_lopen rows, tiles;
+    tci_tiles_state s = {.b = b, .p = p};
+    tci_matrix_find(b->k, &s.x);
+    b->stage = 0;
+    s.tile_elements = s.x.k * TCI_TILES_BLOCK;
+    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
+    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.sums.index = -1;
+    tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
+    int n_tiles = tci_tiles_count(&s, chunk);
+    tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
+    tci_tiles_pack(&s, column, n_tiles);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
+    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_tiles_multiply(&s, a, tile);
+    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &rows);
+    tci_tiles_plain(b, TCI_MEM_TILES_END);
 }
 /* ---- src/loop/row.c ---- */
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
@@ -21221,7 +22378,8 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     }
 }
 /* ---- src/loop/square.c ---- */
-/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
+ * threads.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -21266,7 +22424,8 @@ enum {
 static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
     tci_dim along = 0, across = 0;
-    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
         !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }
@@ -21416,6 +22575,437 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     tci_square_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
+/* ---- src/loop/product.c ---- */
+/* loop/product.c - one contraction over one axis (DOT), on a block of threads.
+ *
+ * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
+ * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
+ *
+ * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
+ * points each, and every factor is read once for the whole tile: slab by slab of the contracted
+ * axis, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. While a slab is worked on, the values of the next one are on
+ * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
+ *
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
+ * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
+ * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
+ * neighbours at a time. Places outside the result are computed from the last element inside, and
+ * not stored. */
+/* ---- src/loop/product.h ---- */
+/* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
+#ifndef TCI_LOOP_PRODUCT_H
+#define TCI_LOOP_PRODUCT_H
+
+
+enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_PRODUCT_SIDE * TCI_PRODUCT_SIDE };
+
+/* One factor of the contraction, along the rows or along the columns of the result. */
+typedef struct tci_product_side {
+    int axis, inst;
+    int64_t extent;   /* of a block's tile along the axis */
+    int64_t size;     /* of the axis */
+    bool along_depth; /* memory runs along the contracted axis rather than along this one */
+} tci_product_side;
+
+typedef struct tci_product {
+    tci_product_side rows, columns;
+    int64_t depth;    /* of the contracted axis */
+} tci_product;
+
+/* False: not such a kernel, or too small for its tiles. */
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
+/* The tile with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+
+#endif
+
+/* ---- src/loop/product.c, continued ---- */
+enum {
+    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_LARGE = 128, /* sides of a tile */
+    TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
+};
+
+/* ---- whether and how ---- */
+
+static bool tci_product_fits(const tci_kernel *k, int row_axis, int vec_axis)
+{
+    bool fits = row_axis >= 0 && vec_axis >= 0 && k->n_reds == 1 && k->n_axes < 63 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes == 1;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    return fits && tci_dim_is_known(k->axes[row_axis].size) &&
+           tci_dim_is_known(k->axes[vec_axis].size) &&
+           tci_dim_is_known(k->axes[k->stages[0].axes[0]].size);
+}
+
+/* Every load of the factor that knows the contracted axis runs along it. */
+static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int depth_axis)
+{
+    tci_dim along = 0, across = 0;
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool any = false;
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, depth_axis)) {
+            bool linear = tci_build_coef(k, in->x, depth_axis, &along) &&
+                          tci_build_coef(k, in->x, axis, &across);
+            if (!linear || (along != 1 && along != -1) || across == 1) {
+                return false;
+            }
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool tci_product_sides(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    const tci_kred *red = &k->reds[0];
+    int depth_axis = k->stages[0].axes[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, vec_axis);
+    p->rows.axis = row_axis;
+    p->columns.axis = vec_axis;
+    p->rows.inst = swap ? red->b : red->a;
+    p->columns.inst = swap ? red->a : red->b;
+    uint64_t row = k->insts[p->rows.inst].axes, column = k->insts[p->columns.inst].axes;
+    p->rows.along_depth = tci_product_runs_along(k, p->rows.inst, row_axis, depth_axis);
+    p->columns.along_depth = tci_product_runs_along(k, p->columns.inst, vec_axis, depth_axis);
+    return tci_build_depends(row, row_axis) && !tci_build_depends(row, vec_axis) &&
+           tci_build_depends(column, vec_axis) && !tci_build_depends(column, row_axis);
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    if (!tci_product_fits(k, row_axis, vec_axis) || !tci_product_sides(k, row_axis, vec_axis, p)) {
+        return false;
+    }
+    int64_t points = 1, large = TCI_PRODUCT_LARGE;
+    p->rows.size = k->axes[row_axis].size;
+    p->columns.size = k->axes[vec_axis].size;
+    p->depth = k->axes[k->stages[0].axes[0]].size;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool fixed = a != row_axis && a != vec_axis && tci_dim_is_known(k->axes[a].size);
+        points *= fixed ? k->axes[a].size : 1;
+    }
+    int64_t tiles = points * ((p->rows.size + large - 1) / large) *
+                    ((p->columns.size + large - 1) / large);
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    p->rows.extent = p->columns.extent =
+        tiles >= TCI_PRODUCT_BLOCKS && !wide ? TCI_PRODUCT_LARGE : TCI_PRODUCT_SMALL;
+    return p->rows.size >= TCI_PRODUCT_SMALL / 2 && p->columns.size >= TCI_PRODUCT_SMALL / 2 &&
+           p->depth >= TCI_PRODUCT_SLAB;
+}
+
+/* ---- the state of one tile ---- */
+
+/* One factor: its panel, and the values that wait for their turn. */
+typedef struct tci_product_panel {
+    const tci_product_side *side;
+    tci_lin base;        /* of the tile along the axis */
+    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
+    int64_t step;        /* to its next element, along whichever of the two moves */
+    int n;               /* elements of a thread */
+    int local;           /* panel */
+    int *waiting;        /* n mutable values */
+    tci_lin take;        /* where the thread takes its points' values */
+} tci_product_panel;
+
+typedef struct tci_product_state {
+    tci_build *b;
+    const tci_product *p;
+    int depth_axis;
+    tci_product_panel panels[2]; /* rows, columns */
+    tci_stage_pair *acc;         /* row * columns of a thread + column */
+} tci_product_state;
+
+static int64_t tci_product_pitch(const tci_product_side *side)
+{
+    return side->extent + TCI_PRODUCT_PAD;
+}
+
+/* A thread's n-th point along an axis, from its first one. */
+static int64_t tci_product_skip(int n)
+{
+    return n / TCI_PRODUCT_NEXT * TCI_PRODUCT_SIDE * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
+}
+
+static int tci_product_points(const tci_product_side *side)
+{
+    return (int)(side->extent / TCI_PRODUCT_SIDE);
+}
+
+static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+{
+    int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
+    return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
+}
+
+static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
+                                   const tci_product_side *side, tci_lin tile, tci_lin place)
+{
+    int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
+    tci_lin low = tci_product_thread(b, TCI_LX_MOD, across);
+    tci_lin high = tci_product_thread(b, TCI_LX_DIV, across);
+    panel->side = side;
+    panel->base = tci_lin_mul(b, tile, side->extent);
+    panel->depth = side->along_depth ? low : high;
+    panel->at = side->along_depth ? high : low;
+    panel->step = TCI_PRODUCT_THREADS / across;
+    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
+    panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
+                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+    panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
+    panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
+}
+
+/* The smaller of x and the last element of an axis. */
+static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+{
+    int last = tci_lx_const(b->l, size - 1);
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
+}
+
+/* ---- slabs ---- */
+
+/* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
+static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
+                             bool first)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = panel->side;
+    bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
+    for (int i = 0; i < panel->n; i++) {
+        int64_t skip = i * panel->step;
+        tci_lin depth = tci_lin_add(b, from, panel->depth);
+        tci_lin at = tci_lin_add(b, panel->base, panel->at);
+        depth = tci_lin_plus(depth, side->along_depth ? 0 : skip);
+        at = tci_lin_plus(at, side->along_depth ? skip : 0);
+        depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
+        at = cut ? tci_product_inside(b, at, side->size) : at;
+        tci_build_set(b, s->depth_axis,
+                      tci_build_bind(b, depth, 0, s->p->depth - 1, false, -1));
+        tci_build_set(b, side->axis, tci_build_bind(b, at, 0, side->size - 1, false, -1));
+        int value = tci_build_value(b, side->inst);
+        if (first) {
+            panel->waiting[i] = tci_build_mutable(b, value);
+        } else {
+            tci_build_assign(b, panel->waiting[i], value);
+        }
+    }
+    tci_build_set(b, s->depth_axis, NULL);
+    tci_build_set(b, side->axis, NULL);
+}
+
+static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
+{
+    tci_product_load(s, &s->panels[0], from, first);
+    tci_product_load(s, &s->panels[1], from, first);
+}
+
+static void tci_product_barrier(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The waiting values become the panels. */
+static void tci_product_publish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    for (int f = 0; f < 2; f++) {
+        const tci_product_panel *panel = &s->panels[f];
+        int64_t pitch = tci_product_pitch(panel->side);
+        int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
+        tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        for (int i = 0; i < panel->n; i++) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_STORE_ONE;
+            st.base = ~panel->local;
+            st.x = tci_build_lx(b, tci_lin_plus(first, i * step));
+            st.args[0] = panel->waiting[i];
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+    tci_product_barrier(b);
+}
+
+static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
+    tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
+    tci_lin first = tci_lin_add(b, row, panel->take);
+    for (int i = 0; i < tci_product_points(panel->side); i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_LOAD_ONE;
+        st.base = ~panel->local;
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(i)));
+        values[i] = tci_build_mem(b, st, t, 1, b->cur);
+    }
+}
+
+/* n steps of every point's chain. */
+static void tci_product_multiply(tci_product_state *s, int64_t n)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
+    int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    open.st.unroll = TCI_PRODUCT_SLAB;
+    tci_product_take(s, 0, tci_lin_var(b, i), rows);
+    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            bool swap = s->p->rows.inst != red->a;
+            tci_stage_pair v = {swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]};
+            tci_stage_pair acc = s->acc[r * n_columns + c];
+            tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
+        }
+    }
+    tci_build_close(b, &open);
+}
+
+static void tci_product_slabs(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
+    tci_lopen open, next;
+    tci_product_load_both(s, tci_lin_const(0), true);
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
+    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
+    tci_product_publish(s);
+    if (tail == 0) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_var(l, i);
+        st.imm = whole - 2;
+        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
+        tci_loop_append(l, b->cur, st);
+        tci_build_if(b, st.dst, &next);
+    }
+    tci_product_load_both(s, after, false);
+    if (tail == 0) {
+        tci_build_close(b, &next);
+    }
+    tci_product_multiply(s, TCI_PRODUCT_SLAB);
+    tci_product_barrier(b);
+    tci_build_close(b, &open);
+    if (tail > 0) {
+        tci_product_publish(s);
+        tci_product_multiply(s, tail);
+    }
+}
+
+/* ---- the result ---- */
+
+static int tci_product_test(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+/* A thread's bindings of an axis, one for each of its points. */
+static const tci_bind **tci_product_binds(tci_product_state *s, int f)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    int n = tci_product_points(panel->side);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    for (int i = 0; i < n; i++) {
+        binds[i] = tci_build_bind(b, tci_lin_plus(first, tci_product_skip(i)),
+                                  TCI_MIN(tci_product_skip(i), panel->side->size - 1),
+                                  panel->side->size - 1, false, -1);
+    }
+    return binds;
+}
+
+/* The later stages for the points of one row of the thread. */
+static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
+                                   const tci_bind **columns, int r)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->columns;
+    int n = tci_product_points(side);
+    bool cut = side->size % side->extent != 0;
+    for (int c = 0; c < n; c++) {
+        tci_lopen open;
+        const tci_bind *column = columns[c];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, column->at, side->size), &open);
+            column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
+        }
+        tci_build_set(b, s->p->rows.axis, row);
+        tci_build_set(b, side->axis, column);
+        tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n + c]);
+        for (int t = 1; t < b->k->n_stages; t++) {
+            b->stage = t;
+            tci_stage_stores(b, t, NULL);
+        }
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+}
+
+static void tci_product_finish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->rows;
+    bool cut = side->size % side->extent != 0;
+    const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
+    for (int r = 0; r < tci_product_points(side); r++) {
+        tci_lopen open;
+        const tci_bind *row = rows[r];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, row->at, side->size), &open);
+            row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
+        }
+        tci_product_finish_row(s, row, columns, r);
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, side->axis, NULL);
+    tci_build_set(b, s->p->columns.axis, NULL);
+}
+
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
+{
+    tci_product_state s = {b, p, b->k->stages[0].axes[0], {{0}}, NULL};
+    int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
+    b->stage = 0;
+    tci_product_open_panel(b, &s.panels[0], &p->rows, row,
+                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+    tci_product_open_panel(b, &s.panels[1], &p->columns, column,
+                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+    }
+    tci_product_slabs(&s);
+    tci_product_finish(&s);
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -21443,11 +23033,13 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -21471,7 +23063,7 @@ typedef struct tci_sched {
      * known all but the last have base rows, and that one what is left. */
     tci_dim n_tiles;
     int64_t base, extra;
-    int64_t group;                /* row tiles of a unit */
+    tci_dim group;                /* row tiles of a unit */
     tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
     tci_dim points, units;
@@ -21480,6 +23072,9 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
+    bool on_tiles;            /* of a matrix unit: blocked says how */
+    int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -21772,6 +23367,16 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
+        tci_tiles_plan(s->k, &s->blocked);
+        s->row_axis = s->blocked.row_axis;
+        s->unroll = s->blocked.unroll;
+        s->n_tiles = s->blocked.n_tiles;
+        s->base = s->rows = (int)s->blocked.base;
+        s->extra = 0;
+        s->on_tiles = true;
+        return;
+    }
     tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
@@ -21855,6 +23460,22 @@ static void tci_sched_block_map(tci_sched *s)
     } else {
         s->row_axis = -1;
     }
+}
+
+/* A contraction in tiles of a block. */
+static void tci_sched_block_product(tci_sched *s)
+{
+    tci_product p = {0};
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
+        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        return;
+    }
+    s->product = p;
+    s->l->lanes = 1;
+    s->l->threads = TCI_PRODUCT_THREADS;
+    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->unroll = (int)p.columns.extent;
+    s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
 }
 
 static void tci_sched_map_tile(tci_sched *s)
@@ -21941,6 +23562,23 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+/* Units of packed panels are counted in row tiles: a range of tasks may begin and end inside a
+ * group, so that any number of threads gets even shares, and each packs the columns of a block once
+ * for the whole of its range. */
+static void tci_sched_blocked_units(tci_sched *s, double target)
+{
+    s->chunk = s->blocked.columns;
+    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
+                           tci_dim_mul(s->n_groups, s->group));
+    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double share_ns = s->total_ns * (double)share / (double)units;
+    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
+    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
+}
+
 static void tci_sched_units(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -21976,15 +23614,15 @@ static void tci_sched_units(tci_sched *s)
         s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
-        s->chunk = s->blocked.columns;
-        s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
-        s->group = s->blocked.group;
+        tci_sched_blocked_units(s, target);
+        return;
     }
     if (s->machine.block_threads) {
         s->group = 1;
     }
     s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
     s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
+    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
@@ -22290,12 +23928,32 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
 }
 
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. `end` is the call's last unit. */
+static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+{
+    tci_loop *l = s->l;
+    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
+    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
+    if (s->joined > 1) {
+        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
+    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
+    tci_stage_panel(s->b, &panel);
+}
+
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
     tci_dim begin = 0;
     if (s->held > 0) {
         tci_row_emit(s->b, s->held);
+        return;
+    }
+    if (s->product.rows.extent > 0) {
+        tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
         return;
     }
     if (s->square.n_loads > 0) {
@@ -22309,21 +23967,6 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tile.stream = s->stream;
         tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
-        return;
-    }
-    if (s->blocked.columns > 0) {
-        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
-        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
-        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
-        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
-        return;
-    }
-    if (s->panel > 0) {
-        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        tci_dim_add(s->n_vec, -1), s->chunk};
-        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
-        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
-        tci_stage_panel(s->b, &panel);
         return;
     }
     if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
@@ -22357,22 +24000,64 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
     return digit;
 }
 
+/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
+static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = s->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
+    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
+}
+
+/* The row tiles of group u of the blocked form, of those that the call is for. */
+static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
+                              tci_lin group)
+{
+    tci_build *b = s->b;
+    tci_loop *l = s->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
+    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
+        int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
+        from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, s->group), 0);
+        last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
+        first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
+    }
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
+    first = tci_build_lx(b, tci_build_let(b, first));
+    last = tci_build_lx(b, tci_build_let(b, last));
+    if (s->on_tiles) {
+        tci_tiles_emit(b, &s->blocked, chunk, first, last);
+    } else {
+        tci_blocked_emit(b, &s->blocked, chunk, first, last);
+    }
+}
+
 static void tci_sched_nest(tci_sched *s)
 {
     tci_build *b = s->b;
     tci_loop *l = s->l;
     tci_lopen open;
-    tci_lin u = tci_lin_const(0);
+    tci_lin u = tci_lin_const(0), unit = u;
     bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
     if (many && !loops) { /* a block is one unit */
         u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
     } else if (loops) {
-        int begin =
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
+        begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
-        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
+    }
+    if (s->blocked.columns > 0) {
+        u = unit = tci_sched_groups(s, begin, end, &open);
+        loops = true;
+    } else if (loops) {
+        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
     tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
@@ -22392,7 +24077,13 @@ static void tci_sched_nest(tci_sched *s)
         tci_build_set(b, s->others[i],
                       tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
-    tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    if (s->blocked.columns > 0) {
+        tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else if (s->panel > 0) {
+        tci_sched_panel(s, chunk, end);
+    } else {
+        tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    }
     if (loops) {
         tci_build_close(b, &open);
     }
@@ -22413,9 +24104,14 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->product.rows.extent > 0) {
+        snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
+                 (int)s->product.columns.extent, s->l->threads);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
+    } else if (s->on_tiles) {
+        snprintf(tile, sizeof(tile), ", matrix unit, %d columns", (int)s->chunk);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -22461,6 +24157,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
+            tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
@@ -22474,6 +24171,9 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
+        return tci_matrix_schedule(scratch, k, machine, launch);
+    }
     s.k = k;
     s.l = tci_loop_make(scratch, k);
     tci_sched_lanes(s.l, k, machine);
@@ -22516,6 +24216,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
+    case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;
     case TCI_LX_MIN:
     case TCI_LX_MAX:
         tci_str_add(out, e->op == TCI_LX_MIN ? "min(" : "max(");
@@ -22565,7 +24266,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "swap_high",      "prefetch",  "fence",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_end",      "store_pairs",
+        "barrier",      "load_aligned",
         "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
@@ -22680,6 +24384,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
         tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
+        tci_str_add(out, l->locals[st->dst].is_given ? " given" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:
@@ -22973,9 +24678,13 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. n_words: that `lits` has. */
+     * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
+     * are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
+    /* What closes the function after its statements. */
+    void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };
@@ -23102,6 +24811,7 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_THREAD: tci_str_add(c->out, "TC_THREAD"); break;
     case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
     case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
+    case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
     default: tci_c_head(c, e); break;
     }
 }
@@ -23272,8 +24982,15 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+        tci_str_printf(c->out,
+                       "%s m%d_[%d] __attribute__((aligned(16))), "
+                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
                        ctype, st->dst, held, st->dst, st->dst, held);
+        return;
+    }
+    if (m->is_given) {
+        tci_str_printf(c->out, "const %s *const m%d = (const %s *)given;\n", ctype, st->dst,
+                       ctype);
         return;
     }
     if (m->work >= 0) {
@@ -23377,7 +25094,7 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                        qualifier, type, i);
     }
     tci_c_block(&c, 0, 1);
-    tci_str_add(out, "}\n");
+    d->tail(d, out, symbol, l);
 }
 /* ---- src/emit/c_soft.c ---- */
 /* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
@@ -24207,6 +25924,10 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
+    {TCI_MEM_STORE_PAIRS, "store_pairs",
+     "TC_I void $n(void *p, $T a, $T b) {\n"
+     "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
+     NULL},
 };
 
 /* The same with one lane; $1 and $2 wrap the value read and the value written. */
@@ -24294,10 +26015,75 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
     return e.name;
 }
 
+/* Registers of a matrix unit: AMX, or arrays on the stack and the order of sums that AMX has (the
+ * even and the odd products of 32 k apart). */
+static const char tci_cd_tiles[] =
+    "#if defined(TC_AMX)\n"
+    "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
+    "    [30] = 64,\n"
+    "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
+    "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
+    "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
+    "#define tc_tile_zero(n) __asm__ volatile(\"tilezero %%tmm%c0\" : : \"i\"(n))\n"
+    "#define tc_tile_load(p, s, n) __asm__ volatile(\"tileloadd (%0,%1,1), %%tmm%c2\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_store(p, s, n) __asm__ volatile(\"tilestored %%tmm%c2, (%0,%1,1)\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_dot(n, ab) __asm__ volatile(\"tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
+    "    : : \"i\"(n), \"i\"((ab) / 8), \"i\"((ab) % 8))\n"
+    "#else\n"
+    "typedef union { float f[256]; unsigned short h[512]; $T v[16]; } tc_tile;\n"
+    "#define tc_tiles_begin() tc_tile tc_tiles[8]\n"
+    "#define tc_tiles_end() ((void)0)\n"
+    "TC_I void tc_tile_fill(tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = ($T){0};\n    }\n}\n"
+    "TC_I void tc_tile_get(const char *p, long s, tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = *(const $A *)(p + i * s);\n    }\n}\n"
+    "TC_I void tc_tile_put(char *p, long s, const tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        *($A *)(p + i * s) = t->v[i];\n    }\n}\n"
+    "TC_I void tc_tile_add(tc_tile *c, const tc_tile *a, const tc_tile *b) {\n"
+    "    for (int m = 0; m < 16; m++) {\n        for (int n = 0; n < 16; n++) {\n"
+    "            float sum[2] = {0, 0};\n"
+    "            for (int k = 0; k < 32; k++) {\n"
+    "                sum[k % 2] = $1($2(a->h[m * 32 + k]), $2(b->h[k / 2 * 32 + n * 2 + k % 2]),\n"
+    "                                sum[k % 2]);\n"
+    "            }\n"
+    "            c->f[m * 16 + n] += sum[0] + sum[1];\n"
+    "        }\n    }\n}\n"
+    "#define tc_tile_zero(n) tc_tile_fill(&tc_tiles[n])\n"
+    "#define tc_tile_load(p, s, n) \\\n"
+    "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_store(p, s, n) \\\n"
+    "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_dot(n, ab) \\\n"
+    "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#endif";
+
+static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
+{
+    static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
+                                        "tc_tile_store", "tc_tile_dot", "tc_tiles_end"};
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
+    if (is_new) {
+        e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
+        e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
+        tci_cd_define(&e, tci_cd_tiles);
+    }
+    return names[m - TCI_MEM_TILES_BEGIN];
+}
+
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes)
 {
     tci_cd *cd = d->state;
+    if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
+        return tci_cd_mem_tile(cd, m);
+    }
+    if (m == TCI_MEM_STORE_PAIRS) {
+        storage = compute; /* it rounds nothing: bf16 values are the upper halves */
+    }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }
@@ -25478,6 +27264,14 @@ static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const 
         symbol, word, word, word, word);
 }
 
+static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
+{
+    (void)d;
+    (void)symbol;
+    (void)l;
+    tci_str_add(out, "}\n");
+}
+
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
@@ -25485,6 +27279,7 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->d.restrict_word = "__restrict__";
     cd->d.local_word = "";
     cd->d.head = tci_cd_head;
+    cd->d.tail = tci_cd_tail;
     cd->d.vector_bytes = vector_bytes;
     cd->d.s = s;
     cd->d.state = cd;
@@ -29302,6 +31097,7 @@ typedef struct tci_target {
     char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
+    int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
@@ -29471,6 +31267,8 @@ TCI_FN const tc_backend *tci_cuda_backend(void);
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes); /* cuda/dialect.c */
 #endif
 
+/* What plans and schedules for this backend must know. */
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o);
 /* The dialect of that name for vectors of this width; NULL: this build does not have it. */
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes);
 
@@ -29555,6 +31353,8 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
+    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
+    b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
 }
@@ -29578,6 +31378,16 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return picked;
+}
+
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
+{
+    tci_machine m = {0};
+    m.vector_bytes = b->target.vector_bytes;
+    m.block_threads = b->target.block_threads;
+    m.has_work = b->calls && !b->calls->launch;
+    m.matrix_units = o->matrix < 0 ? 0 : b->target.matrix_units;
+    return m;
 }
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
@@ -30042,8 +31852,9 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
-    tci_key_reserve(k, 2);
+    tci_key_reserve(k, 3);
     *k->at++ = (uint8_t)o->math;
+    *k->at++ = (uint8_t)(o->matrix < 0);
     *k->at++ = (uint8_t)sizeof(void *);
 }
 
@@ -32005,8 +33816,8 @@ static void tci_jit_name_kernels(tci_jit *j)
 
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
-    tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
-                           j->backend->target.block_threads, !j->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(j->backend, j->options);
+    machine.vector_bytes = TCI_MIN(machine.vector_bytes, j->compiler.vector_bytes);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
@@ -32461,12 +34272,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads,
-                           b->backend->calls && !b->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(b->backend, b->options);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
         job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
+        tci_loop_choose_order(job->plan->kernels[i], machine);
     }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
@@ -33509,17 +35320,20 @@ TCI_FN void tci_pool_shutdown(void)
 #undef TCI_POOL_SPIN_NS
 #undef TCI_POOL_MXCSR_DEFAULT
 #undef TCI_POOL_MXCSR_FLAGS
-/* ---- src/run/buffer.c ---- */
-/* run/buffer.c - counted tensor memory.
+/* ---- src/run/resident.c ---- */
+/* run/resident.c - tensor memory that stays on a device between runs.
  *
- * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
- * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
- * that captured a leaf may be freed on another thread than its context's. Everything else in a
- * storage is changed by the context's thread alone (version by tc_touch).
+ * In: a storage that a program captured, and the device that the program runs on. Out: memory of
+ * the device that holds the storage's bytes.
  *
- * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
- * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
- * at. */
+ * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
+ * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
+ * was changed, until somebody wants its bytes in host memory.
+ *
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -33605,7 +35419,7 @@ struct tc_program {
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex lock;            /* guards the two lists */
+    tci_mutex *lock;           /* guards the two lists; shared with other programs */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -33661,6 +35475,15 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
+/* ---- run/resident.c ---- */
+/* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
+/* A run changed the bytes: on that device; NULL: in host memory. */
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
+/* The newest bytes are in host memory from now on. */
+TCI_FN tc_status tci_resident_home(tci_storage *s);
+TCI_FN void tci_resident_free(tci_storage *s);
+
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
@@ -33698,7 +35521,166 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
 
 #endif
 
-/* ---- src/run/buffer.c, continued ---- */
+/* ---- src/run/resident.c, continued ---- */
+struct tci_resident {
+    tci_resident *next;
+    const tc_backend *device;
+    void *memory;
+    uint64_t held; /* 1 + the version that it holds; 0: none */
+};
+
+static struct {
+    tci_mutex lock;
+    bool started;
+    int64_t n_ahead; /* atomic */
+} tci_residents = {.lock = TCI_MUTEX_INIT};
+
+static void tci_resident_lock(void)
+{
+    pthread_mutex_lock(&tci_residents.lock);
+    if (!tci_residents.started) {
+        tci_residents.started = true;
+        tci_os_keep_over_fork(&tci_residents.lock, NULL);
+    }
+}
+
+static void tci_resident_unlock(void)
+{
+    pthread_mutex_unlock(&tci_residents.lock);
+}
+
+static tci_resident *tci_resident_find(const tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = __atomic_load_n(&s->residents, __ATOMIC_ACQUIRE);
+    while (r && r->device != device) {
+        r = r->next;
+    }
+    return r;
+}
+
+static void tci_resident_set_ahead(tci_storage *s, tci_resident *r)
+{
+    __atomic_add_fetch(&tci_residents.n_ahead, (r != NULL) - (s->ahead != NULL), __ATOMIC_RELAXED);
+    s->ahead = r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_fetch(tci_storage *s)
+{
+    tci_resident *r = s->ahead;
+    if (!r) {
+        return TC_OK;
+    }
+    tc_status status = r->device->download(r->device->user, s->data, r->memory, s->bytes);
+    if (!status) {
+        tci_resident_set_ahead(s, NULL);
+    }
+    return status;
+}
+
+static tci_resident *tci_resident_make(tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = tci_heap_get(sizeof(*r));
+    void *memory = r ? device->alloc(device->user, s->bytes) : NULL;
+    if (!memory) {
+        tci_heap_free(r);
+        return NULL;
+    }
+    r->next = s->residents;
+    r->device = device;
+    r->memory = memory;
+    __atomic_store_n(&s->residents, r, __ATOMIC_RELEASE);
+    return r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, void **memory)
+{
+    tci_resident *r = tci_resident_find(s, device);
+    r = r ? r : tci_resident_make(s, device);
+    if (!r) {
+        return TC_ERR_MEMORY;
+    }
+    *memory = r->memory;
+    tc_status status = TC_OK;
+    if (r->held != s->version + 1) {
+        status = tci_resident_fetch(s); /* another device has the newest */
+        status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
+    }
+    if (!status) {
+        __atomic_store_n(&r->held, s->version + 1, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
+{
+    const tci_resident *r = tci_resident_find(s, device);
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == s->version + 1)) {
+        *memory = r->memory;
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_update(s, device, memory);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        s->version++;
+        return;
+    }
+    tci_resident_lock();
+    tci_resident *r = device ? tci_resident_find(s, device) : NULL;
+    s->version++;
+    if (r) {
+        r->held = s->version + 1;
+    }
+    tci_resident_set_ahead(s, r);
+    tci_resident_unlock();
+}
+
+TCI_FN tc_status tci_resident_home(tci_storage *s)
+{
+    if (TCI_LIKELY(__atomic_load_n(&tci_residents.n_ahead, __ATOMIC_RELAXED) == 0)) {
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_fetch(s);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_free(tci_storage *s)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        return;
+    }
+    tci_resident_lock();
+    tci_resident_set_ahead(s, NULL);
+    tci_resident_unlock();
+    while (s->residents) {
+        tci_resident *r = s->residents;
+        s->residents = r->next;
+        r->device->free(r->device->user, r->memory);
+        tci_heap_free(r);
+    }
+}
+/* ---- src/run/buffer.c ---- */
+/* run/buffer.c - counted tensor memory.
+ *
+ * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
+ * that captured a leaf may be freed on another thread than its context's. Everything else in a
+ * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
+ * devices (run/resident.c).
+ *
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
+ * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
+ * at. */
+
 #define TCI_BUFFER_HEADER ((size_t)64)
 _Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");
 
@@ -33734,6 +35716,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    tci_resident_free(s);
     if (s->borrowed) {
         tci_heap_free(s);
     } else {
@@ -33992,6 +35975,27 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
+/* A child made by fork finds every lock free (base/os.c), which is told of a few that stay rather
+ * than of one for each program. What they guard takes no other lock. */
+enum { TCI_PROGRAM_LOCKS = 8 };
+static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT};
+static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
+
+static void tci_program_keep_locks(void)
+{
+    for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
+        tci_os_keep_over_fork(&tci_program_locks[i], NULL);
+    }
+}
+
+static tci_mutex *tci_program_pick_lock(const tc_program *f)
+{
+    pthread_once(&tci_program_locks_once, tci_program_keep_locks);
+    return &tci_program_locks[(uintptr_t)f / 64 % TCI_PROGRAM_LOCKS];
+}
+
 /* A program that has captured nothing yet. */
 static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
                                  tc_program **f, int64_t **literal_words)
@@ -34018,7 +36022,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_captured = sizes->n_captured;
     p->busy = &p->is_busy;
     p->refs = 1;
-    pthread_mutex_init(&p->lock, NULL);
+    p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
@@ -34120,7 +36124,6 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_storage_release(f->captured[i]);
     }
     tci_code_release(f->code);
-    pthread_mutex_destroy(&f->lock);
     tci_heap_free(f);
     tci_pool_release();
 }
@@ -34130,12 +36133,12 @@ TCI_FN void tci_program_release(tc_program *f)
 static tci_thread_error *tci_program_find_error(tc_program *f)
 {
     pthread_t me = pthread_self();
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_thread_error *e = f->errors;
     while (e && !pthread_equal(e->thread, me)) {
         e = e->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return e;
 }
 
@@ -34148,10 +36151,10 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
             return; /* the status still tells */
         }
         e->thread = pthread_self();
-        pthread_mutex_lock(&f->lock);
+        pthread_mutex_lock(f->lock);
         e->next = f->errors;
         f->errors = e;
-        pthread_mutex_unlock(&f->lock);
+        pthread_mutex_unlock(f->lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
@@ -34170,8 +36173,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
  *
  * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
  * the call's operand pointers as they are. For the others every port (input, captured leaf or
- * output) is bound to device memory: the user's own where the backend can use it, else a copy that
- * the call owns, made when first needed. Inputs with a copy go up before, outputs come down after.
+ * output) is bound to device memory: the user's own where the backend can use it; for what was
+ * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
+ * changed, and where parameters are changed in place; else a copy that the call owns, made when
+ * first needed. Inputs with such a copy go up before, outputs come down after.
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
@@ -34249,6 +36254,23 @@ TCI_FN bool tci_device_make(tc_call *c)
 
 /* ---- binding ---- */
 
+/* The captured leaf behind a port, or -1. */
+static int tci_device_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_device_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && f->effects[effect].stage >= 0;
+}
+
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -34271,27 +36293,59 @@ static bool tci_device_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Binds one port. TC_ERR_MEMORY: the device has none left. */
-static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
 {
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
-    void **copy = &c->device->memory[1 + port], *bound = user_memory;
-    int64_t bytes = tci_device_bytes(code, port);
-    if (bytes == 0) {
-        bound = NULL;
-    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    void **copy = &c->device->memory[1 + port];
+    *bound = user_memory;
+    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
-            *copy = device->alloc(device->user, bytes);
+            *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
-        bound = *copy;
-        if (!bound) {
-            return TC_ERR_MEMORY;
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_device_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_device_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_device_is_staged(c->program, port)) {
+            status = tci_device_bind_captured(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_device_bind_memory(c, port, user_memory, &bound);
         }
     }
     c->device->is_current = c->device->is_current && bound == c->device->bound[port];
     c->device->bound[port] = bound;
-    return TC_OK;
+    return status;
 }
 
 static void tci_device_fill_slots(tc_call *c)
@@ -34327,19 +36381,65 @@ static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_buf
     return status;
 }
 
-/* Copies every port that has a copy in use: inputs up, or outputs down. */
+/* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
 static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, bool up)
 {
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    int begin = up ? 0 : code->n_inputs, end = up ? code->n_inputs : c->device->n_ports;
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    int begin = up ? 0 : f->code->n_inputs;
+    int end = up ? f->code->n_inputs : f->code->n_inputs + f->n_outputs;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
-        int64_t bytes = tci_device_bytes(code, i);
-        if (bytes && mine != theirs) {
+        int64_t bytes = tci_device_bytes(f->code, i);
+        if (bytes && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_device_commit_staged(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    char *data = f->captured_data[e->captured];
+    void *to = NULL;
+    if (!device->copy) {
+        tc_status status = device->sync(device->user);
+        status = status ? status : device->download(device->user, data, from, e->bytes);
+        tci_resident_changed(s, NULL);
+        return status;
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    if (!status) {
+        to = (char *)to + (data - (char *)s->data);
+        status = device->copy(device->user, to, from, e->bytes);
+    }
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+/* Parameters that the run changed are newest on the device now. */
+static tc_status tci_device_commit(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < f->n_effects && !status; i++) {
+        if (f->effects[i].bytes == 0) {
+            continue;
+        }
+        if (f->effects[i].stage >= 0) {
+            status = tci_device_commit_staged(c, i);
+        } else {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
     return status;
@@ -34402,6 +36502,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
     if (!status) {
         bool records = c->device && device->record && c->program->code->n_steps > 0;
         status = records ? tci_device_replay(c) : tci_device_launch_all(c);
+    }
+    if (!status && c->device) {
+        status = tci_device_commit(c);
     }
     if (!status) {
         status = device->sync(device->user);
@@ -34524,12 +36627,12 @@ TCI_FN tc_call *tci_call_take(tc_program *f)
     if (TCI_LIKELY(c != NULL)) {
         return c;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c = f->idle;
     if (c) {
         f->idle = c->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return c ? c : tci_call_make(f);
 }
 
@@ -34540,10 +36643,10 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
                                                __ATOMIC_RELAXED))) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c->next = f->idle;
     f->idle = c;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
 }
 
 /* ---- texts of refusals: never on the fast path ---- */
@@ -34924,7 +37027,21 @@ static void tci_call_commit(tc_call *c)
         if (e->stage >= 0 && e->bytes) {
             memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
         }
+        tci_resident_changed(f->captured[e->captured], NULL);
     }
+}
+
+/* A host run reads host memory: what a device changed comes home first. */
+static tc_status tci_call_fetch_captured(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_captured; i++) {
+        tc_status status = tci_resident_home(f->captured[i]);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
+        }
+    }
+    return TC_OK;
 }
 
 /* The buffers are checked. */
@@ -34937,6 +37054,10 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
+        status = tci_call_fetch_captured(c);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return status;
+        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
@@ -36126,9 +38247,9 @@ static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values
 static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
                                       const tc_bufs *outputs)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return x;
 }
 
@@ -36137,7 +38258,7 @@ static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, cons
 static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 {
     tci_instance *dropped = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
     if (other) {
         dropped = x;
@@ -36155,7 +38276,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
             }
         }
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     tci_instance_release(dropped);
     return x;
 }
@@ -36246,13 +38367,13 @@ TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int6
 
 TCI_FN tci_code *tci_dynamic_last(tc_program *f)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = f->dynamic->first;
     tci_code *code = x ? x->program->code : NULL;
     if (code) {
         tci_code_retain(code);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return code;
 }
 
@@ -37107,6 +39228,9 @@ static void tci_context_apply_env(tc_options *o)
         int64_t bits = tci_env_int(TCI_ENV_VECTOR, 0);
         o->vector_bits = bits <= 0 ? -1 : (int)TCI_MIN(bits, 4096);
     }
+    if (!o->matrix && tci_env_int(TCI_ENV_MATRIX, 1) == 0) {
+        o->matrix = -1;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }
@@ -37818,7 +39942,11 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    x->storage->version++;
+    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    if (status) {
+        return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
+    }
+    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&t.ctx->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
@@ -38619,6 +40747,7 @@ static tc_options tci_eval_options(const tc_ctx *ctx, const tc_options *over)
     TCI_EVAL_TAKE(fallback)
     TCI_EVAL_TAKE(threads)
     TCI_EVAL_TAKE(vector_bits)
+    TCI_EVAL_TAKE(matrix)
     TCI_EVAL_TAKE(spin_us)
     TCI_EVAL_TAKE(cc)
     TCI_EVAL_TAKE(cc_timeout_s)
@@ -38983,6 +41112,14 @@ static tc_status tci_eval_record(tc_program *f, tc_status why, const char *op, t
     return why;
 }
 
+/* Why there is no call: a device may know more. */
+static const char *tci_eval_no_workspace(const tc_program *f)
+{
+    const tc_backend *device = f->code->device;
+    const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
+    return why && why[0] ? why : "out of memory: no workspace for one more call";
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -38990,8 +41127,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here,
-                               "out of memory: no workspace for one more call");
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
     tc_status status = tci_call_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
@@ -39364,6 +41500,10 @@ TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
     }
     if (!status) {
         status = tci_eval_check_read(t, n, &to);
+    }
+    if (!status && tci_resident_home(n->storage)) {
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
     }
     if (status || tci_node_count(n) == 0) {
         return status;
@@ -39989,6 +42129,10 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     if (!n->storage) {
         return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
                         "given an assign, which has no value: expected the parameter itself");
+    }
+    if (tci_resident_home(n->storage)) {
+        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
+                        "the device that has the value failed");
     }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,

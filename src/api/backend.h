@@ -23,6 +23,10 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
+    /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
+     * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
+    int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
@@ -98,6 +102,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+
+    /* Optional. Within the device, in order with the launches. NULL: through host memory. */
+    tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
 
     /* Optional. Whether kernels can use the user's memory where it is. */
     bool (*is_device)(void *user, const void *memory);

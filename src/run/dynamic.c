@@ -450,9 +450,9 @@ static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values
 static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
                                       const tc_bufs *outputs)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return x;
 }
 
@@ -461,7 +461,7 @@ static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, cons
 static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 {
     tci_instance *dropped = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
     if (other) {
         dropped = x;
@@ -479,7 +479,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
             }
         }
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     tci_instance_release(dropped);
     return x;
 }
@@ -570,13 +570,13 @@ TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int6
 
 TCI_FN tci_code *tci_dynamic_last(tc_program *f)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = f->dynamic->first;
     tci_code *code = x ? x->program->code : NULL;
     if (code) {
         tci_code_retain(code);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return code;
 }
 
