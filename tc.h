@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e70a95d625e2032c"
+#define TCI_BUILD "677ce89896d57edb"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14660,6 +14660,7 @@ enum {
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21
 };
 
@@ -15170,6 +15171,11 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
     return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
@@ -21692,7 +21698,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
-    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
     TCI_TILES_COLUMNS = 512,    /* of a block, at most */
     TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
     TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
