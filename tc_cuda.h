@@ -6,8 +6,8 @@
 /* cuda/matrix.c - see cuda/matrix.h. The text of the main loop, in three layers:
  *   the prelude's small functions, one PTX instruction each; tests that run the text without a GPU
  *     define TC_NO_PTX and these names
- *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that warps
- *     play (loop/matrix.h), over a class S that holds the numbers of one kernel
+ *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that
+ *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
  *   the kernel: its class S, the split into parts, and the third part around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, the staged tile, barriers
@@ -53,7 +53,7 @@ TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix
 TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_literals);
+                                 int n_words);
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
 
 #endif
@@ -166,8 +166,8 @@ static const char tci_cuda_matrix_ptx[] =
     ": \"memory\");\n}\n"
     "#endif\n";
 
-/* One warp arrives for all its threads, after what they did. */
-static const char tci_cuda_matrix_parts[] =
+/* Barriers and loading. tc_warp_arrive: one arrival of a warp, after what all its threads did. */
+static const char tci_cuda_matrix_loading[] =
     "TC_I void tc_warp_arrive(unsigned bar) {\n    __syncwarp();\n"
     "    if (threadIdx.x == 0) {\n        tc_barrier_arrive(bar);\n    }\n}\n"
     "TC_I unsigned long long tc_box(unsigned at) {\n"
@@ -197,14 +197,18 @@ static const char tci_cuda_matrix_parts[] =
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        const tc_place p = S::place(t);\n"
     "        for (int k = 0; k < S::k; k += 64) {\n"
-    "            const unsigned boxes = at + stage * S::stage_bytes, full = tc_full<S>(at, stage);\n"
+    "            const unsigned boxes = at + stage * S::stage_bytes;\n"
+    "            const unsigned full = tc_full<S>(at, stage);\n"
     "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
     "            tc_barrier_expect(full, S::stage_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
-    "                parity ^= 1;\n            }\n        }\n    }\n}\n"
-    "template <class S> TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n}\n";
+
+static const char tci_cuda_matrix_multiplying[] =
+    "template <class S>\n"
+    "TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
     "    const int lane = threadIdx.x, row = 16 * (threadIdx.y & 3);\n"
     "    if constexpr (S::staged_bytes == 4) {\n"
     "        const unsigned at = to + 4 * ((row + lane / 4) * S::staged_pitch + 2 * (lane & 3));\n"
@@ -220,7 +224,9 @@ static const char tci_cuda_matrix_parts[] =
     "    }\n}\n"
     "template <class S> TC_I void tc_matrix_multiply(unsigned at, int group) {\n"
     "    float d[S::sub_rows][S::columns / 2];\n    int stage = 0, before = 0;\n"
-    "    unsigned parity = 0, taken = 1;\n"
+    "    const int user = S::buffers == 1 ? (group + S::consumers - 1) % S::consumers : group;\n"
+    "    const int buffer = S::buffers == 1 ? 0 : group;\n"
+    "    unsigned parity = 0, taken = S::buffers > 1 || group == 0;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        for (int k = 0; k < S::k; k += 64) {\n"
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
@@ -240,17 +246,18 @@ static const char tci_cuda_matrix_parts[] =
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n"
     "        tc_products_wait<0>();\n        tc_warp_arrive(tc_empty<S>(at, before));\n"
-    "        tc_barrier_wait(tc_taken<S>(at, group), taken);\n        taken ^= 1;\n"
+    "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
-    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((group * S::sub_rows + r) * 64));\n"
+    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((buffer * S::sub_rows + r) * 64));\n"
     "        }\n        tc_warp_arrive(tc_ready<S>(at, group));\n    }\n}\n";
 
 
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
-    tci_str_add(out, tci_cuda_matrix_parts);
+    tci_str_add(out, tci_cuda_matrix_loading);
+    tci_str_add(out, tci_cuda_matrix_multiplying);
 }
 
 /* ---- products ---- */
@@ -308,8 +315,8 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
     const tci_matrix_side *side = &x->side[which];
     char letter = "ab"[which], own = "mn"[which];
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, tc_place p, "
-                   "int k) {\n",
+                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n",
                    letter);
     if (side->along_k) {
         tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
@@ -352,17 +359,19 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 
 static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
-    int bytes = tci_dtype_get((tc_dtype)x->staged)->bytes;
-    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + x->rows * x->staged_pitch * bytes;
+    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
-                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, a_bytes = %d, "
+                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
+                   "a_bytes = %d, "
                    "stage_bytes = %d, a_step = %d, b_step = %d,\n"
-                   "        staged_pitch = %d, staged_bytes = %d, barriers = %lld\n    };\n",
+                   "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
-                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, (int)x->staged_pitch, bytes,
+                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
+                   tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
@@ -388,43 +397,52 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_matrix_begin<%s_shape>(at);\n"
                    "    if (threadIdx.y < %d) {\n"
-                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n"
-                   "        return;\n    }\n"
+                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n    }\n"
                    "    if (threadIdx.y == %d) {\n        if (threadIdx.x == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
                    symbol, loader, symbol, loader, symbol);
 }
 
-/* The third part's loops up to the hole. */
+/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
+ * what nothing is left behind any more. */
 static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
-    int part_rows = TCI_MATRIX_SUB * x->sub_rows;
+    int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
     tci_str_printf(out,
-                   "    unsigned ready = 0;\n"
-                   "    for (int t = blockIdx.x; t < %s_shape::tiles; t += gridDim.x, ready ^= 1) "
-                   "{\n    const tc_place p = %s_shape::place(t);\n"
+                   "    const bool helps = threadIdx.y < %d;\n"
+                   "    const int worker = helps ? threadIdx.y + %d : threadIdx.y - %d;\n"
+                   "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
+                   "    const int last = blockIdx.x + before * gridDim.x;\n"
+                   "    unsigned ready = helps ? before & 1 : 0;\n"
+                   "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
+                   "ready ^= 1) {\n"
+                   "    const tc_place p = %s_shape::place(t);\n",
+                   consumers, TCI_MATRIX_LAST_WARPS, consumers + 1, (long long)x->tiles, symbol);
+    tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
+                   "    const bool all = t == last%s;\n"
+                   "    if (helps && !all) {\n        continue;\n    }\n"
                    "    tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n"
-                   "    for (int row = part * %d + %d * (threadIdx.y - %d); row < (part + 1) * %d; "
-                   "row += %d) {\n",
-                   symbol, symbol, x->consumers, symbol, part_rows, x->group_rows,
-                   4 * x->consumers + 1, part_rows, TCI_MATRIX_LAST_WARPS * x->group_rows);
+                   "    for (int row = %d * worker; row < %d; row += all ? %d : %d) {\n",
+                   x->consumers, x->buffers == 1 && x->consumers > 1 ? " && part == 1" : "", symbol,
+                   x->group_rows, part_rows, (TCI_MATRIX_LAST_WARPS + consumers) * x->group_rows,
+                   TCI_MATRIX_LAST_WARPS * x->group_rows);
     tci_str_printf(out,
-                   "    const tc_i64 at_%d = p.m + row, at_%d = p.n;\n"
+                   "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n;\n"
                    "    if (at_%d >= %lld) {\n        break;\n    }\n",
-                   x->m_axis, x->n_axis, x->m_axis, (long long)x->m);
+                   x->m_axis, part_rows, x->n_axis, x->m_axis, (long long)x->m);
     for (int i = 0; i < x->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
     }
     tci_str_printf(out,
                    "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "tc_staged<%s_shape>(row);\n",
-                   symbol);
+                   "tc_staged<%s_shape>(%srow);\n",
+                   symbol, x->buffers == 1 ? "" : x->sub_rows == 1 ? "64 * part + " : "128 * part + ");
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_literals)
+                                 int n_words)
 {
     const tci_matrix *x = l->matrix;
     tci_cuda_matrix_words(out, symbol, x);
@@ -434,7 +452,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
                    "tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_literals, 1),
+                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
                    (int)(TCI_MATRIX_WARP * tci_cuda_matrix_describe(x).warps), symbol, symbol);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
@@ -446,7 +464,8 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
-                   "    }\n    tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    }\n    }\n}\n",
+                   "    }\n    if (!all) {\n        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    "
+                   "}\n    }\n    }\n}\n",
                    symbol);
 }
 /* ---- src/cuda/dialect.c ---- */
@@ -625,75 +644,75 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 
 /* ---- memory ---- */
 
-/* $n the name, $T the vector type, $E its element, $S the storage type, $L and $W one element
- * loaded and stored, $B the mask type, $Q lanes of a thread. Counts and strides are of the whole
- * block's vector. */
-static const struct { uint8_t mem; const char *text; } tci_cuda_rows[] = {
-    {TCI_MEM_LOAD,
+/* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
+ * storage type, $L and $W one element loaded and stored, $B the mask type, $Q lanes of a thread.
+ * Counts and strides are of the whole block's vector. */
+static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
+    {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
      "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
      "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
      "    } else {\n        TC_LANES(r) {\n            r.v[i] = $L(p + i);\n        }\n    }\n"
      "    return r;\n}\n"},
-    {TCI_MEM_LOAD_ALIGNED,
+    {TCI_MEM_LOAD_ALIGNED, "load_aligned",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * TC_THREAD);\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_REPEAT,
+    {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * (TC_THREAD & 31));\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_STORE_ALIGNED,
+    {TCI_MEM_STORE_ALIGNED, "store_aligned",
      "TC_I void $n($S *p, $T x) {\n    tc_pack<$S, $Q> w;\n    TC_LANES(x) {\n"
      "        $W(w.e + i, x.v[i]);\n    }\n"
      "    *(tc_pack<$S, $Q> *)(p + $Q * TC_THREAD) = w;\n}\n"},
-    {TCI_MEM_LANE_REPEAT,
+    {TCI_MEM_LANE_REPEAT, "lane_repeat",
      "TC_I $E $n($T x, int lane) {\n"
      "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q);\n}\n"},
-    {TCI_MEM_LOAD_MASK,
+    {TCI_MEM_LOAD_MASK, "load_mask",
      "TC_I $T $n(const $S *p, $B m) {\n    $T r;\n    p += $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_N,
+    {TCI_MEM_LOAD_N, "load_n",
      "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
      "    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_STRIDED,
+    {TCI_MEM_LOAD_STRIDED, "load_strided",
      "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * TC_THREAD;\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(p + stride * i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_STRIDED_N,
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
      "TC_I $T $n(const $S *p, tc_i64 stride, tc_i64 n) {\n    $T r;\n"
      "    p += stride * $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_STORE,
+    {TCI_MEM_STORE, "store",
      "TC_I void $n($S *p, $T x) {\n    p += $Q * TC_THREAD;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
      "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
      "        *(tc_pack<$S, $Q> *)p = w;\n"
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
-    {TCI_MEM_STORE_N,
+    {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
-    {TCI_MEM_STORE_STRIDED,
+    {TCI_MEM_STORE_STRIDED, "store_strided",
      "TC_I void $n($S *p, tc_i64 stride, $T x) {\n    p += stride * $Q * TC_THREAD;\n"
      "    TC_LANES(x) {\n        $W(p + stride * i, x.v[i]);\n    }\n}\n"},
-    {TCI_MEM_STORE_STRIDED_N,
+    {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
      "TC_I void $n($S *p, tc_i64 stride, $T x, tc_i64 n) {\n    p += stride * $Q * TC_THREAD;\n"
      "    n -= $Q * TC_THREAD;\n    TC_LANES(x) {\n        if (i < n) {\n"
      "            $W(p + stride * i, x.v[i]);\n        }\n    }\n}\n"},
-    {TCI_MEM_SPLAT,
+    {TCI_MEM_SPLAT, "splat",
      "TC_I $T $n($E x) {\n    $T r;\n    TC_LANES(r) {\n        r.v[i] = x;\n    }\n"
      "    return r;\n}\n"},
-    {TCI_MEM_IOTA,
+    {TCI_MEM_IOTA, "iota",
      "TC_I $T $n($E first) {\n    $T r;\n    TC_LANES(r) {\n"
      "        r.v[i] = ($E)(first + $Q * TC_THREAD + i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_FIRST_N,
+    {TCI_MEM_FIRST_N, "first_n",
      "TC_I $T $n(tc_i64 n) {\n    $T r;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LANE,
+    {TCI_MEM_LANE, "lane",
      "TC_I $E $n($T x, int lane) {\n    return ($E)tc_lane(x, x.v[lane % $Q], lane / $Q);\n}\n"},
-    {TCI_MEM_HIGH_HALF,
+    {TCI_MEM_HIGH_HALF, "high_half",
      "TC_I $T $n($T x, int h) {\n    if (h >= $Q) {\n        return tc_down(x, h / $Q);\n    }\n"
      "    $T r = x;\n    TC_LANES(r) {\n        if (i < h) {\n"
      "            r.v[i] = x.v[(i + h) % $Q];\n        }\n    }\n    return r;\n}\n"},
@@ -746,15 +765,17 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (lanes == 1) {
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
+    int row = 0;
+    while (row < TCI_COUNT(tci_cuda_rows) - 1 && tci_cuda_rows[row].mem != m) {
+        row++;
+    }
     bool is_new;
-    const char *type = tci_cd_suffix(cd, compute, lanes);
-    const char *name = tci_scratch_printf(d->s, "tc_mem%d_%s_%s", (int)m, type,
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s", tci_cuda_rows[row].name,
+                                          tci_cd_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name);
     name = tci_cd_intern(cd, name, &is_new);
-    for (int i = 0; is_new && i < TCI_COUNT(tci_cuda_rows); i++) {
-        if (tci_cuda_rows[i].mem == m) {
-            tci_cuda_define_mem(d, name, tci_cuda_rows[i].text, compute, storage, lanes);
-        }
+    if (is_new) {
+        tci_cuda_define_mem(d, name, tci_cuda_rows[row].text, compute, storage, lanes);
     }
     return name;
 }
@@ -820,6 +841,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
+    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
         tci_cuda_matrix_head(out, symbol, l, n_words);
@@ -827,12 +849,13 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     }
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
+                   "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
-                   l->threads, symbol, symbol, word, word, word);
+                   l->threads, resident, symbol, symbol, word, word, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
@@ -957,6 +980,8 @@ typedef struct tci_nvrtc {
 } tci_nvrtc;
 #undef TCI_ROW
 
+/* A fork finds the lock of this room free. */
+TCI_FN void tci_cu_keep_over_fork(void);
 /* Process lifetime, opened at the first call; NULL: *why says why. Both from any thread. */
 TCI_FN const tci_cu *tci_cu_get(const char **why);
 TCI_FN const tci_nvrtc *tci_nvrtc_get(const char **why);
@@ -1000,6 +1025,11 @@ static bool tci_cu_fill(void *library, const tci_cu_symbol *symbols, int n, void
         memcpy((char *)table + symbols[i].offset, &function, sizeof(function));
     }
     return true;
+}
+
+TCI_FN void tci_cu_keep_over_fork(void)
+{
+    tci_os_keep_over_fork(&tci_cu_tables.lock, NULL);
 }
 
 TCI_FN const tci_cu *tci_cu_get(const char **why)
@@ -1190,7 +1220,8 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
  *
  * Faults: kernels write to pinned host words that the device sees; sync, which waits for the
  * stream, hands them on to the words of the launches (tci_cuda.pending).
- * Invariant: tci_cuda.lock is held while anything is put into the stream or taken from pending. */
+ * Invariant: tci_cuda.lock is held while a launch is put into the stream or taken from pending.
+ * After a fork the child has no device: every call says so, and none reaches the driver. */
 
 #include <stdio.h>
 #include <string.h>
@@ -1223,6 +1254,7 @@ typedef struct tci_cuda_sequence {
 static struct {
     tci_mutex lock;
     bool known;
+    bool is_lost; /* in a child made by fork */
     const tci_cu *cu;
     void *context, *stream;
     char architecture[48];
@@ -1262,11 +1294,28 @@ static const char *tci_cuda_last_error(void *user)
 
 /* ---- the device ---- */
 
-static void tci_cuda_use(void)
+/* Makes the device this thread's. A process made by fork has none of its parent's, and no call of
+ * the driver may be made in it. */
+static tc_status tci_cuda_use(void)
 {
+    if (tci_cuda.is_lost) {
+        return tci_cuda_say("this process was made by fork, and its parent used the GPU before",
+                            "CUDA does not survive a fork");
+    }
     if (!tci_cuda_is_current) {
         tci_cuda.cu->context_set(tci_cuda.context);
         tci_cuda_is_current = true;
+    }
+    return TC_OK;
+}
+
+static void tci_cuda_after_fork(void)
+{
+    tci_cuda.is_lost = tci_cuda.context != NULL;
+    if (tci_cuda.is_lost) {
+        tci_cuda.target.usable = false;
+        snprintf(tci_cuda.target.why, sizeof(tci_cuda.target.why),
+                 "CUDA does not survive a fork of a process that used the GPU");
     }
 }
 
@@ -1276,7 +1325,9 @@ static tc_status tci_cuda_open_device(int device)
     tc_status status =
         tci_cuda_check(cu->context_retain(&tci_cuda.context, device), "cuDevicePrimaryCtxRetain");
     if (!status) {
-        tci_cuda_use();
+        status = tci_cuda_use();
+    }
+    if (!status) {
         status = tci_cuda_check(cu->stream_create(&tci_cuda.stream, 1), "cuStreamCreate");
     }
     if (!status) {
@@ -1352,6 +1403,9 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     (void)user;
     (void)wanted; /* a C compiler */
     memset(compiler, 0, sizeof(*compiler));
+    if (tci_cuda_use()) {
+        return TC_ERR_COMPILER; /* what it makes could not be loaded */
+    }
     snprintf(compiler->path, sizeof(compiler->path), "%s", tci_nvrtc_path());
     compiler->vector_bytes = TCI_CUDA_THREAD_BYTES;
     if (compiler->path[0] && tci_os_stat(compiler->path, &compiler->bytes, &compiler->mtime_ns)) {
@@ -1387,11 +1441,11 @@ static tc_status tci_cuda_module_load(void *user, const char *path, void **modul
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = TC_ERR_BACKEND;
-    if (!tci_os_read_file(path, &cubin, &code)) {
-        tci_cuda_say("a cubin cannot be read", strerror(code));
-    } else {
-        tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (!status && !tci_os_read_file(path, &cubin, &code)) {
+        status = tci_cuda_say("a cubin cannot be read", strerror(code));
+    }
+    if (!status) {
         status =
             tci_cuda_check(tci_cuda.cu->module_load(&m->handle, cubin.text), "cuModuleLoadData");
     }
@@ -1434,8 +1488,7 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
     if (!f) {
         return NULL;
     }
-    tci_cuda_use();
-    if (tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
+    if (tci_cuda_use() || tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
         tci_cuda.cu->function_attribute(&f->threads, MAX_THREADS_PER_BLOCK, f->handle) ||
         !tci_cuda_read_skeleton(m, symbol, f)) {
         tci_heap_free(f);
@@ -1452,8 +1505,9 @@ static void tci_cuda_module_free(void *user, void *module)
 {
     tci_cuda_module *m = module;
     (void)user;
-    tci_cuda_use();
-    tci_cuda.cu->module_free(m->handle);
+    if (!tci_cuda_use()) {
+        tci_cuda.cu->module_free(m->handle);
+    }
     while (m->functions) {
         tci_cuda_function *next = m->functions->next;
         tci_heap_free(m->functions);
@@ -1586,9 +1640,12 @@ static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
     if (launch->task_end == launch->task_begin) {
         return TC_OK;
     }
-    tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (status) {
+        return status;
+    }
     pthread_mutex_lock(&tci_cuda.lock);
-    tc_status status = tci_cuda_launch_locked(launch);
+    status = tci_cuda_launch_locked(launch);
     pthread_mutex_unlock(&tci_cuda.lock);
     return status;
 }
@@ -1596,9 +1653,12 @@ static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
 static tc_status tci_cuda_sync(void *user)
 {
     (void)user;
-    tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (status) {
+        return status;
+    }
     pthread_mutex_lock(&tci_cuda.lock);
-    tc_status status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
+    status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
     tci_cuda_collect();
     pthread_mutex_unlock(&tci_cuda.lock);
     return status;
@@ -1613,14 +1673,14 @@ static void tci_cuda_sequence_free(void *user, void *sequence)
     if (!s) {
         return;
     }
-    tci_cuda_use();
-    if (s->executable) {
+    bool lives = !tci_cuda_use();
+    if (lives && s->executable) {
         tci_cuda.cu->graph_exec_free(s->executable);
     }
-    if (s->graph) {
+    if (lives && s->graph) {
         tci_cuda.cu->graph_free(s->graph);
     }
-    if (s->word) {
+    if (lives && s->word) {
         tci_cuda.cu->host_free(s->word);
     }
     tci_heap_free(s);
@@ -1662,8 +1722,10 @@ static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, v
     if (!s) {
         return TC_ERR_MEMORY;
     }
-    tci_cuda_use();
-    tc_status status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    tc_status status = tci_cuda_use();
+    if (!status) {
+        status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    }
     for (int i = 0; i < n && !status; i++) {
         if (launches[i].fault && !s->word) {
             status = tci_cuda_check(tci_cuda.cu->host_alloc((void **)&s->word, sizeof(*s->word), 3),
@@ -1689,9 +1751,12 @@ static tc_status tci_cuda_replay(void *user, void *sequence)
 {
     const tci_cuda_sequence *s = sequence;
     (void)user;
-    tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (status) {
+        return status;
+    }
     pthread_mutex_lock(&tci_cuda.lock);
-    tc_status status = s->word ? tci_cuda_reserve() : TC_OK;
+    status = s->word ? tci_cuda_reserve() : TC_OK;
     if (!status && s->word) {
         tci_cuda.pending[tci_cuda.n_pending].word = s->word;
         tci_cuda.pending[tci_cuda.n_pending++].fault = s->fault;
@@ -1710,25 +1775,37 @@ static void *tci_cuda_alloc(void *user, int64_t bytes)
 {
     tci_cu_ptr p = 0;
     (void)user;
-    tci_cuda_use();
-    tc_status status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+    tc_status status = tci_cuda_use();
+    if (!status) {
+        status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+    }
     return status ? NULL : (void *)(uintptr_t)p;
 }
 
 static void tci_cuda_free(void *user, void *memory)
 {
     (void)user;
-    tci_cuda_use();
-    tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
+    if (!tci_cuda_use()) {
+        tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
+    }
 }
 
+/* In order with the launches; does not wait. */
+static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+{
+    tc_status status = tci_cuda_use();
+    (void)user;
+    return status ? status
+                  : tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to,
+                                                     (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
+                                                     tci_cuda.stream),
+                                   "cuMemcpyAsync");
+}
+
+/* Takes no lock of this room: callers may hold locks of their own. */
 static tc_status tci_cuda_copy(void *to, const void *from, int64_t bytes)
 {
-    tci_cuda_use();
-    tc_status status = tci_cuda_check(
-        tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
-                          tci_cuda.stream),
-        "cuMemcpyAsync");
+    tc_status status = tci_cuda_copy_within(NULL, to, from, bytes);
     return status
                ? status
                : tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
@@ -1751,8 +1828,8 @@ static bool tci_cuda_is_device(void *user, const void *memory)
     enum { MEMORY_TYPE = 2, DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
     unsigned type = 0;
     (void)user;
-    tci_cuda_use();
-    return !tci_cuda.cu->pointer_attribute(&type, MEMORY_TYPE, (tci_cu_ptr)(uintptr_t)memory) &&
+    return !tci_cuda_use() &&
+           !tci_cuda.cu->pointer_attribute(&type, MEMORY_TYPE, (tci_cu_ptr)(uintptr_t)memory) &&
            type == DEVICE;
 }
 
@@ -1796,6 +1873,8 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
     return bytes ? tci_cuda_copy(to, from, bytes) : TC_OK;
 }
 
+/* Called once, before anything else of this backend. The order in which the locks are announced is
+ * that in which they are taken: for the target the driver is looked up. */
 TCI_FN const tc_backend *tci_cuda_backend(void)
 {
     static const tc_backend backend = {
@@ -1816,8 +1895,11 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
         .record = tci_cuda_record,
         .replay = tci_cuda_replay,
         .sequence_free = tci_cuda_sequence_free,
+        .copy = tci_cuda_copy_within,
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,
     };
+    tci_os_keep_over_fork(&tci_cuda.lock, tci_cuda_after_fork);
+    tci_cu_keep_over_fork();
     return &backend;
 }

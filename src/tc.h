@@ -79,6 +79,7 @@
 #include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"
+#include "loop/product.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"
@@ -101,6 +102,7 @@
 #include "compile/compile.c"
 
 #include "run/pool.c"
+#include "run/resident.c"
 #include "run/buffer.c"
 #include "run/program.c"
 #include "run/device.c"

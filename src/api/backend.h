@@ -103,6 +103,9 @@ typedef struct tc_backend {
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
 
+    /* Optional. Within the device, in order with the launches. NULL: through host memory. */
+    tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
+
     /* Optional. Whether kernels can use the user's memory where it is. */
     bool (*is_device)(void *user, const void *memory);
 

@@ -314,7 +314,11 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    x->storage->version++;
+    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    if (status) {
+        return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
+    }
+    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&t.ctx->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");

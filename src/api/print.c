@@ -511,6 +511,10 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
         return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
                         "given an assign, which has no value: expected the parameter itself");
     }
+    if (tci_resident_home(n->storage)) {
+        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
+                        "the device that has the value failed");
+    }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
                         .dtype = n->dtype,

@@ -163,75 +163,75 @@ static const char *tci_cuda_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtyp
 
 /* ---- memory ---- */
 
-/* $n the name, $T the vector type, $E its element, $S the storage type, $L and $W one element
- * loaded and stored, $B the mask type, $Q lanes of a thread. Counts and strides are of the whole
- * block's vector. */
-static const struct { uint8_t mem; const char *text; } tci_cuda_rows[] = {
-    {TCI_MEM_LOAD,
+/* The name begins with the row's. $n is the whole of it, $T the vector type, $E its element, $S the
+ * storage type, $L and $W one element loaded and stored, $B the mask type, $Q lanes of a thread.
+ * Counts and strides are of the whole block's vector. */
+static const struct { uint8_t mem; const char *name, *text; } tci_cuda_rows[] = {
+    {TCI_MEM_LOAD, "load",
      "TC_I $T $n(const $S *p) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n"
      "        const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)p;\n"
      "        TC_LANES(r) {\n            r.v[i] = $L(w.e + i);\n        }\n"
      "    } else {\n        TC_LANES(r) {\n            r.v[i] = $L(p + i);\n        }\n    }\n"
      "    return r;\n}\n"},
-    {TCI_MEM_LOAD_ALIGNED,
+    {TCI_MEM_LOAD_ALIGNED, "load_aligned",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * TC_THREAD);\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_REPEAT,
+    {TCI_MEM_LOAD_REPEAT, "load_repeat",
      "TC_I $T $n(const $S *p) {\n    $T r;\n"
      "    const tc_pack<$S, $Q> w = *(const tc_pack<$S, $Q> *)(p + $Q * (TC_THREAD & 31));\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(w.e + i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_STORE_ALIGNED,
+    {TCI_MEM_STORE_ALIGNED, "store_aligned",
      "TC_I void $n($S *p, $T x) {\n    tc_pack<$S, $Q> w;\n    TC_LANES(x) {\n"
      "        $W(w.e + i, x.v[i]);\n    }\n"
      "    *(tc_pack<$S, $Q> *)(p + $Q * TC_THREAD) = w;\n}\n"},
-    {TCI_MEM_LANE_REPEAT,
+    {TCI_MEM_LANE_REPEAT, "lane_repeat",
      "TC_I $E $n($T x, int lane) {\n"
      "    return ($E)__shfl_sync(0xffffffffu, x.v[lane % $Q], lane / $Q);\n}\n"},
-    {TCI_MEM_LOAD_MASK,
+    {TCI_MEM_LOAD_MASK, "load_mask",
      "TC_I $T $n(const $S *p, $B m) {\n    $T r;\n    p += $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = m.v[i] ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_N,
+    {TCI_MEM_LOAD_N, "load_n",
      "TC_I $T $n(const $S *p, tc_i64 n) {\n    $T r;\n    p += $Q * TC_THREAD;\n"
      "    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + i) : 0;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_STRIDED,
+    {TCI_MEM_LOAD_STRIDED, "load_strided",
      "TC_I $T $n(const $S *p, tc_i64 stride) {\n    $T r;\n    p += stride * $Q * TC_THREAD;\n"
      "    TC_LANES(r) {\n        r.v[i] = $L(p + stride * i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LOAD_STRIDED_N,
+    {TCI_MEM_LOAD_STRIDED_N, "load_strided_n",
      "TC_I $T $n(const $S *p, tc_i64 stride, tc_i64 n) {\n    $T r;\n"
      "    p += stride * $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n ? $L(p + stride * i) : 0;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_STORE,
+    {TCI_MEM_STORE, "store",
      "TC_I void $n($S *p, $T x) {\n    p += $Q * TC_THREAD;\n"
      "    if (TC_IS_ALIGNED(p, $Q * sizeof($S))) {\n        tc_pack<$S, $Q> w;\n"
      "        TC_LANES(x) {\n            $W(w.e + i, x.v[i]);\n        }\n"
      "        *(tc_pack<$S, $Q> *)p = w;\n"
      "    } else {\n        TC_LANES(x) {\n            $W(p + i, x.v[i]);\n        }\n    }\n}\n"},
-    {TCI_MEM_STORE_N,
+    {TCI_MEM_STORE_N, "store_n",
      "TC_I void $n($S *p, $T x, tc_i64 n) {\n    p += $Q * TC_THREAD;\n    n -= $Q * TC_THREAD;\n"
      "    TC_LANES(x) {\n        if (i < n) {\n            $W(p + i, x.v[i]);\n        }\n"
      "    }\n}\n"},
-    {TCI_MEM_STORE_STRIDED,
+    {TCI_MEM_STORE_STRIDED, "store_strided",
      "TC_I void $n($S *p, tc_i64 stride, $T x) {\n    p += stride * $Q * TC_THREAD;\n"
      "    TC_LANES(x) {\n        $W(p + stride * i, x.v[i]);\n    }\n}\n"},
-    {TCI_MEM_STORE_STRIDED_N,
+    {TCI_MEM_STORE_STRIDED_N, "store_strided_n",
      "TC_I void $n($S *p, tc_i64 stride, $T x, tc_i64 n) {\n    p += stride * $Q * TC_THREAD;\n"
      "    n -= $Q * TC_THREAD;\n    TC_LANES(x) {\n        if (i < n) {\n"
      "            $W(p + stride * i, x.v[i]);\n        }\n    }\n}\n"},
-    {TCI_MEM_SPLAT,
+    {TCI_MEM_SPLAT, "splat",
      "TC_I $T $n($E x) {\n    $T r;\n    TC_LANES(r) {\n        r.v[i] = x;\n    }\n"
      "    return r;\n}\n"},
-    {TCI_MEM_IOTA,
+    {TCI_MEM_IOTA, "iota",
      "TC_I $T $n($E first) {\n    $T r;\n    TC_LANES(r) {\n"
      "        r.v[i] = ($E)(first + $Q * TC_THREAD + i);\n    }\n    return r;\n}\n"},
-    {TCI_MEM_FIRST_N,
+    {TCI_MEM_FIRST_N, "first_n",
      "TC_I $T $n(tc_i64 n) {\n    $T r;\n    n -= $Q * TC_THREAD;\n    TC_LANES(r) {\n"
      "        r.v[i] = i < n;\n    }\n    return r;\n}\n"},
-    {TCI_MEM_LANE,
+    {TCI_MEM_LANE, "lane",
      "TC_I $E $n($T x, int lane) {\n    return ($E)tc_lane(x, x.v[lane % $Q], lane / $Q);\n}\n"},
-    {TCI_MEM_HIGH_HALF,
+    {TCI_MEM_HIGH_HALF, "high_half",
      "TC_I $T $n($T x, int h) {\n    if (h >= $Q) {\n        return tc_down(x, h / $Q);\n    }\n"
      "    $T r = x;\n    TC_LANES(r) {\n        if (i < h) {\n"
      "            r.v[i] = x.v[(i + h) % $Q];\n        }\n    }\n    return r;\n}\n"},
@@ -284,15 +284,17 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
     if (lanes == 1) {
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
+    int row = 0;
+    while (row < TCI_COUNT(tci_cuda_rows) - 1 && tci_cuda_rows[row].mem != m) {
+        row++;
+    }
     bool is_new;
-    const char *type = tci_cd_suffix(cd, compute, lanes);
-    const char *name = tci_scratch_printf(d->s, "tc_mem%d_%s_%s", (int)m, type,
+    const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s", tci_cuda_rows[row].name,
+                                          tci_cd_suffix(cd, compute, lanes),
                                           tci_dtype_get(storage)->name);
     name = tci_cd_intern(cd, name, &is_new);
-    for (int i = 0; is_new && i < TCI_COUNT(tci_cuda_rows); i++) {
-        if (tci_cuda_rows[i].mem == m) {
-            tci_cuda_define_mem(d, name, tci_cuda_rows[i].text, compute, storage, lanes);
-        }
+    if (is_new) {
+        tci_cuda_define_mem(d, name, tci_cuda_rows[row].text, compute, storage, lanes);
     }
     return name;
 }
@@ -358,6 +360,7 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
+    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
         tci_cuda_matrix_head(out, symbol, l, n_words);
@@ -365,12 +368,13 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
     }
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
+                   "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
-                   l->threads, symbol, symbol, word, word, word);
+                   l->threads, resident, symbol, symbol, word, word, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)

@@ -1,8 +1,8 @@
 /* cuda/matrix.c - see cuda/matrix.h. The text of the main loop, in three layers:
  *   the prelude's small functions, one PTX instruction each; tests that run the text without a GPU
  *     define TC_NO_PTX and these names
- *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that warps
- *     play (loop/matrix.h), over a class S that holds the numbers of one kernel
+ *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that
+ *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
  *   the kernel: its class S, the split into parts, and the third part around the hole
  *
  * Shared memory, from a multiple of 1024: stages of A's and B's boxes, the staged tile, barriers
@@ -122,8 +122,8 @@ static const char tci_cuda_matrix_ptx[] =
     ": \"memory\");\n}\n"
     "#endif\n";
 
-/* One warp arrives for all its threads, after what they did. */
-static const char tci_cuda_matrix_parts[] =
+/* Barriers and loading. tc_warp_arrive: one arrival of a warp, after what all its threads did. */
+static const char tci_cuda_matrix_loading[] =
     "TC_I void tc_warp_arrive(unsigned bar) {\n    __syncwarp();\n"
     "    if (threadIdx.x == 0) {\n        tc_barrier_arrive(bar);\n    }\n}\n"
     "TC_I unsigned long long tc_box(unsigned at) {\n"
@@ -153,14 +153,18 @@ static const char tci_cuda_matrix_parts[] =
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        const tc_place p = S::place(t);\n"
     "        for (int k = 0; k < S::k; k += 64) {\n"
-    "            const unsigned boxes = at + stage * S::stage_bytes, full = tc_full<S>(at, stage);\n"
+    "            const unsigned boxes = at + stage * S::stage_bytes;\n"
+    "            const unsigned full = tc_full<S>(at, stage);\n"
     "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
     "            tc_barrier_expect(full, S::stage_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
-    "                parity ^= 1;\n            }\n        }\n    }\n}\n"
-    "template <class S> TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n}\n";
+
+static const char tci_cuda_matrix_multiplying[] =
+    "template <class S>\n"
+    "TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
     "    const int lane = threadIdx.x, row = 16 * (threadIdx.y & 3);\n"
     "    if constexpr (S::staged_bytes == 4) {\n"
     "        const unsigned at = to + 4 * ((row + lane / 4) * S::staged_pitch + 2 * (lane & 3));\n"
@@ -176,7 +180,9 @@ static const char tci_cuda_matrix_parts[] =
     "    }\n}\n"
     "template <class S> TC_I void tc_matrix_multiply(unsigned at, int group) {\n"
     "    float d[S::sub_rows][S::columns / 2];\n    int stage = 0, before = 0;\n"
-    "    unsigned parity = 0, taken = 1;\n"
+    "    const int user = S::buffers == 1 ? (group + S::consumers - 1) % S::consumers : group;\n"
+    "    const int buffer = S::buffers == 1 ? 0 : group;\n"
+    "    unsigned parity = 0, taken = S::buffers > 1 || group == 0;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        for (int k = 0; k < S::k; k += 64) {\n"
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
@@ -196,17 +202,18 @@ static const char tci_cuda_matrix_parts[] =
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n"
     "        tc_products_wait<0>();\n        tc_warp_arrive(tc_empty<S>(at, before));\n"
-    "        tc_barrier_wait(tc_taken<S>(at, group), taken);\n        taken ^= 1;\n"
+    "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
-    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((group * S::sub_rows + r) * 64));\n"
+    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((buffer * S::sub_rows + r) * 64));\n"
     "        }\n        tc_warp_arrive(tc_ready<S>(at, group));\n    }\n}\n";
 
 
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
 {
     tci_str_add(out, tci_cuda_matrix_ptx);
-    tci_str_add(out, tci_cuda_matrix_parts);
+    tci_str_add(out, tci_cuda_matrix_loading);
+    tci_str_add(out, tci_cuda_matrix_multiplying);
 }
 
 /* ---- products ---- */
@@ -264,8 +271,8 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
     const tci_matrix_side *side = &x->side[which];
     char letter = "ab"[which], own = "mn"[which];
     tci_str_printf(out,
-                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, tc_place p, "
-                   "int k) {\n",
+                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n",
                    letter);
     if (side->along_k) {
         tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
@@ -308,17 +315,19 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 
 static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
-    int bytes = tci_dtype_get((tc_dtype)x->staged)->bytes;
-    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + x->rows * x->staged_pitch * bytes;
+    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
-                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, a_bytes = %d, "
+                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
+                   "a_bytes = %d, "
                    "stage_bytes = %d, a_step = %d, b_step = %d,\n"
-                   "        staged_pitch = %d, staged_bytes = %d, barriers = %lld\n    };\n",
+                   "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
-                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, (int)x->staged_pitch, bytes,
+                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
+                   tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
@@ -344,43 +353,52 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_matrix_begin<%s_shape>(at);\n"
                    "    if (threadIdx.y < %d) {\n"
-                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n"
-                   "        return;\n    }\n"
+                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n    }\n"
                    "    if (threadIdx.y == %d) {\n        if (threadIdx.x == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
                    symbol, loader, symbol, loader, symbol);
 }
 
-/* The third part's loops up to the hole. */
+/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
+ * what nothing is left behind any more. */
 static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
-    int part_rows = TCI_MATRIX_SUB * x->sub_rows;
+    int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
     tci_str_printf(out,
-                   "    unsigned ready = 0;\n"
-                   "    for (int t = blockIdx.x; t < %s_shape::tiles; t += gridDim.x, ready ^= 1) "
-                   "{\n    const tc_place p = %s_shape::place(t);\n"
+                   "    const bool helps = threadIdx.y < %d;\n"
+                   "    const int worker = helps ? threadIdx.y + %d : threadIdx.y - %d;\n"
+                   "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
+                   "    const int last = blockIdx.x + before * gridDim.x;\n"
+                   "    unsigned ready = helps ? before & 1 : 0;\n"
+                   "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
+                   "ready ^= 1) {\n"
+                   "    const tc_place p = %s_shape::place(t);\n",
+                   consumers, TCI_MATRIX_LAST_WARPS, consumers + 1, (long long)x->tiles, symbol);
+    tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
+                   "    const bool all = t == last%s;\n"
+                   "    if (helps && !all) {\n        continue;\n    }\n"
                    "    tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n"
-                   "    for (int row = part * %d + %d * (threadIdx.y - %d); row < (part + 1) * %d; "
-                   "row += %d) {\n",
-                   symbol, symbol, x->consumers, symbol, part_rows, x->group_rows,
-                   4 * x->consumers + 1, part_rows, TCI_MATRIX_LAST_WARPS * x->group_rows);
+                   "    for (int row = %d * worker; row < %d; row += all ? %d : %d) {\n",
+                   x->consumers, x->buffers == 1 && x->consumers > 1 ? " && part == 1" : "", symbol,
+                   x->group_rows, part_rows, (TCI_MATRIX_LAST_WARPS + consumers) * x->group_rows,
+                   TCI_MATRIX_LAST_WARPS * x->group_rows);
     tci_str_printf(out,
-                   "    const tc_i64 at_%d = p.m + row, at_%d = p.n;\n"
+                   "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n;\n"
                    "    if (at_%d >= %lld) {\n        break;\n    }\n",
-                   x->m_axis, x->n_axis, x->m_axis, (long long)x->m);
+                   x->m_axis, part_rows, x->n_axis, x->m_axis, (long long)x->m);
     for (int i = 0; i < x->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
     }
     tci_str_printf(out,
                    "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "tc_staged<%s_shape>(row);\n",
-                   symbol);
+                   "tc_staged<%s_shape>(%srow);\n",
+                   symbol, x->buffers == 1 ? "" : x->sub_rows == 1 ? "64 * part + " : "128 * part + ");
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_literals)
+                                 int n_words)
 {
     const tci_matrix *x = l->matrix;
     tci_cuda_matrix_words(out, symbol, x);
@@ -390,7 +408,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
                    "tc_i64 *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
-                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_literals, 1),
+                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
                    (int)(TCI_MATRIX_WARP * tci_cuda_matrix_describe(x).warps), symbol, symbol);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
@@ -402,6 +420,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
-                   "    }\n    tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    }\n    }\n}\n",
+                   "    }\n    if (!all) {\n        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    "
+                   "}\n    }\n    }\n}\n",
                    symbol);
 }

@@ -35,7 +35,7 @@ TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix
 TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
 /* The kernel up to the hole; and what follows on the hole. */
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
-                                 int n_literals);
+                                 int n_words);
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
 
 #endif

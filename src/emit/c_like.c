@@ -292,7 +292,9 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+        tci_str_printf(c->out,
+                       "%s m%d_[%d] __attribute__((aligned(16))), "
+                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }

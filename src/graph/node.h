@@ -70,12 +70,14 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
-    uint64_t version;  /* raised by tc_touch */
+    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
 } tci_storage;
 
 typedef struct tci_node {

@@ -4,8 +4,9 @@
  * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
  * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
  *
- * The tile follows from a model of one tile's time: the slower of multiplying and loading for each
- * step of k, or the chain where that takes longer, times the rounds that the units need. */
+ * The tile follows from a model of its time: the slower of multiplying and loading for each step of
+ * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
+ * the last one. */
 #include "matrix.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
-    TCI_MATRIX_FILL = 2000,          /* cycles until a tile's first product, and to leave its sums */
+    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
@@ -37,8 +38,8 @@ static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_ma
         !tci_kx_affine(k, in->x, coef, &side->offset)) {
         return false;
     }
-    bool fits = side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) {
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
         fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
     }
     side->operand = (int32_t)in->imm;
@@ -101,7 +102,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && k->axes[a].size > 0 && k->axes[a].size <= INT32_MAX;
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage > 0;
@@ -191,19 +193,17 @@ static bool tci_matrix_pays(const tci_matrix *x)
 
 /* ---- the tile ---- */
 
-static int64_t tci_matrix_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
     return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
-static int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
 {
-    return x->rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+    int64_t rows = (int64_t)TCI_MATRIX_SUB * x->sub_rows * x->buffers;
+    return rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
 }
 
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
@@ -212,22 +212,52 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
            tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
 }
 
-/* Sets what follows from the tile's shape; false where it does not fit. */
-static bool tci_matrix_shape(tci_matrix *x, int consumers, int sub_rows, int columns)
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
 {
-    x->consumers = consumers;
-    x->sub_rows = sub_rows;
-    x->rows = TCI_MATRIX_SUB * consumers * sub_rows;
-    x->columns = columns;
-    x->staged_pitch = columns + 8; /* rows begin in different banks */
+    x->buffers = buffers;
     x->stages = 0;
     int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
-    x->tiles_m = tci_matrix_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_matrix_ceil_div(x->n, x->columns);
+}
+
+/* Cycles of one step of k, and of the chain for some elements. */
+static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+{
+    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+                  (x->consumers == 1 ? 0.85 : 1.0);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
+    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
+    return TCI_MAX(multiply, load);
+}
+
+static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+{
+    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
+ * another stage, but consumers then wait for each other's chain: while that takes no longer than
+ * they may be apart, which is as many steps as there are stages, nothing is lost. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+{
+    x->consumers = tile->consumers;
+    x->sub_rows = tile->sub_rows;
+    x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
+    x->columns = tile->columns;
+    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
+    }
+    double cells = (double)x->rows / x->consumers * x->columns;
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    tci_matrix_set_buffers(x, 1);
+    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
+        tci_matrix_set_buffers(x, x->consumers);
     }
     return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
@@ -236,16 +266,12 @@ static bool tci_matrix_shape(tci_matrix *x, int consumers, int sub_rows, int col
 static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
 {
     double cells = (double)x->rows * x->columns;
-    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
-                  (x->consumers == 1 ? 0.85 : 1.0);
-    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
-    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
-    double multiply = cells * TCI_MATRIX_DEPTH_STEP * 2 / rate;
-    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
-    double steps = (double)tci_matrix_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double tile = TCI_MATRIX_FILL + steps * TCI_MAX(multiply, load);
-    double hole = cells * (double)(chain + 8) / (TCI_MATRIX_LAST_WARPS * TCI_MATRIX_WARP);
-    return (double)tci_matrix_ceil_div(x->tiles, units) * TCI_MAX(tile, hole) + hole;
+    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
 static int64_t tci_matrix_chain_cost(const tci_kernel *k)
@@ -260,20 +286,20 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 /* False: no tile fits. */
 static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
-    static const struct { uint8_t consumers, sub_rows; int16_t columns; } shapes[] = {
-        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64}, {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
     int64_t chain = tci_matrix_chain_cost(k);
     double least = 0;
     int best = -1;
-    for (int i = 0; i < TCI_COUNT(shapes); i++) {
-        if (tci_matrix_shape(x, shapes[i].consumers, shapes[i].sub_rows, shapes[i].columns)) {
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
             double cycles = tci_matrix_cycles(x, chain, units);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, shapes[best].consumers, shapes[best].sub_rows, shapes[best].columns);
+        tci_matrix_shape(x, &tiles[best], chain, units);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {
@@ -298,9 +324,15 @@ TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 
 /* ---- the hole ---- */
 
+/* Where the main loop stands: on a whole number of columns or of groups of rows. */
 static tci_lin tci_matrix_given(tci_build *b, int axis)
 {
-    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
 }
 
 /* The sums of the rows at hand, where the main loop has left them. */
@@ -391,6 +423,9 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->threads = TCI_MATRIX_WARP;
     l->matrix = x;
     tci_matrix_hole(tci_build_make(s, k, l), x);
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
     launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
     double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
     launch->task_ns = cycles / 1.7;

@@ -5,9 +5,10 @@
  * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
  * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory, rounded as the chain's first step wants them. The last warps, each a machine of 32
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
  * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
- * the chain while the consumers are at the next tile: that is the skeleton's hole. */
+ * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
+ * last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -42,15 +43,18 @@ typedef struct tci_matrix {
     uint8_t staged;     /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t stages, group_rows;
-    int64_t staged_pitch; /* elements between rows of the staged tile */
+    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int64_t staged_pitch; /* elements between rows of the staged sums */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
-/* Bytes of one stage, and of all shared memory with barriers and the rounding up of its start. */
+/* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
+ * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,

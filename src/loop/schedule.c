@@ -13,6 +13,7 @@
 
 #include "blocked.h"
 #include "matrix.h"
+#include "product.h"
 #include "row.h"
 #include "square.h"
 #include "tiles.h"
@@ -29,6 +30,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
@@ -58,7 +60,7 @@ typedef struct tci_sched {
      * known all but the last have base rows, and that one what is left. */
     tci_dim n_tiles;
     int64_t base, extra;
-    int64_t group;                /* row tiles of a unit */
+    tci_dim group;                /* row tiles of a unit */
     tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
     tci_dim points, units;
@@ -67,6 +69,7 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
     bool on_tiles;            /* of a matrix unit: blocked says how */
     int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
@@ -456,6 +459,22 @@ static void tci_sched_block_map(tci_sched *s)
     }
 }
 
+/* A contraction in tiles of a block. */
+static void tci_sched_block_product(tci_sched *s)
+{
+    tci_product p = {0};
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
+        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        return;
+    }
+    s->product = p;
+    s->l->lanes = 1;
+    s->l->threads = TCI_PRODUCT_THREADS;
+    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->unroll = (int)p.columns.extent;
+    s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
+}
+
 static void tci_sched_map_tile(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -546,10 +565,11 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
 static void tci_sched_blocked_units(tci_sched *s, double target)
 {
     s->chunk = s->blocked.columns;
-    s->group = s->blocked.group;
+    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
     s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
     s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
-    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
+                           tci_dim_mul(s->n_groups, s->group));
     int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
     double share_ns = s->total_ns * (double)share / (double)units;
     s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
@@ -929,6 +949,10 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_row_emit(s->b, s->held);
         return;
     }
+    if (s->product.rows.extent > 0) {
+        tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->square.n_loads > 0) {
         tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
         return;
@@ -977,7 +1001,7 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
 {
     tci_loop *l = s->l;
-    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
     int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
     int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
     return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
@@ -991,8 +1015,8 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
     tci_loop *l = s->l;
     int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
     int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (s->grain % s->group != 0) { /* the call's range may cut the group */
-        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
         int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
         int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
         from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
@@ -1077,6 +1101,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->product.rows.extent > 0) {
+        snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
+                 (int)s->product.columns.extent, s->l->threads);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
@@ -1127,6 +1154,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
+            tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;

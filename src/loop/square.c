@@ -1,4 +1,5 @@
-/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
+ * threads.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -23,7 +24,8 @@ enum {
 static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
     tci_dim along = 0, across = 0;
-    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
         !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }

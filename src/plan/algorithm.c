@@ -276,6 +276,15 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
 
 /* ---- matrix units ---- */
 
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
  * and a widening. NULL: there is none. */
 static tci_node *tci_algo_half_source(tci_node *n)
@@ -292,7 +301,8 @@ static tci_node *tci_algo_half_source(tci_node *n)
         }
         n = n->in[0];
     }
-    bool aligned = n->rank > 0 && n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
+    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
+                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
     return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
 }
 
@@ -319,7 +329,8 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
     bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
     bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
-    if (!x || !y || x->dtype != y->dtype || in_a == in_b) {
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
+    if (!known || !x || !y || x->dtype != y->dtype || in_a == in_b) {
         return false;
     }
     int64_t rows = 1, depth = 1;

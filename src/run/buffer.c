@@ -3,7 +3,8 @@
  * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
  * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
  * that captured a leaf may be freed on another thread than its context's. Everything else in a
- * storage is changed by the context's thread alone (version by tc_touch).
+ * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
+ * devices (run/resident.c).
  *
  * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
  * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
@@ -46,6 +47,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    tci_resident_free(s);
     if (s->borrowed) {
         tci_heap_free(s);
     } else {

@@ -116,12 +116,12 @@ TCI_FN tc_call *tci_call_take(tc_program *f)
     if (TCI_LIKELY(c != NULL)) {
         return c;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c = f->idle;
     if (c) {
         f->idle = c->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return c ? c : tci_call_make(f);
 }
 
@@ -132,10 +132,10 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
                                                __ATOMIC_RELAXED))) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c->next = f->idle;
     f->idle = c;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
 }
 
 /* ---- texts of refusals: never on the fast path ---- */
@@ -516,7 +516,21 @@ static void tci_call_commit(tc_call *c)
         if (e->stage >= 0 && e->bytes) {
             memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
         }
+        tci_resident_changed(f->captured[e->captured], NULL);
     }
+}
+
+/* A host run reads host memory: what a device changed comes home first. */
+static tc_status tci_call_fetch_captured(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_captured; i++) {
+        tc_status status = tci_resident_home(f->captured[i]);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
+        }
+    }
+    return TC_OK;
 }
 
 /* The buffers are checked. */
@@ -529,6 +543,10 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
+        status = tci_call_fetch_captured(c);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return status;
+        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {

@@ -62,8 +62,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
- * symbols has no steps. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+ * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -86,7 +86,7 @@ struct tc_program {
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex lock;            /* guards the two lists */
+    tci_mutex *lock;           /* guards the two lists; shared with other programs */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -141,6 +141,15 @@ TCI_FN tci_storage *tci_storage_make(int64_t bytes);
 TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
+
+/* ---- run/resident.c ---- */
+/* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
+/* A run changed the bytes: on that device; NULL: in host memory. */
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
+/* The newest bytes are in host memory from now on. */
+TCI_FN tc_status tci_resident_home(tci_storage *s);
+TCI_FN void tci_resident_free(tci_storage *s);
 
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.

@@ -2,8 +2,10 @@
  *
  * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
  * the call's operand pointers as they are. For the others every port (input, captured leaf or
- * output) is bound to device memory: the user's own where the backend can use it, else a copy that
- * the call owns, made when first needed. Inputs with a copy go up before, outputs come down after.
+ * output) is bound to device memory: the user's own where the backend can use it; for what was
+ * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
+ * changed, and where parameters are changed in place; else a copy that the call owns, made when
+ * first needed. Inputs with such a copy go up before, outputs come down after.
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
@@ -84,6 +86,23 @@ TCI_FN bool tci_device_make(tc_call *c)
 
 /* ---- binding ---- */
 
+/* The captured leaf behind a port, or -1. */
+static int tci_device_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_device_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && f->effects[effect].stage >= 0;
+}
+
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -106,27 +125,59 @@ static bool tci_device_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Binds one port. TC_ERR_MEMORY: the device has none left. */
-static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
 {
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
-    void **copy = &c->device->memory[1 + port], *bound = user_memory;
-    int64_t bytes = tci_device_bytes(code, port);
-    if (bytes == 0) {
-        bound = NULL;
-    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    void **copy = &c->device->memory[1 + port];
+    *bound = user_memory;
+    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
-            *copy = device->alloc(device->user, bytes);
+            *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
-        bound = *copy;
-        if (!bound) {
-            return TC_ERR_MEMORY;
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_device_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_device_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_device_is_staged(c->program, port)) {
+            status = tci_device_bind_captured(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_device_bind_memory(c, port, user_memory, &bound);
         }
     }
     c->device->is_current = c->device->is_current && bound == c->device->bound[port];
     c->device->bound[port] = bound;
-    return TC_OK;
+    return status;
 }
 
 static void tci_device_fill_slots(tc_call *c)
@@ -162,19 +213,65 @@ static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_buf
     return status;
 }
 
-/* Copies every port that has a copy in use: inputs up, or outputs down. */
+/* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
 static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, bool up)
 {
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    int begin = up ? 0 : code->n_inputs, end = up ? code->n_inputs : c->device->n_ports;
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    int begin = up ? 0 : f->code->n_inputs;
+    int end = up ? f->code->n_inputs : f->code->n_inputs + f->n_outputs;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
-        int64_t bytes = tci_device_bytes(code, i);
-        if (bytes && mine != theirs) {
+        int64_t bytes = tci_device_bytes(f->code, i);
+        if (bytes && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_device_commit_staged(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    char *data = f->captured_data[e->captured];
+    void *to = NULL;
+    if (!device->copy) {
+        tc_status status = device->sync(device->user);
+        status = status ? status : device->download(device->user, data, from, e->bytes);
+        tci_resident_changed(s, NULL);
+        return status;
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    if (!status) {
+        to = (char *)to + (data - (char *)s->data);
+        status = device->copy(device->user, to, from, e->bytes);
+    }
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+/* Parameters that the run changed are newest on the device now. */
+static tc_status tci_device_commit(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < f->n_effects && !status; i++) {
+        if (f->effects[i].bytes == 0) {
+            continue;
+        }
+        if (f->effects[i].stage >= 0) {
+            status = tci_device_commit_staged(c, i);
+        } else {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
     return status;
@@ -237,6 +334,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
     if (!status) {
         bool records = c->device && device->record && c->program->code->n_steps > 0;
         status = records ? tci_device_replay(c) : tci_device_launch_all(c);
+    }
+    if (!status && c->device) {
+        status = tci_device_commit(c);
     }
     if (!status) {
         status = device->sync(device->user);

@@ -140,8 +140,9 @@ static void emu_write_entries(FILE *file, const char *source)
     for (const char *at = strstr(source, mark); at; at = strstr(at + 1, mark)) {
         int threads = 0;
         char name[200] = "";
-        if (sscanf(at, "__launch_bounds__(%d) %199[a-zA-Z0-9_](", &threads, name) == 2 ||
-            sscanf(at, "__launch_bounds__(%d, 1) %199[a-zA-Z0-9_](", &threads, name) == 2) {
+        const char *after = strchr(at, ')');
+        sscanf(at, "__launch_bounds__(%d", &threads);
+        if (threads > 0 && after && sscanf(after, ") %199[a-zA-Z0-9_](", name) == 1) {
             fprintf(file,
                     "extern \"C\" int %s_threads = %d;\n"
                     "extern \"C\" void %s_entry(const void *args) {\n"
@@ -268,8 +269,8 @@ static void emu_module_free(void *user, void *module)
     dlclose(module);
 }
 
-/* The arguments are laid out as tci_cuda_head and tci_cuda_matrix_head declare them; a tensor map is
- * an address and where its description is. False: there are too many. */
+/* The arguments are laid out as tci_cuda_head and tci_cuda_matrix_head declare them; a tensor map
+ * is an address and where its description is. False: there are too many. */
 static bool emu_pack(const emu_function *f, const tc_launch *launch, int64_t *args)
 {
     int n_buffers = launch->n_buffers > 1 ? launch->n_buffers : 1;
@@ -363,6 +364,13 @@ static tc_status emu_download(void *user, void *to, const void *from, int64_t by
     return TC_OK;
 }
 
+static tc_status emu_copy(void *user, void *to, const void *from, int64_t bytes)
+{
+    (void)user;
+    memmove(to, from, (size_t)bytes);
+    return TC_OK;
+}
+
 static const tc_backend emu_backend = {
     .name = "emulated",
     .dialect = "cuda",
@@ -378,6 +386,7 @@ static const tc_backend emu_backend = {
     .free = emu_free,
     .upload = emu_upload,
     .download = emu_download,
+    .copy = emu_copy,
     .last_error = emu_last_error,
 };
 

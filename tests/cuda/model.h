@@ -1,14 +1,15 @@
 /* tests/cuda/model.h - C++: what the matrix kernels' PTX means, for running their text on a CPU.
  *
- * The generated text (cuda/matrix.c) is compiled with TC_NO_PTX behind this. A block runs as fibers,
- * one for each thread, in random order, some of them slow; whatever the hardware does on its own happens as late as it
- * may, or at a random earlier moment: a box arrives when the scheduler likes, a product reads shared
- * memory and writes its registers when it is waited for at the latest. So a missing wait, a wrong
- * parity, descriptor or count gives wrong numbers, an error or a deadlock here too.
+ * The generated text (cuda/matrix.c) is compiled with TC_NO_PTX behind this. A block runs as
+ * fibers, one for each thread, in random order, some of them slow; whatever the hardware does on
+ * its own happens as late as it may, or at a random earlier moment: a box arrives when the
+ * scheduler likes, a product reads shared memory and writes its registers when it is waited for at
+ * the latest. So a missing wait, a wrong parity, descriptor or count gives wrong numbers, an error
+ * or a deadlock here too.
  *
- * Modelled: barriers with arrivals, bytes and phases; boxes of rank 2 to 5 with 128-byte swizzle and
- * zeros outside; products of four warps from descriptors, both orders of A and B, in commit groups,
- * fenced; 8x8 squares stored by a warp; warps that meet. Everything else is the compiler's.
+ * Modelled: barriers with arrivals, bytes and phases; boxes of rank 2 to 5 with 128-byte swizzle
+ * and zeros outside; products of four warps from descriptors, both orders of A and B, in commit
+ * groups, fenced; 8x8 squares stored by a warp; warps that meet. Everything else is the compiler's.
  *
  * This shares its author's reading of the hardware with the text it tests. */
 #include <algorithm>
@@ -39,7 +40,9 @@ struct model_warpgroup {
 
 struct model_box { unsigned to, bar; const void *map; int at[5]; };
 
-enum model_waits { MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_ENDED };
+enum model_waits {
+    MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_ENDED
+};
 
 struct model_fiber {
     ucontext_t context;

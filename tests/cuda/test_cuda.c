@@ -16,6 +16,7 @@ static tc_status planned_target(void *user, int vector_bits, tc_backend_target *
 {
     tc_status status = emu_target(user, vector_bits, target);
     snprintf(target->features, sizeof(target->features), "planned");
+    target->usable = true;
     return status;
 }
 
@@ -229,7 +230,28 @@ static tc_tensor sc_padded(tc_tensor x)
 }
 static tc_tensor sc_wave(tc_tensor x) { return tc_sin(tc_cos(tc_mul(x, 3))); }
 
+static tc_tensor sc_gram(tc_tensor x) { return tc_matmul(x, tc_permute(x, 1, 0)); }
+static tc_tensor sc_inner(tc_tensor x)
+{
+    return tc_relu(tc_add(tc_matmul(tc_permute(x, 1, 0), x), 0.5));
+}
+static tc_tensor sc_evaluated(tc_tensor x)
+{
+    return tc_matmul(tc_mul(x, 3), tc_add(tc_permute(x, 1, 0), 1));
+}
+static tc_tensor sc_batched(tc_tensor x) { return tc_matmul(x, tc_permute(x, 0, 2, 1)); }
+
 static const schedule_case schedule_cases[] = {
+    {"tiles 64x64", TC_F32, {64, 32}, 2, sc_gram},
+    {"tiles 64x64", TC_F32, {130, 51}, 2, sc_gram},
+    {"tiles 64x64", TC_F32, {16, 192}, 2, sc_inner},
+    {"tiles 64x64", TC_F32, {37, 70}, 2, sc_inner},
+    {"tiles 64x64", TC_F64, {65, 33}, 2, sc_evaluated},
+    {"tiles 64x64", TC_I32, {70, 20}, 2, sc_evaluated},
+    {"tiles 64x64", TC_BF16, {70, 40}, 2, sc_gram},
+    {"tiles 64x64", TC_F32, {3, 66, 40}, 3, sc_batched},
+    {"tiles 128x128", TC_F32, {1500, 35}, 2, sc_gram},
+    {"tiles 128x128", TC_F32, {32, 1536}, 2, sc_inner},
     {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
     {"rows in registers", TC_F32, {3, 8190}, 2, sc_softmax},
     {"rows in registers", TC_F32, {7, 1003}, 2, sc_softmax},
@@ -347,12 +369,12 @@ static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes
     free(want);
 }
 
-TEST(every_schedule_has_the_bits_of_its_plan)
+static void compare_cases(const char *backend)
 {
     static tc_program *programs[N_SCHEDULES], *planned[N_SCHEDULES];
     int64_t bytes[N_SCHEDULES];
     register_emulation();
-    tc_ctx *ctx = compile_cases("emulated", programs, bytes);
+    tc_ctx *ctx = compile_cases(backend, programs, bytes);
     if (!ctx) {
         SKIP("there is no C++ compiler");
     }
@@ -366,6 +388,126 @@ TEST(every_schedule_has_the_bits_of_its_plan)
     }
     tc_ctx_free(ctx);
     tc_ctx_free(plan);
+}
+
+TEST(every_schedule_has_the_bits_of_its_plan) { compare_cases("emulated"); }
+
+TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)
+{
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    tci_cuda_target(NULL, 0, &target);
+    if (!target.usable) {
+        SKIP("%s", target.why);
+    }
+    compare_cases("cuda");
+}
+
+/* ---- what stays on the device ---- */
+
+#define NO_BUFS ((tc_bufs){NULL, 0})
+
+/* Uploads and downloads since the last call of this. */
+static void moved(int64_t *up, int64_t *down)
+{
+    static int64_t up_before, down_before;
+    *up = emu_uploads - up_before;
+    *down = emu_downloads - down_before;
+    up_before = emu_uploads;
+    down_before = emu_downloads;
+}
+
+#define CHECK_MOVED(expected_up, expected_down)                                                    \
+    do {                                                                                           \
+        int64_t up_, down_;                                                                        \
+        moved(&up_, &down_);                                                                       \
+        CHECK_MSG(up_ == (expected_up) && down_ == (expected_down),                                \
+                  "%lld uploads and %lld downloads, expected %d and %d", (long long)up_,           \
+                  (long long)down_, (int)(expected_up), (int)(expected_down));                     \
+    } while (0)
+
+TEST(captured_memory_goes_up_once_and_again_when_touched)
+{
+    static float weights[1000], x[1000], out[1000];
+    tc_program *f = NULL, *g = NULL;
+    int64_t up, down, before = emu_allocations;
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < 1000; i++) {
+        weights[i] = (float)i;
+        x[i] = 2;
+    }
+    tc_tensor w = tc_borrow(ctx, weights, TC_F32, 1000);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 1000);
+    REQUIRE(tc_compile(tc_mul(in, w), &f) == TC_OK && tc_compile(tc_add(in, w), &g) == TC_OK);
+    moved(&up, &down);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 1000)), TC_BUFS(TC_BUF(out, 1000))), TC_OK);
+    CHECK_MOVED(2, 1);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 1000)), TC_BUFS(TC_BUF(out, 1000))), TC_OK);
+    CHECK_MOVED(1, 1);
+    CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 1000)), TC_BUFS(TC_BUF(out, 1000))), TC_OK);
+    CHECK_MOVED(1, 1); /* another program, the same memory */
+    CHECK(out[7] == 9);
+    weights[7] = 70;
+    CHECK_EQ_INT(tc_touch(w), TC_OK);
+    CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF(x, 1000)), TC_BUFS(TC_BUF(out, 1000))), TC_OK);
+    CHECK_MOVED(2, 1);
+    CHECK(out[7] == 72);
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(emu_allocations, before);
+}
+
+/* w = w + x and, staged, v = w's old value + v. */
+TEST(parameters_stay_where_they_were_changed)
+{
+    static float zero[512], x[512], got[512];
+    tc_program *f = NULL, *host = NULL;
+    tc_options interp;
+    int64_t up, down, before = emu_allocations;
+    register_emulation();
+    tc_ctx *ctx = context_of("emulated");
+    if (!ctx) {
+        SKIP("there is no C++ compiler");
+    }
+    memset(&interp, 0, sizeof(interp));
+    interp.backend = "interp";
+    for (int i = 0; i < 512; i++) {
+        x[i] = (float)i;
+    }
+    tc_tensor w = tc_param(ctx, zero, TC_F32, 512), v = tc_param(ctx, zero, TC_F32, 512);
+    tc_tensor in = tc_input(ctx, "x", TC_F32, 512);
+    tc_tensor both[2] = {tc_assign(w, tc_add(w, in)), tc_assign(v, tc_add(tc_flip(v, 0), w))};
+    tc_tensors outputs = {both, 2}, inputs = {&in, 1};
+    REQUIRE(tc_compile_fn(inputs, outputs, NULL, &f) == TC_OK);
+    moved(&up, &down);
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 512)), NO_BUFS), TC_OK);
+        CHECK_MOVED(i == 0 ? 3 : 1, 0);
+    }
+    CHECK_EQ_INT(tc_read(w, got, 512), TC_OK);
+    CHECK_MOVED(0, 1);
+    CHECK(got[3] == 9 && got[511] == 3 * 511);
+    CHECK_EQ_INT(tc_read(w, got, 512), TC_OK);
+    CHECK_MOVED(0, 0);
+    CHECK_EQ_INT(tc_read(v, got, 512), TC_OK); /* 0, then flipped, x + 2 x added */
+    CHECK_MOVED(0, 1);
+    CHECK_MSG(got[3] == 508 + 6, "%g", got[3]);
+    /* A program of the host sees what the device left, and the device what the host changes. */
+    REQUIRE(tc_compile_fn(inputs, (tc_tensors){both, 1}, &interp, &host) == TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 512)), NO_BUFS), TC_OK);
+    CHECK_EQ_INT(tc_run(host, TC_BUFS(TC_BUF(x, 512)), NO_BUFS), TC_OK);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 512)), NO_BUFS), TC_OK);
+    CHECK_EQ_INT(tc_read(w, got, 512), TC_OK);
+    CHECK_MSG(got[3] == 18, "%g", got[3]);
+    tc_program_free(f);
+    tc_program_free(host);
+    tc_ctx_free(ctx);
+    CHECK_EQ_INT(emu_allocations, before);
 }
 
 /* ---- reference cases ---- */

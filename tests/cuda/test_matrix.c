@@ -330,12 +330,14 @@ TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
 static const emu_mutation mutations[] = {
     {"", ""}, /* none: the text as it is */
     {"unsigned parity = 1;", "unsigned parity = 0;"},
-    {"unsigned parity = 0, taken = 1;", "unsigned parity = 1, taken = 1;"},
-    {"unsigned parity = 0, taken = 1;", "unsigned parity = 0, taken = 0;"},
-    {"unsigned ready = 0;", "unsigned ready = 1;"},
+    {"unsigned parity = 0, taken", "unsigned parity = 1, taken"},
+    {"taken = S::buffers > 1 || group == 0;", "taken = 0;"},
+    {"taken = S::buffers > 1 || group == 0;", "taken = 1;"},
+    {"before & 1 : 0;", "before & 1 : 1;"},
+    {"before & 1 : 0;", "1 - (before & 1) : 0;"},
     {"tc_barrier_wait(tc_full<S>(at, stage), parity);", ""},
     {"tc_barrier_wait(tc_empty<S>(at, stage), parity);", ""},
-    {"tc_barrier_wait(tc_taken<S>(at, group), taken);", ""},
+    {"tc_barrier_wait(tc_taken<S>(at, user), taken);", ""},
     {"tc_barrier_wait(tc_ready<", "if (0) tc_barrier_wait(tc_ready<"},
     {"tc_products_wait<1>();", ""},
     {"tc_products_wait<0>();", "tc_products_wait<1>();"},
@@ -411,6 +413,42 @@ TEST(a_user_can_refuse_the_class)
         free_product(&p);
         tc_ctx_free(ctx);
     }
+}
+
+TEST(a_warm_start_knows_the_main_loop)
+{
+    static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};
+    char folder[] = "/tmp/tc-test-matrix-XXXXXX", command[80];
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    REQUIRE(mkdtemp(folder));
+    tc_shutdown(); /* what earlier tests left in memory */
+    for (int warm = 0; warm < 2; warm++) {
+        product p;
+        tc_program_info info;
+        tc_options o;
+        tc_ctx *ctx = open_context("emulated", 0);
+        REQUIRE(ctx);
+        make_product(&p, ctx, c);
+        memset(&o, 0, sizeof(o));
+        memset(&info, 0, sizeof(info));
+        o.cache_dir = folder;
+        ctx->options.no_disk_cache = false;
+        tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, &o,
+                                         &p.program);
+        CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+        if (!status) {
+            tc_program_get_info(p.program, &info);
+            CHECK_EQ_INT(info.from_disk, warm);
+            CHECK_EQ_INT(run_product(&p), 0);
+        }
+        free_product(&p);
+        tc_ctx_free(ctx);
+        tc_shutdown();
+    }
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    CHECK_EQ_INT(system(command), 0);
 }
 
 TEST_MAIN

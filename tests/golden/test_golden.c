@@ -1,6 +1,8 @@
-/* Expected texts of every stage of a few graphs: the kernel IR, the loops and the C source, for a
- * machine of 32-byte vectors whatever this one has. The files lie beside this one; after a wanted
- * change `make golden` rewrites them, and the diff is for review. */
+/* Expected texts of every stage of a few graphs: the kernel IR, the loops and the C source for a
+ * machine of 32-byte vectors whatever this one has, and the loops and CUDA source for blocks of
+ * threads. The files lie beside this one; after a wanted change `make golden` rewrites them, and
+ * the diff is for review. */
+#define TC_CUDA
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
@@ -8,14 +10,17 @@
 
 #define FOLDER "tests/golden/"
 
-enum { VECTOR_BYTES = 32 };
-static const tci_machine machine = {.vector_bytes = VECTOR_BYTES};
+static const tci_machine cpu = {.vector_bytes = 32};
+static const tci_machine gpu = {.vector_bytes = TCI_CUDA_THREAD_BYTES,
+                                .block_threads = TCI_CUDA_MAX_THREADS,
+                                .matrix_units = 132};
 
 /* ---- from a tensor to text ---- */
 
-static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan)
+static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan, tci_machine machine)
 {
-    tci_dialect *d = tci_dialect_c(s, VECTOR_BYTES);
+    tci_dialect *d = machine.block_threads ? tci_dialect_cuda(s, machine.vector_bytes)
+                                           : tci_dialect_c(s, machine.vector_bytes);
     tci_str body = {.s = s};
     for (int i = 0; i < plan->n_kernels; i++) {
         char symbol[32];
@@ -34,12 +39,13 @@ static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan)
 }
 
 /* Graph, plan, kernels, loops and source of y; inputs are in order. In scratch. */
-static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y)
+static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y, tci_machine machine)
 {
     tci_node *in[4], *root = tci_handle_node(y);
     tci_target target;
     memset(&target, 0, sizeof(target));
-    target.vector_bytes = VECTOR_BYTES;
+    target.vector_bytes = machine.vector_bytes;
+    target.block_threads = machine.block_threads;
     for (int i = 0; i < inputs.n; i++) {
         in[i] = tci_handle_node(inputs.items[i]);
     }
@@ -51,14 +57,17 @@ static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y)
                                    r->n_literals, now, 1, machine);
     for (int i = 0; i < plan->n_kernels; i++) {
         plan->kernels[i]->vlanes = tci_loop_vlanes(plan->kernels[i], machine);
+        tci_loop_choose_order(plan->kernels[i], machine);
     }
     tci_str *out = TCI_NEW(s, tci_str);
     out->s = s;
-    tci_str_add(out, "== graph\n");
-    tci_graph_print(out, s, now, 1);
-    tci_str_add(out, "== plan\n");
-    tci_plan_print(out, plan);
-    print_kernels(out, s, plan);
+    if (!machine.block_threads) { /* these are the same for both */
+        tci_str_add(out, "== graph\n");
+        tci_graph_print(out, s, now, 1);
+        tci_str_add(out, "== plan\n");
+        tci_plan_print(out, plan);
+    }
+    print_kernels(out, s, plan, machine);
     return tci_str_text(out);
 }
 
@@ -99,7 +108,7 @@ static void compare_lines(const char *name, const char *got, const char *want)
     }
 }
 
-static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
+static void check_on(const char *name, tc_tensors inputs, tc_tensor y, tci_machine machine)
 {
     static tci_scratch s;
     char path[200];
@@ -114,7 +123,7 @@ static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
         tci_scratch_free(&s);
         return;
     }
-    const char *got = text_of(&s, inputs, y), *how = getenv("TC_TEST_GOLDEN");
+    const char *got = text_of(&s, inputs, y, machine), *how = getenv("TC_TEST_GOLDEN");
     if (how && !strcmp(how, "update")) {
         FILE *file = fopen(path, "wb");
         CHECK_MSG(file && fputs(got, file) >= 0, "%s cannot be written", path);
@@ -130,6 +139,11 @@ static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
         free(want);
     }
     tci_scratch_free(&s);
+}
+
+static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
+{
+    check_on(name, inputs, y, cpu);
 }
 
 /* ---- the graphs ---- */
@@ -178,6 +192,33 @@ TEST(contraction)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 32, 64), w = tc_input(ctx, "w", TC_F32, 64, 48),
               b = tc_input(ctx, "b", TC_F32, 48);
     check_golden("layer", TC_TENSORS(x, w, b), tc_relu(tc_add(tc_matmul(x, w), b)));
+    tc_ctx_free(ctx);
+}
+
+TEST(blocks_of_threads)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 300, 1100), w = tc_input(ctx, "w", TC_F32, 1100),
+              b = tc_input(ctx, "b", TC_F32, 1100), m = tc_input(ctx, "m", TC_F32, 128, 96),
+              n = tc_input(ctx, "n", TC_F32, 96, 128), v = tc_input(ctx, "v", TC_F32, 10000);
+    check_on("cuda_gelu", TC_TENSORS(v), tc_gelu(v), gpu);
+    check_on("cuda_softmax", TC_TENSORS(x), tc_softmax(x, -1), gpu);
+    check_on("cuda_layer_norm", TC_TENSORS(x, w, b), tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5),
+             gpu);
+    check_on("cuda_sum_columns", TC_TENSORS(x), tc_sum(x, TC_AXES(0), false), gpu);
+    check_on("cuda_sum_all", TC_TENSORS(x), tc_sum(x, TC_ALL, false), gpu);
+    check_on("cuda_transpose", TC_TENSORS(x), tc_add(tc_permute(x, 1, 0), 1), gpu);
+    check_on("cuda_flip", TC_TENSORS(x), tc_relu(tc_flip(x, 1)), gpu);
+    check_on("cuda_layer", TC_TENSORS(m, n), tc_relu(tc_matmul(m, n)), gpu);
+    tc_ctx_free(ctx);
+}
+
+TEST(matrix_units)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor a = tc_input(ctx, "a", TC_BF16, 3, 500, 256),
+              b = tc_input(ctx, "b", TC_BF16, 3, 256, 776), c = tc_input(ctx, "c", TC_BF16, 776);
+    check_on("cuda_matrix", TC_TENSORS(a, b, c), tc_relu(tc_add(tc_matmul(a, b), c)), gpu);
     tc_ctx_free(ctx);
 }
 
