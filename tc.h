@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "78d5b7b850f43235"
+#define TCI_BUILD "e37342fd8b39d20e"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14755,6 +14755,7 @@ enum {
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21
 };
 
@@ -15276,6 +15277,11 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
     return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
@@ -20528,7 +20534,7 @@ enum {
     TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
@@ -20667,7 +20673,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
     int64_t later = 0;
@@ -21903,7 +21909,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
-    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
     TCI_TILES_COLUMNS = 512,    /* of a block, at most */
     TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
     TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
