@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "dc319fc195d58409"
+#define TCI_BUILD "a876ad5d337a93ee"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -648,9 +648,9 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use, also by programs that
- * captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
- * at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
+ * one after tc_touch); it must outlive the use, also by programs that captured it. strides in
+ * elements, NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* Copies the elements at once; strides as above. */
@@ -1484,6 +1484,9 @@ typedef struct tc_backend {
     tc_status (*record)(void *user, const tc_launch *launches, int n, void **sequence);
     tc_status (*replay)(void *user, void *sequence);
     void (*sequence_free)(void *user, void *sequence);
+
+    /* Optional. Within the device, in order with the launches. NULL: through host memory. */
+    tc_status (*copy)(void *user, void *to_device, const void *from_device, int64_t bytes);
 
     /* Optional. Whether kernels can use the user's memory where it is. */
     bool (*is_device)(void *user, const void *memory);
@@ -2806,7 +2809,7 @@ TCI_FN const char *tci_os_getenv(const char *name)
 
 /* ---- fork ---- */
 
-enum { TCI_OS_FORK_LOCKS = 16 };
+enum { TCI_OS_FORK_LOCKS = 32 };
 
 static struct {
     tci_mutex lock; /* of those that announce; a fork does not take it */
@@ -6970,12 +6973,14 @@ static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END
 TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
+typedef struct tci_resident tci_resident; /* run/resident.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
     bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
     void *data;
     int64_t bytes;
-    uint64_t version;  /* raised by tc_touch */
+    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
 } tci_storage;
 
 typedef struct tci_node {
@@ -17431,6 +17436,7 @@ typedef struct tci_lblock {
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
+    int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
     const char *note;
     tci_koperand *operands; int n_operands;
@@ -21214,7 +21220,8 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
     }
 }
 /* ---- src/loop/square.c ---- */
-/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of threads.
+/* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
+ * threads.
  *
  * In: a kernel of one MAP stage, the axis that its outputs run along (vec_axis) and the one that
  * some of its loads run along (row_axis). Out: the statements for one square of the two axes.
@@ -21259,7 +21266,8 @@ enum {
 static bool tci_square_turns(const tci_kernel *k, const tci_kinst *in, int row_axis, int vec_axis)
 {
     tci_dim along = 0, across = 0;
-    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL || !tci_build_coef(k, in->x, row_axis, &along) ||
+    if (in->op != TCI_K_LOAD || in->dtype == TC_BOOL ||
+        !tci_build_coef(k, in->x, row_axis, &along) ||
         !tci_build_coef(k, in->x, vec_axis, &across) || !tci_dim_is_known(across)) {
         return false;
     }
@@ -21409,6 +21417,454 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     tci_square_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
+/* ---- src/loop/product.c ---- */
+/* loop/product.c - one contraction over one axis (DOT), on a block of threads.
+ *
+ * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
+ * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
+ *
+ * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
+ * points each, and every factor is read once for the whole tile: slab by slab of the contracted
+ * axis, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. While a slab is worked on, the values of the next one are on
+ * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
+ *
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
+ * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
+ * and columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four neighbours at a time,
+ * and what a warp takes at once is one line of each panel. There are two of each panel: one is
+ * filled while the other is read. Places outside the result are computed from the last element
+ * inside, and not stored. */
+/* ---- src/loop/product.h ---- */
+/* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
+#ifndef TCI_LOOP_PRODUCT_H
+#define TCI_LOOP_PRODUCT_H
+
+
+enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_PRODUCT_SIDE * TCI_PRODUCT_SIDE };
+
+/* One factor of the contraction, along the rows or along the columns of the result. */
+typedef struct tci_product_side {
+    int axis, inst;
+    int64_t extent;   /* of a block's tile along the axis */
+    int64_t size;     /* of the axis */
+    bool along_depth; /* memory runs along the contracted axis rather than along this one */
+} tci_product_side;
+
+typedef struct tci_product {
+    tci_product_side rows, columns;
+    int64_t depth;    /* of the contracted axis */
+} tci_product;
+
+/* False: not such a kernel, or too small for its tiles. */
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
+/* The tile with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+
+#endif
+
+/* ---- src/loop/product.c, continued ---- */
+enum {
+    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_Y = 4,
+    TCI_PRODUCT_LARGE = 128, /* sides of a tile */
+    TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
+};
+
+/* ---- whether and how ---- */
+
+static bool tci_product_fits(const tci_kernel *k, int row_axis, int vec_axis)
+{
+    bool fits = row_axis >= 0 && vec_axis >= 0 && k->n_reds == 1 && k->n_axes < 63 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes == 1;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    return fits && tci_dim_is_known(k->axes[row_axis].size) &&
+           tci_dim_is_known(k->axes[vec_axis].size) &&
+           tci_dim_is_known(k->axes[k->stages[0].axes[0]].size);
+}
+
+/* Every load of the factor that knows the contracted axis runs along it. */
+static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int depth_axis)
+{
+    tci_dim along = 0, across = 0;
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool any = false;
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, depth_axis)) {
+            bool linear = tci_build_coef(k, in->x, depth_axis, &along) &&
+                          tci_build_coef(k, in->x, axis, &across);
+            if (!linear || (along != 1 && along != -1) || across == 1) {
+                return false;
+            }
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool tci_product_sides(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    const tci_kred *red = &k->reds[0];
+    int depth_axis = k->stages[0].axes[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, vec_axis);
+    p->rows.axis = row_axis;
+    p->columns.axis = vec_axis;
+    p->rows.inst = swap ? red->b : red->a;
+    p->columns.inst = swap ? red->a : red->b;
+    uint64_t row = k->insts[p->rows.inst].axes, column = k->insts[p->columns.inst].axes;
+    p->rows.along_depth = tci_product_runs_along(k, p->rows.inst, row_axis, depth_axis);
+    p->columns.along_depth = tci_product_runs_along(k, p->columns.inst, vec_axis, depth_axis);
+    return tci_build_depends(row, row_axis) && !tci_build_depends(row, vec_axis) &&
+           tci_build_depends(column, vec_axis) && !tci_build_depends(column, row_axis);
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    if (!tci_product_fits(k, row_axis, vec_axis) || !tci_product_sides(k, row_axis, vec_axis, p)) {
+        return false;
+    }
+    int64_t points = 1, large = TCI_PRODUCT_LARGE;
+    p->rows.size = k->axes[row_axis].size;
+    p->columns.size = k->axes[vec_axis].size;
+    p->depth = k->axes[k->stages[0].axes[0]].size;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool fixed = a != row_axis && a != vec_axis && tci_dim_is_known(k->axes[a].size);
+        points *= fixed ? k->axes[a].size : 1;
+    }
+    int64_t tiles = points * ((p->rows.size + large - 1) / large) *
+                    ((p->columns.size + large - 1) / large);
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    p->rows.extent = p->columns.extent =
+        tiles >= TCI_PRODUCT_BLOCKS && !wide ? TCI_PRODUCT_LARGE : TCI_PRODUCT_SMALL;
+    return p->rows.size >= TCI_PRODUCT_SMALL / 2 && p->columns.size >= TCI_PRODUCT_SMALL / 2 &&
+           p->depth >= TCI_PRODUCT_SLAB;
+}
+
+/* ---- the state of one tile ---- */
+
+/* One factor: its panel, and the values that wait for their turn. */
+typedef struct tci_product_panel {
+    const tci_product_side *side;
+    tci_lin base;        /* of the tile along the axis */
+    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
+    int64_t step;        /* to its next element, along whichever of the two moves */
+    int n;               /* elements of a thread */
+    int local;           /* panel */
+    int *waiting;        /* n mutable values */
+    tci_lin take;        /* where the thread takes its points' values */
+} tci_product_panel;
+
+typedef struct tci_product_state {
+    tci_build *b;
+    const tci_product *p;
+    int depth_axis;
+    tci_product_panel panels[2]; /* rows, columns */
+    tci_stage_pair *acc;         /* row * columns of a thread + column */
+} tci_product_state;
+
+static int64_t tci_product_pitch(const tci_product_side *side)
+{
+    return side->extent + TCI_PRODUCT_PAD;
+}
+
+/* A thread's n-th point along an axis, from its first one. */
+static int64_t tci_product_skip(int n)
+{
+    return n / TCI_PRODUCT_NEXT * TCI_PRODUCT_SIDE * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
+}
+
+static int tci_product_points(const tci_product_side *side)
+{
+    return (int)(side->extent / TCI_PRODUCT_SIDE);
+}
+
+static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+{
+    int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
+    return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
+}
+
+/* thread / before % n */
+static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+{
+    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
+}
+
+/* The thread's place along the columns, and along the rows. */
+static tci_lin tci_product_x(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
+                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+}
+
+static tci_lin tci_product_y(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
+                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+}
+
+static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
+                                   const tci_product_side *side, tci_lin tile, tci_lin place)
+{
+    int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
+    tci_lin low = tci_product_thread(b, TCI_LX_MOD, across);
+    tci_lin high = tci_product_thread(b, TCI_LX_DIV, across);
+    panel->side = side;
+    panel->base = tci_lin_mul(b, tile, side->extent);
+    panel->depth = side->along_depth ? low : high;
+    panel->at = side->along_depth ? high : low;
+    panel->step = TCI_PRODUCT_THREADS / across;
+    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
+    panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
+                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+    panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
+    panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
+}
+
+/* The smaller of x and the last element of an axis. */
+static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+{
+    int last = tci_lx_const(b->l, size - 1);
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
+}
+
+/* ---- slabs ---- */
+
+/* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
+static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
+                             bool first)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = panel->side;
+    bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
+    for (int i = 0; i < panel->n; i++) {
+        int64_t skip = i * panel->step;
+        tci_lin depth = tci_lin_add(b, from, panel->depth);
+        tci_lin at = tci_lin_add(b, panel->base, panel->at);
+        depth = tci_lin_plus(depth, side->along_depth ? 0 : skip);
+        at = tci_lin_plus(at, side->along_depth ? skip : 0);
+        depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
+        at = cut ? tci_product_inside(b, at, side->size) : at;
+        tci_build_set(b, s->depth_axis,
+                      tci_build_bind(b, depth, 0, s->p->depth - 1, false, -1));
+        tci_build_set(b, side->axis, tci_build_bind(b, at, 0, side->size - 1, false, -1));
+        int value = tci_build_value(b, side->inst);
+        if (first) {
+            panel->waiting[i] = tci_build_mutable(b, value);
+        } else {
+            tci_build_assign(b, panel->waiting[i], value);
+        }
+    }
+    tci_build_set(b, s->depth_axis, NULL);
+    tci_build_set(b, side->axis, NULL);
+}
+
+static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
+{
+    tci_product_load(s, &s->panels[0], from, first);
+    tci_product_load(s, &s->panels[1], from, first);
+}
+
+static void tci_product_barrier(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The waiting values become the panels number `half`. */
+static void tci_product_publish(tci_product_state *s, tci_lin half)
+{
+    tci_build *b = s->b;
+    for (int f = 0; f < 2; f++) {
+        const tci_product_panel *panel = &s->panels[f];
+        int64_t pitch = tci_product_pitch(panel->side);
+        int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
+        tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
+        for (int i = 0; i < panel->n; i++) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_STORE_ONE;
+            st.base = ~panel->local;
+            st.x = tci_build_lx(b, tci_lin_plus(first, i * step));
+            st.args[0] = panel->waiting[i];
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+    tci_product_barrier(b);
+}
+
+/* From row `depth` of the panels, counted over both halves. */
+static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
+    tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
+    tci_lin first = tci_lin_add(b, row, panel->take);
+    for (int i = 0; i < tci_product_points(panel->side); i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_LOAD_ONE;
+        st.base = ~panel->local;
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(i)));
+        values[i] = tci_build_mem(b, st, t, 1, b->cur);
+    }
+}
+
+/* n steps of every point's chain, from the panels number `half`. */
+static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
+    int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    open.st.unroll = TCI_PRODUCT_SLAB;
+    tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
+    tci_product_take(s, 0, row, rows);
+    tci_product_take(s, 1, row, columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            bool swap = s->p->rows.inst != red->a;
+            tci_stage_pair v = {swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]};
+            tci_stage_pair acc = s->acc[r * n_columns + c];
+            tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
+        }
+    }
+    tci_build_close(b, &open);
+}
+
+static void tci_product_slabs(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
+    int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
+    tci_lopen open;
+    tci_product_load_both(s, tci_lin_const(0), true);
+    tci_product_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
+    tci_build_close(b, &open);
+    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
+}
+
+/* ---- the result ---- */
+
+static int tci_product_test(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+/* A thread's bindings of an axis, one for each of its points. */
+static const tci_bind **tci_product_binds(tci_product_state *s, int f)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    int n = tci_product_points(panel->side);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    for (int i = 0; i < n; i++) {
+        binds[i] = tci_build_bind(b, tci_lin_plus(first, tci_product_skip(i)),
+                                  TCI_MIN(tci_product_skip(i), panel->side->size - 1),
+                                  panel->side->size - 1, false, -1);
+    }
+    return binds;
+}
+
+/* The later stages for the points of one row of the thread. */
+static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
+                                   const tci_bind **columns, int r)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->columns;
+    int n = tci_product_points(side);
+    bool cut = side->size % side->extent != 0;
+    for (int c = 0; c < n; c++) {
+        tci_lopen open;
+        const tci_bind *column = columns[c];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, column->at, side->size), &open);
+            column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
+        }
+        tci_build_set(b, s->p->rows.axis, row);
+        tci_build_set(b, side->axis, column);
+        tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n + c]);
+        for (int t = 1; t < b->k->n_stages; t++) {
+            b->stage = t;
+            tci_stage_stores(b, t, NULL);
+        }
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+}
+
+static void tci_product_finish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->rows;
+    bool cut = side->size % side->extent != 0;
+    const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
+    for (int r = 0; r < tci_product_points(side); r++) {
+        tci_lopen open;
+        const tci_bind *row = rows[r];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, row->at, side->size), &open);
+            row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
+        }
+        tci_product_finish_row(s, row, columns, r);
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, side->axis, NULL);
+    tci_build_set(b, s->p->columns.axis, NULL);
+}
+
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
+{
+    tci_product_state s = {b, p, b->k->stages[0].axes[0], {{0}}, NULL};
+    int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
+    b->stage = 0;
+    tci_product_open_panel(b, &s.panels[0], &p->rows, row,
+                           tci_product_y(b));
+    tci_product_open_panel(b, &s.panels[1], &p->columns, column,
+                           tci_product_x(b));
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+    }
+    tci_product_slabs(&s);
+    tci_product_finish(&s);
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -21436,6 +21892,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
@@ -21473,6 +21930,7 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -21848,6 +22306,22 @@ static void tci_sched_block_map(tci_sched *s)
     } else {
         s->row_axis = -1;
     }
+}
+
+/* A contraction in tiles of a block. */
+static void tci_sched_block_product(tci_sched *s)
+{
+    tci_product p = {0};
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
+        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        return;
+    }
+    s->product = p;
+    s->l->lanes = 1;
+    s->l->threads = TCI_PRODUCT_THREADS;
+    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->unroll = (int)p.columns.extent;
+    s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
 }
 
 static void tci_sched_map_tile(tci_sched *s)
@@ -22291,6 +22765,10 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_row_emit(s->b, s->held);
         return;
     }
+    if (s->product.rows.extent > 0) {
+        tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->square.n_loads > 0) {
         tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
         return;
@@ -22406,6 +22884,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->product.rows.extent > 0) {
+        snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
+                 (int)s->product.columns.extent, s->l->threads);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
@@ -22454,6 +22935,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
+            tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
@@ -23265,7 +23747,9 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
     const char *ctype = tci_dtype_get((tc_dtype)m->dtype)->ctype;
     int held = c->l->threads > 1 ? c->l->lanes / c->l->threads : 0;
     if (m->is_lane && held) { /* private to the thread, addressed by the block's lane */
-        tci_str_printf(c->out, "%s m%d_[%d] __attribute__((aligned(16))), *const m%d = m%d_ - TC_THREAD * %d;\n",
+        tci_str_printf(c->out,
+                       "%s m%d_[%d] __attribute__((aligned(16))), "
+                       "*const m%d = m%d_ - TC_THREAD * %d;\n",
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
@@ -33502,17 +33986,20 @@ TCI_FN void tci_pool_shutdown(void)
 #undef TCI_POOL_SPIN_NS
 #undef TCI_POOL_MXCSR_DEFAULT
 #undef TCI_POOL_MXCSR_FLAGS
-/* ---- src/run/buffer.c ---- */
-/* run/buffer.c - counted tensor memory.
+/* ---- src/run/resident.c ---- */
+/* run/resident.c - tensor memory that stays on a device between runs.
  *
- * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
- * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
- * that captured a leaf may be freed on another thread than its context's. Everything else in a
- * storage is changed by the context's thread alone (version by tc_touch).
+ * In: a storage that a program captured, and the device that the program runs on. Out: memory of
+ * the device that holds the storage's bytes.
  *
- * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
- * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
- * at. */
+ * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
+ * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
+ * was changed, until somebody wants its bytes in host memory.
+ *
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -33598,7 +34085,7 @@ struct tc_program {
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex lock;            /* guards the two lists */
+    tci_mutex *lock;           /* guards the two lists; shared with other programs */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -33654,6 +34141,15 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
+/* ---- run/resident.c ---- */
+/* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
+/* A run changed the bytes: on that device; NULL: in host memory. */
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
+/* The newest bytes are in host memory from now on. */
+TCI_FN tc_status tci_resident_home(tci_storage *s);
+TCI_FN void tci_resident_free(tci_storage *s);
+
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
@@ -33691,7 +34187,166 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
 
 #endif
 
-/* ---- src/run/buffer.c, continued ---- */
+/* ---- src/run/resident.c, continued ---- */
+struct tci_resident {
+    tci_resident *next;
+    const tc_backend *device;
+    void *memory;
+    uint64_t held; /* 1 + the version that it holds; 0: none */
+};
+
+static struct {
+    tci_mutex lock;
+    bool started;
+    int64_t n_ahead; /* atomic */
+} tci_residents = {.lock = TCI_MUTEX_INIT};
+
+static void tci_resident_lock(void)
+{
+    pthread_mutex_lock(&tci_residents.lock);
+    if (!tci_residents.started) {
+        tci_residents.started = true;
+        tci_os_keep_over_fork(&tci_residents.lock, NULL);
+    }
+}
+
+static void tci_resident_unlock(void)
+{
+    pthread_mutex_unlock(&tci_residents.lock);
+}
+
+static tci_resident *tci_resident_find(const tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = __atomic_load_n(&s->residents, __ATOMIC_ACQUIRE);
+    while (r && r->device != device) {
+        r = r->next;
+    }
+    return r;
+}
+
+static void tci_resident_set_ahead(tci_storage *s, tci_resident *r)
+{
+    __atomic_add_fetch(&tci_residents.n_ahead, (r != NULL) - (s->ahead != NULL), __ATOMIC_RELAXED);
+    s->ahead = r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_fetch(tci_storage *s)
+{
+    tci_resident *r = s->ahead;
+    if (!r) {
+        return TC_OK;
+    }
+    tc_status status = r->device->download(r->device->user, s->data, r->memory, s->bytes);
+    if (!status) {
+        tci_resident_set_ahead(s, NULL);
+    }
+    return status;
+}
+
+static tci_resident *tci_resident_make(tci_storage *s, const tc_backend *device)
+{
+    tci_resident *r = tci_heap_get(sizeof(*r));
+    void *memory = r ? device->alloc(device->user, s->bytes) : NULL;
+    if (!memory) {
+        tci_heap_free(r);
+        return NULL;
+    }
+    r->next = s->residents;
+    r->device = device;
+    r->memory = memory;
+    __atomic_store_n(&s->residents, r, __ATOMIC_RELEASE);
+    return r;
+}
+
+/* Caller holds the lock. */
+static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, void **memory)
+{
+    tci_resident *r = tci_resident_find(s, device);
+    r = r ? r : tci_resident_make(s, device);
+    if (!r) {
+        return TC_ERR_MEMORY;
+    }
+    *memory = r->memory;
+    tc_status status = TC_OK;
+    if (r->held != s->version + 1) {
+        status = tci_resident_fetch(s); /* another device has the newest */
+        status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
+    }
+    if (!status) {
+        __atomic_store_n(&r->held, s->version + 1, __ATOMIC_RELEASE);
+    }
+    return status;
+}
+
+TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
+{
+    const tci_resident *r = tci_resident_find(s, device);
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == s->version + 1)) {
+        *memory = r->memory;
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_update(s, device, memory);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        s->version++;
+        return;
+    }
+    tci_resident_lock();
+    tci_resident *r = device ? tci_resident_find(s, device) : NULL;
+    s->version++;
+    if (r) {
+        r->held = s->version + 1;
+    }
+    tci_resident_set_ahead(s, r);
+    tci_resident_unlock();
+}
+
+TCI_FN tc_status tci_resident_home(tci_storage *s)
+{
+    if (TCI_LIKELY(__atomic_load_n(&tci_residents.n_ahead, __ATOMIC_RELAXED) == 0)) {
+        return TC_OK;
+    }
+    tci_resident_lock();
+    tc_status status = tci_resident_fetch(s);
+    tci_resident_unlock();
+    return status;
+}
+
+TCI_FN void tci_resident_free(tci_storage *s)
+{
+    if (TCI_LIKELY(!s->residents)) {
+        return;
+    }
+    tci_resident_lock();
+    tci_resident_set_ahead(s, NULL);
+    tci_resident_unlock();
+    while (s->residents) {
+        tci_resident *r = s->residents;
+        s->residents = r->next;
+        r->device->free(r->device->user, r->memory);
+        tci_heap_free(r);
+    }
+}
+/* ---- src/run/buffer.c ---- */
+/* run/buffer.c - counted tensor memory.
+ *
+ * In: sizes, or memory of the user. Out: tci_storage, shared by graph nodes and programs.
+ * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
+ * that captured a leaf may be freed on another thread than its context's. Everything else in a
+ * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
+ * devices (run/resident.c).
+ *
+ * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
+ * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
+ * at. */
+
 #define TCI_BUFFER_HEADER ((size_t)64)
 _Static_assert(sizeof(tci_storage) <= 64, "the header must fit in front of the data");
 
@@ -33727,6 +34382,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
     if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL) > 0) {
         return;
     }
+    tci_resident_free(s);
     if (s->borrowed) {
         tci_heap_free(s);
     } else {
@@ -33985,6 +34641,27 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
+/* A child made by fork finds every lock free (base/os.c), which is told of a few that stay rather
+ * than of one for each program. What they guard takes no other lock. */
+enum { TCI_PROGRAM_LOCKS = 8 };
+static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT};
+static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
+
+static void tci_program_keep_locks(void)
+{
+    for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
+        tci_os_keep_over_fork(&tci_program_locks[i], NULL);
+    }
+}
+
+static tci_mutex *tci_program_pick_lock(const tc_program *f)
+{
+    pthread_once(&tci_program_locks_once, tci_program_keep_locks);
+    return &tci_program_locks[(uintptr_t)f / 64 % TCI_PROGRAM_LOCKS];
+}
+
 /* A program that has captured nothing yet. */
 static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
                                  tc_program **f, int64_t **literal_words)
@@ -34011,7 +34688,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_captured = sizes->n_captured;
     p->busy = &p->is_busy;
     p->refs = 1;
-    pthread_mutex_init(&p->lock, NULL);
+    p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
@@ -34113,7 +34790,6 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_storage_release(f->captured[i]);
     }
     tci_code_release(f->code);
-    pthread_mutex_destroy(&f->lock);
     tci_heap_free(f);
     tci_pool_release();
 }
@@ -34123,12 +34799,12 @@ TCI_FN void tci_program_release(tc_program *f)
 static tci_thread_error *tci_program_find_error(tc_program *f)
 {
     pthread_t me = pthread_self();
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_thread_error *e = f->errors;
     while (e && !pthread_equal(e->thread, me)) {
         e = e->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return e;
 }
 
@@ -34141,10 +34817,10 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
             return; /* the status still tells */
         }
         e->thread = pthread_self();
-        pthread_mutex_lock(&f->lock);
+        pthread_mutex_lock(f->lock);
         e->next = f->errors;
         f->errors = e;
-        pthread_mutex_unlock(&f->lock);
+        pthread_mutex_unlock(f->lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
@@ -34163,8 +34839,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
  *
  * In: a checked call. Out: the outputs in the user's memory. Backends that work on host memory get
  * the call's operand pointers as they are. For the others every port (input, captured leaf or
- * output) is bound to device memory: the user's own where the backend can use it, else a copy that
- * the call owns, made when first needed. Inputs with a copy go up before, outputs come down after.
+ * output) is bound to device memory: the user's own where the backend can use it; for what was
+ * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
+ * changed, and where parameters are changed in place; else a copy that the call owns, made when
+ * first needed. Inputs with such a copy go up before, outputs come down after.
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
@@ -34242,6 +34920,23 @@ TCI_FN bool tci_device_make(tc_call *c)
 
 /* ---- binding ---- */
 
+/* The captured leaf behind a port, or -1. */
+static int tci_device_captured(const tc_program *f, int port)
+{
+    int output = port - f->code->n_inputs;
+    if (output >= f->n_outputs) {
+        return f->effects[output - f->n_outputs].captured;
+    }
+    return output < 0 && port >= f->n_inputs ? port - f->n_inputs : -1;
+}
+
+/* A new value that must not be written over the old one before the end of the run. */
+static bool tci_device_is_staged(const tc_program *f, int port)
+{
+    int effect = port - f->code->n_inputs - f->n_outputs;
+    return effect >= 0 && f->effects[effect].stage >= 0;
+}
+
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -34264,27 +34959,59 @@ static bool tci_device_takes(const tc_backend *device, const void *memory)
            device->is_device(device->user, memory);
 }
 
-/* Binds one port. TC_ERR_MEMORY: the device has none left. */
-static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+/* Where a captured leaf lies on the device; *bound stays NULL where the leaf is already there, or
+ * lies so that generated code cannot take it. */
+static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    tci_storage *s = f->captured[captured];
+    const char *data = f->captured_data[captured];
+    int64_t offset = data - (const char *)s->data;
+    bool there = s->borrowed && !s->residents && device->is_device &&
+                 device->is_device(device->user, data);
+    if (there || offset % TCI_ALIGNED_BYTES != 0) {
+        return TC_OK;
+    }
+    void *memory = NULL;
+    tc_status status = tci_resident_bring(s, device, &memory);
+    *bound = status ? NULL : (char *)memory + offset;
+    return status;
+}
+
+/* The user's memory where generated code can take it, else a copy. */
+static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory, void **bound)
 {
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
-    void **copy = &c->device->memory[1 + port], *bound = user_memory;
-    int64_t bytes = tci_device_bytes(code, port);
-    if (bytes == 0) {
-        bound = NULL;
-    } else if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    void **copy = &c->device->memory[1 + port];
+    *bound = user_memory;
+    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
         if (!*copy) {
-            *copy = device->alloc(device->user, bytes);
+            *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
-        bound = *copy;
-        if (!bound) {
-            return TC_ERR_MEMORY;
+        *bound = *copy;
+    }
+    return *bound ? TC_OK : TC_ERR_MEMORY;
+}
+
+/* Binds one port. TC_ERR_MEMORY: the device has none left. */
+static tc_status tci_device_bind_port(tc_call *c, int port, void *user_memory)
+{
+    int captured = tci_device_captured(c->program, port);
+    void *bound = NULL;
+    tc_status status = TC_OK;
+    if (tci_device_bytes(c->program->code, port) > 0) {
+        if (captured >= 0 && !tci_device_is_staged(c->program, port)) {
+            status = tci_device_bind_captured(c, captured, &bound);
+        }
+        if (!status && !bound) {
+            status = tci_device_bind_memory(c, port, user_memory, &bound);
         }
     }
     c->device->is_current = c->device->is_current && bound == c->device->bound[port];
     c->device->bound[port] = bound;
-    return TC_OK;
+    return status;
 }
 
 static void tci_device_fill_slots(tc_call *c)
@@ -34320,19 +35047,65 @@ static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_buf
     return status;
 }
 
-/* Copies every port that has a copy in use: inputs up, or outputs down. */
+/* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
 static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs, bool up)
 {
-    const tci_code *code = c->program->code;
-    const tc_backend *device = code->device;
-    int begin = up ? 0 : code->n_inputs, end = up ? code->n_inputs : c->device->n_ports;
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    int begin = up ? 0 : f->code->n_inputs;
+    int end = up ? f->code->n_inputs : f->code->n_inputs + f->n_outputs;
     tc_status status = TC_OK;
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
-        int64_t bytes = tci_device_bytes(code, i);
-        if (bytes && mine != theirs) {
+        int64_t bytes = tci_device_bytes(f->code, i);
+        if (bytes && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
+        }
+    }
+    return status;
+}
+
+/* The new value of a parameter, which the run left in the call's copy. */
+static tc_status tci_device_commit_staged(tc_call *c, int effect)
+{
+    const tc_program *f = c->program;
+    const tc_backend *device = f->code->device;
+    const tci_run_effect *e = &f->effects[effect];
+    tci_storage *s = f->captured[e->captured];
+    const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
+    char *data = f->captured_data[e->captured];
+    void *to = NULL;
+    if (!device->copy) {
+        tc_status status = device->sync(device->user);
+        status = status ? status : device->download(device->user, data, from, e->bytes);
+        tci_resident_changed(s, NULL);
+        return status;
+    }
+    tc_status status = tci_resident_bring(s, device, &to);
+    if (!status) {
+        to = (char *)to + (data - (char *)s->data);
+        status = device->copy(device->user, to, from, e->bytes);
+    }
+    if (!status) {
+        tci_resident_changed(s, device);
+    }
+    return status;
+}
+
+/* Parameters that the run changed are newest on the device now. */
+static tc_status tci_device_commit(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < f->n_effects && !status; i++) {
+        if (f->effects[i].bytes == 0) {
+            continue;
+        }
+        if (f->effects[i].stage >= 0) {
+            status = tci_device_commit_staged(c, i);
+        } else {
+            tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
     return status;
@@ -34395,6 +35168,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
     if (!status) {
         bool records = c->device && device->record && c->program->code->n_steps > 0;
         status = records ? tci_device_replay(c) : tci_device_launch_all(c);
+    }
+    if (!status && c->device) {
+        status = tci_device_commit(c);
     }
     if (!status) {
         status = device->sync(device->user);
@@ -34517,12 +35293,12 @@ TCI_FN tc_call *tci_call_take(tc_program *f)
     if (TCI_LIKELY(c != NULL)) {
         return c;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c = f->idle;
     if (c) {
         f->idle = c->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return c ? c : tci_call_make(f);
 }
 
@@ -34533,10 +35309,10 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
                                                __ATOMIC_RELAXED))) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c->next = f->idle;
     f->idle = c;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
 }
 
 /* ---- texts of refusals: never on the fast path ---- */
@@ -34917,7 +35693,21 @@ static void tci_call_commit(tc_call *c)
         if (e->stage >= 0 && e->bytes) {
             memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
         }
+        tci_resident_changed(f->captured[e->captured], NULL);
     }
+}
+
+/* A host run reads host memory: what a device changed comes home first. */
+static tc_status tci_call_fetch_captured(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_captured; i++) {
+        tc_status status = tci_resident_home(f->captured[i]);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
+        }
+    }
+    return TC_OK;
 }
 
 /* The buffers are checked. */
@@ -34930,6 +35720,10 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
+        status = tci_call_fetch_captured(c);
+        if (TCI_UNLIKELY(status != TC_OK)) {
+            return status;
+        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
@@ -36119,9 +36913,9 @@ static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values
 static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
                                       const tc_bufs *outputs)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return x;
 }
 
@@ -36130,7 +36924,7 @@ static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, cons
 static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 {
     tci_instance *dropped = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
     if (other) {
         dropped = x;
@@ -36148,7 +36942,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
             }
         }
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     tci_instance_release(dropped);
     return x;
 }
@@ -36239,13 +37033,13 @@ TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int6
 
 TCI_FN tci_code *tci_dynamic_last(tc_program *f)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = f->dynamic->first;
     tci_code *code = x ? x->program->code : NULL;
     if (code) {
         tci_code_retain(code);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return code;
 }
 
@@ -37811,7 +38605,11 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    x->storage->version++;
+    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    if (status) {
+        return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
+    }
+    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&t.ctx->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
@@ -38976,6 +39774,14 @@ static tc_status tci_eval_record(tc_program *f, tc_status why, const char *op, t
     return why;
 }
 
+/* Why there is no call: a device may know more. */
+static const char *tci_eval_no_workspace(const tc_program *f)
+{
+    const tc_backend *device = f->code->device;
+    const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
+    return why && why[0] ? why : "out of memory: no workspace for one more call";
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -38983,8 +39789,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here,
-                               "out of memory: no workspace for one more call");
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
     tc_status status = tci_call_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
@@ -39357,6 +40162,10 @@ TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
     }
     if (!status) {
         status = tci_eval_check_read(t, n, &to);
+    }
+    if (!status && tci_resident_home(n->storage)) {
+        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
     }
     if (status || tci_node_count(n) == 0) {
         return status;
@@ -39982,6 +40791,10 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     if (!n->storage) {
         return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
                         "given an assign, which has no value: expected the parameter itself");
+    }
+    if (tci_resident_home(n->storage)) {
+        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
+                        "the device that has the value failed");
     }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
