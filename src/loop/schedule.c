@@ -8,7 +8,10 @@
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
- *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
+ *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
+ * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
+ * contracts in tiles. */
 #include <stdio.h>
 
 #include "blocked.h"
