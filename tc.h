@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "63482e7840591b8b"
+#define TCI_BUILD "1264cf371280d235"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -18067,6 +18067,8 @@ typedef struct tci_build {
 typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
+/* lo <= x <= hi, of an index expression, as a condition in the current block. */
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
@@ -18166,6 +18168,17 @@ TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open)
     open->floor = b->floor;
     open->st.args[0] = condition;
     b->floor = b->cur = open->st.body = tci_loop_block(b->l, b->cur);
+}
+
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
 }
 
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
@@ -19393,6 +19406,11 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
  * max, else none. Those that are not known are left out: what lies there is masked. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
+/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
+ * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
+typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -19787,13 +19805,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, t
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = count;
-    st.value.i = 1;
-    st.imm = b->l->lanes - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, count, 1, b->l->lanes - 1), &open);
     const tci_bind *vec = tci_stage_vector(b, at, lo, hi, count);
     body(b, arg, 1, &vec);
     tci_build_close(b, &open);
@@ -19844,6 +19856,26 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
         int negated = tci_lx_make(l, TCI_LX_MUL, tci_build_lx(b, at), -1, -1);
         tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end, negated, 0));
         tci_stage_partial(b, at, tci_build_lx(b, left), lo, hi, body, arg);
+    }
+}
+
+/* ---- rows of unknown number ---- */
+
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg)
+{
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, base), base), rest = tci_dim_sub(size, whole);
+    int rows = 1;
+    while (2 * rows < base) {
+        rows *= 2;
+    }
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_lopen open;
+        tci_build_if(b, tci_build_in_range(b, tci_lx_const(b->l, there), 1, 1), &open);
+        body(b, arg, tci_dim_add(whole, before), rows);
+        tci_build_close(b, &open);
     }
 }
 
@@ -20166,14 +20198,11 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     tci_lin first = tci_lin_const(tci_dim_add(at, u));
     for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
         tci_lopen open;
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_const(b->l, left);
-        st.value.i = partial ? 1 : lanes;
-        st.imm = partial ? lanes - 1 : b->k->vlanes;
-        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-        tci_loop_append(b->l, b->cur, st);
-        tci_build_if(b, st.dst, &open);
-        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        int n = tci_lx_const(b->l, left);
+        int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
+                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+        tci_build_if(b, exists, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
         tci_build_close(b, &open);
     }
@@ -21174,23 +21203,10 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
-/* lo <= x <= hi */
-static void tci_blocked_if_in(tci_blocked_state *s, int x, tci_dim lo, tci_dim hi, tci_lopen *open)
-{
-    tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
-}
-
 /* In depth block lo .. hi. */
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
-    tci_blocked_if_in(s, s->block, lo, hi, open);
+    tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -21323,29 +21339,16 @@ static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64
     tci_build_close(b, &open);
 }
 
-/* The last row tile where the number of rows is not known: tiles of 8, 4, 2 and 1 rows, each there
- * or not. */
-static void tci_blocked_rest_rows(tci_blocked_state *s, int end,
-                                  void (*body)(tci_blocked_state *))
+typedef struct tci_blocked_rest {
+    tci_blocked_state *s;
+    void (*body)(tci_blocked_state *);
+} tci_blocked_rest;
+
+static void tci_blocked_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim size = b->k->axes[s->p->row_axis].size, whole = tci_dim_div(size, s->p->base);
-    tci_dim first = tci_dim_mul(whole, s->p->base), rest = tci_dim_sub(size, first);
-    tci_lopen is_last, exists;
-    int64_t rows = 1;
-    while (2 * rows < s->p->base) {
-        rows *= 2;
-    }
-    tci_blocked_if_in(s, end, tci_dim_add(whole, 1), s->p->n_tiles, &is_last);
-    for (; rows > 0; rows /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
-        tci_blocked_if_in(s, tci_lx_const(b->l, there), 1, 1, &exists);
-        tci_blocked_row_tile(s, tci_lin_const(tci_dim_add(first, before)), tci_lin_const(0), rows,
-                             body);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    const tci_blocked_rest *rest = arg;
+    (void)b;
+    tci_blocked_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
 static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
@@ -21364,9 +21367,14 @@ static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
         tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
         return;
     }
-    int whole = tci_lx_const(l, tci_dim_div(size, p->base));
-    tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, whole, 0), p->base, 0, body);
-    tci_blocked_rest_rows(s, end, body);
+    tci_dim whole = tci_dim_div(size, p->base);
+    tci_blocked_rest rest = {s, body};
+    tci_lopen open;
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_blocked_row_loop(s, begin, stop, p->base, 0, body);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), p->n_tiles), &open);
+    tci_stage_rest_rows(s->b, size, p->base, tci_blocked_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 /* ---- the two orders of tiles ---- */
@@ -23845,18 +23853,6 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
-/* lo <= x <= hi as a condition. */
-static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
-    tci_loop_append(s->l, s->b->cur, st);
-    return st.dst;
-}
-
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
@@ -23883,35 +23879,20 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     }
 }
 
-/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
- * and 1 rows, each there or not. */
-static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+typedef struct tci_sched_rest { tci_sched *s; tci_tile *tile; } tci_sched_rest;
+
+static void tci_sched_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
-    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
-    tci_dim rest = tci_dim_sub(n, first);
-    tci_lopen is_last, exists;
-    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
-    int p = 1;
-    while (2 * p < s->base) {
-        p *= 2;
+    const tci_sched_rest *rest = arg;
+    tci_dim last = tci_dim_add(rest->s->k->axes[rest->s->row_axis].size, -1);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    tci_lin at = tci_lin_const(first);
+    for (int r = 0; r < rows; r++) {
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
     }
-    for (; p > 0; p /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
-        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
-        tci_lin at = tci_lin_const(tci_dim_add(first, before));
-        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
-        for (int r = 0; r < p; r++) {
-            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
-        }
-        tile->n_rows = p;
-        tile->rows = binds;
-        tci_sched_tile(s, tile);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    rest->tile->n_rows = rows;
+    rest->tile->rows = binds;
+    tci_sched_tile(rest->s, rest->tile);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -23943,8 +23924,12 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     }
     tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
     int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_rest rest = {s, tile};
+    tci_lopen open;
     tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
-    tci_sched_rest_rows(s, tile, end);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), s->n_tiles), &open);
+    tci_stage_rest_rows(s->b, s->k->axes[s->row_axis].size, s->base, tci_sched_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -24004,7 +23989,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
     if (one && branches) {
         tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), 0, last), &open);
     } else if (!one) {
         int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
         if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
@@ -24023,7 +24008,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
     if (whole != s->n_vec) {
         tci_dim last = tci_dim_add(s->n_chunks, -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }

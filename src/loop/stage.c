@@ -353,13 +353,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, t
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = count;
-    st.value.i = 1;
-    st.imm = b->l->lanes - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, count, 1, b->l->lanes - 1), &open);
     const tci_bind *vec = tci_stage_vector(b, at, lo, hi, count);
     body(b, arg, 1, &vec);
     tci_build_close(b, &open);
@@ -410,6 +404,26 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
         int negated = tci_lx_make(l, TCI_LX_MUL, tci_build_lx(b, at), -1, -1);
         tci_lin left = tci_build_let(b, tci_lx_make(l, TCI_LX_ADD, end, negated, 0));
         tci_stage_partial(b, at, tci_build_lx(b, left), lo, hi, body, arg);
+    }
+}
+
+/* ---- rows of unknown number ---- */
+
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg)
+{
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, base), base), rest = tci_dim_sub(size, whole);
+    int rows = 1;
+    while (2 * rows < base) {
+        rows *= 2;
+    }
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_lopen open;
+        tci_build_if(b, tci_build_in_range(b, tci_lx_const(b->l, there), 1, 1), &open);
+        body(b, arg, tci_dim_add(whole, before), rows);
+        tci_build_close(b, &open);
     }
 }
 
@@ -732,14 +746,11 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     tci_lin first = tci_lin_const(tci_dim_add(at, u));
     for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
         tci_lopen open;
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_const(b->l, left);
-        st.value.i = partial ? 1 : lanes;
-        st.imm = partial ? lanes - 1 : b->k->vlanes;
-        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-        tci_loop_append(b->l, b->cur, st);
-        tci_build_if(b, st.dst, &open);
-        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        int n = tci_lx_const(b->l, left);
+        int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
+                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+        tci_build_if(b, exists, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
         tci_build_close(b, &open);
     }
