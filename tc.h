@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "54d532f9ee7b9f05"
+#define TCI_BUILD "17c53cf07123a0aa"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -492,6 +492,10 @@ typedef struct tc_options {
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
+    /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
+     * pays; their sums then have the unit's order, not the one that all other executors share.
+     * -1: never */
+    int matrix;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
@@ -1409,6 +1413,10 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
+    /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
+     * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
+    int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
@@ -2625,6 +2633,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
+    X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
@@ -12444,7 +12453,12 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
  *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
+ *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
+ *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
+ *       unit, which is fixed for a shape. The interpreter computes the chain for both, so results
+ *       of MATRIX agree between executors within
+ *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
+ *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
  *   SCAN: in order.
  * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
  * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
@@ -12518,12 +12532,15 @@ typedef enum tci_kred_op {
     TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
     TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
 } tci_kred_op;
+/* The order of a DOT: a numeric class of its own each. */
+typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
     uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
+    uint8_t order;   /* tci_korder; MATRIX only for DOT */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -13207,7 +13224,8 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
                            tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
                            red->a);
-            tci_str_printf(out, red->b >= 0 ? ", v%d\n" : "\n", red->b);
+            tci_str_printf(out, red->b >= 0 ? ", v%d" : "", red->b);
+            tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -13322,6 +13340,8 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
         TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
         TCI_ASSERT(s, k->vector == TCI_VEC_OUTER || red->op != TCI_RED_DOT);
+        TCI_ASSERT(s, red->order == TCI_ORDER_CHAIN ||
+                          (red->op == TCI_RED_DOT && red->dtype == TC_F32));
     }
     for (int w = 0; w < k->n_stores; w++) {
         const tci_kstore *store = &k->stores[w];
@@ -14690,7 +14710,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap
+ *                      computes is cheap, or a matrix unit reads it as it lies
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
@@ -14730,7 +14750,13 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 
 enum {
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
-    TCI_WORK_OPERANDS = 32    /* operands of a kernel that asks for some, at most */
+    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
+    TCI_MATRIX_FLOPS = 1 << 21
 };
 
 typedef struct tci_machine {
@@ -14739,6 +14765,9 @@ typedef struct tci_machine {
      * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
     int block_threads;
     bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
+    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
+     * it */
+    int matrix_units;
 } tci_machine;
 
 #endif
@@ -15179,6 +15208,84 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
     return first && inner <= TCI_ALGO_PACK_INNER;
 }
 
+/* ---- matrix units ---- */
+
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+/* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
+ * and a widening. NULL: there is none. */
+static tci_node *tci_algo_half_source(tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        bool narrows = n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->dtype);
+        bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
+                      tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+        if (narrows) {
+            break;
+        }
+        if (n->op == TCI_OP_CAST && !widens) {
+            return NULL;
+        }
+        n = n->in[0];
+    }
+    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
+                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
+    return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
+}
+
+/* The size of a label in a list of them; 1 where it is not there. */
+static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, int64_t label)
+{
+    for (int i = 0; i < of->rank; i++) {
+        if (labels[i] == label) {
+            return of->shape[i];
+        }
+    }
+    return 1;
+}
+
+/* Is contraction n, as far as the graph tells, one for a matrix unit? loop/matrix.c, which sees the
+ * kernel, decides. */
+static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
+{
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
+    if (machine.matrix_units == 0 || rank < 2 || n->dtype == TC_F64) {
+        return false;
+    }
+    const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
+    bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
+    bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
+    if (!known || !x || !y || x->dtype != y->dtype || in_a == in_b) {
+        return false;
+    }
+    int64_t rows = 1, depth = 1;
+    for (int i = 0; i < rank - 1; i++) {
+        bool here = tci_algo_has_label(in_a ? b : a, in_a ? rank_b : rank_a, out[i]);
+        bool there = tci_algo_has_label(in_a ? a : b, in_a ? rank_a : rank_b, out[i]);
+        rows = here && !there ? TCI_MAX(rows, n->shape[i]) : rows;
+    }
+    for (int i = 0; i < rank_a; i++) {
+        depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
+    }
+    double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
+           depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
+}
+
 /* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
  * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
@@ -15246,6 +15353,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool packs = tci_algo_packs(n, machine);
+    if (tci_algo_on_matrix_unit(n, machine)) {
+        for (int i = 0; i < 2; i++) {
+            tci_node *source = tci_algo_half_source(n->in[i]);
+            bool leaf = source->op == TCI_OP_INPUT || source->op == TCI_OP_DATA;
+            source->mark = leaf ? source->mark : 1;
+        }
+        return n;
+    }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
@@ -16390,7 +16505,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1};
+    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -17287,6 +17402,8 @@ typedef struct tci_launch {
 
 /* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
 TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
+/* Sets the order of the kernel's contraction (tci_kred.order), loop/matrix.c. */
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
@@ -17336,6 +17453,18 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN
+     * first and END last: void f(void) */
+    TCI_MEM_TILES_BEGIN,
+    TCI_MEM_TILE_ZERO,   /* void f(long tile) */
+    TCI_MEM_TILE_LOAD,   /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
+    TCI_MEM_TILE_STORE,  /* void f(S *p, long stride, long tile) */
+    /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
+     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
+    TCI_MEM_TILE_DOT,
+    TCI_MEM_TILES_END,
+    /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
+    TCI_MEM_STORE_PAIRS,
     /* The rest only where threads > 1. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,
@@ -17365,7 +17494,8 @@ typedef enum tci_lx_op {
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
-    TCI_LX_HEAD
+    TCI_LX_HEAD,
+    TCI_LX_GIVEN       /* where the skeleton's main loop stands on axis c of the kernel */
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -17426,6 +17556,7 @@ typedef struct tci_llocal {
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
+    bool is_given;    /* memory that the skeleton's main loop fills */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -17452,6 +17583,8 @@ struct tci_loop {
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
+    const struct tci_matrix *matrix;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */
@@ -17544,7 +17677,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
 {
-    tci_llocal m = {(uint8_t)storage, n, false, -1};
+    tci_llocal m = {(uint8_t)storage, n, false, -1, false};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
     return l->n_locals - 1;
 }
@@ -17648,8 +17781,13 @@ static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
     }
 }
 
+/* A symbolic divisor that may be 0 divides what is not used then, behind a guard or in a loop that
+ * runs no times; but a divisor it may not be. */
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
+    if (!tci_dim_is_known(c) && (op == TCI_LX_DIV || op == TCI_LX_MOD)) {
+        c = tci_dim_max(c, 1);
+    }
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
@@ -17774,6 +17912,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_LOAD:
+    case TCI_MEM_TILE_STORE: return TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
+    case TCI_MEM_STORE_PAIRS:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     default: return 0;
     }
 }
@@ -17968,6 +18112,8 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
+/* Remembers a value that was made along with another one, and stores it where it is kept. */
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
@@ -18646,6 +18792,16 @@ static int tci_build_finish(tci_build *b, int i)
     return value;
 }
 
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value)
+{
+    bool fill;
+    const tci_lkeep *keep = tci_build_kept(b, inst, &fill);
+    if (keep && fill) {
+        tci_build_keep_access(b, keep, value);
+    }
+    tci_build_remember(b, inst, value);
+}
+
 TCI_FN int tci_build_value(tci_build *b, int inst)
 {
     int value = tci_build_recall(b, inst);
@@ -18992,7 +19148,7 @@ static int tci_access_turn(tci_build *b, int i)
         if (b->turn_rows[r] == here) {
             mine = v[r];
         } else {
-            tci_build_remember(b, i, v[r]);
+            tci_build_leave(b, i, v[r]);
         }
     }
     tci_build_set(b, b->turn_axis, here);
@@ -20038,7 +20194,9 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && count > 0) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
-    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
@@ -20382,6 +20540,14 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
  *               points; then partial sums again, or (last block) the later stages, which are
  *               written out for each vector where they are short, else once for a row
  *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
+ * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
+ *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
  * tile the same instruction is a load from the panel. As both panels hold the inner points in
@@ -20400,8 +20566,12 @@ typedef struct tci_blocked {
     int vec_axis, row_axis;
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
-    int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
-    int64_t group;          /* row tiles of a unit, at most */
+    /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
+     * have base rows but the last, which is cut into smaller ones. */
+    tci_dim n_tiles;
+    int64_t base, extra;
+    int64_t group;          /* row tiles that share a block of packed columns, at most */
+    int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
     int64_t n_depths;
     /* derived */
@@ -20409,8 +20579,10 @@ typedef struct tci_blocked {
     int64_t inner;          /* points of the other inner axes */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
-    bool fetch_vectors;     /* the vector factor of the next block is fetched ahead */
+    bool fused;             /* the first row tile packs the vector factor while it multiplies */
+    bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
     bool fetch_rows;        /* the row factor of the next row tile is */
+    bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
 
@@ -20424,20 +20596,22 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 
 /* ---- src/loop/blocked.c, continued ---- */
 enum {
-    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
-    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
-    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
-    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
+    TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -20494,8 +20668,8 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size);
+    for (int a = TCI_MAX(k->n_outer - 1, 0); a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size); /* columns and depth, which panels hold */
     }
     return fits;
 }
@@ -20517,54 +20691,68 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    if (p->depth < first && p->inner == 1) { /* whole squares */
+        p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+    }
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
+}
+
+/* The columns of a block, and the row tiles that share it. */
+static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t block = TCI_BLOCKED_COLUMNS;
+    if (p->fused) {
+        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+    }
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
+    int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = p->fused ? p->group : 1;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
-    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
-    int64_t depth = k->axes[st->axes[0]].size * p->inner;
-    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
-    }
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
-    bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
+               tci_dim_is_known(k->axes[p->row_axis].size);
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && !few;
+    p->fused = few && p->fetch_vectors;
+    p->vec_by_vector = vec.contiguous;
+    p->squares = !vec.contiguous && st->n_axes == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->row_by_vector = row.contiguous;
+    if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
-    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
+    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size), columns = k->axes[p->vec_axis].size;
+    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+                    tci_dtype_get((tc_dtype)one->dtype)->bytes;
+    bool costly = vec.strided || vec.computed || row.computed;
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
+        return false;
+    }
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    p->vec_by_vector = vec.contiguous;
-    p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
-                                                                          : TCI_BLOCKED_COLUMNS);
-    p->columns = tci_blocked_ceil_div(block, tile) * tile;
-    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
-    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
-                                                 1);
-    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
-    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    tci_blocked_cut_points(k, lanes, p);
     return true;
 }
 
@@ -20581,8 +20769,13 @@ typedef struct tci_blocked_state {
     int block;              /* number of the depth block: lx */
     tci_lin first, depth;   /* of the first inner axis */
     tci_lin column;         /* first of the block */
+    int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
+    int64_t row_elements;   /* of a row panel */
     tci_tile at;            /* rows of the current tile */
+    tci_lin number;         /* fused: the current tile of columns, */
+    int64_t count;          /* its columns */
+    bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
 static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
@@ -20610,20 +20803,22 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[0];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    int64_t row_elements;
     s->tile = (int64_t)p->unroll * lanes;
-    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
         s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
-        row_elements = s->row_step * depth;
+        s->row_elements = s->row_step * depth;
     } else {
         s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
-        row_elements = s->row_step * rows;
+        s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    int64_t vec_elements = p->fused ? s->tile * depth
+                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? p->n_tiles : 1;
+    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
@@ -20665,6 +20860,75 @@ static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen
     }
 }
 
+/* ---- fetching ---- */
+
+static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = base;
+    fetch.x = tci_build_lx(b, x);
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+}
+
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_lin at = tci_lin_plus(vecs[i]->at, columns);
+        tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
+/* The partial sums that the next tile of columns continues or begins. */
+static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_blocked_fetch_at(s->b, ~s->partial.value,
+                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+    }
+}
+
+/* Where the tile's results will be written. */
+static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < b->k->n_stores; i++) {
+        for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
+            tci_stage_point(b, tile, j);
+            tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
+        }
+    }
+}
+
 /* ---- packing ---- */
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
@@ -20687,17 +20951,58 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     return vecs;
 }
 
+/* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
+ * lanes, which loads turn in registers. Returns the first inner point that is left. */
+static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
+    tci_lopen open;
+    int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
+    int points = tci_lx_make(b->l, TCI_LX_MUL, squares, -1, lanes);
+    int from = tci_build_lx(b, s->first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
+    for (int64_t r = 0; r < lanes; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
+    }
+    b->turn_rows = rows;
+    b->turn_axis = axis;
+    b->n_turn = (int)lanes;
+    for (int i = 0; i < n * lanes; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
+        tci_build_set(b, axis, rows[i % lanes]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    b->turn_rows = NULL;
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+    return tci_build_let(b, end);
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
     int n;
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lin first = s->first, depth = s->depth;
+    if (s->p->squares) {
+        s->first = tci_blocked_pack_squares(s, n, vecs);
+        s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
+    }
     tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    s->first = first;
+    s->depth = depth;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i]);
         tci_build_value(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD, 0);
+    }
     if (open) {
         tci_blocked_close(s, 0, open);
     }
@@ -20801,9 +21106,10 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
     int64_t lanes = b->l->lanes, n = s->at.n_rows;
     for (int64_t r = 0; r < n; r += lanes) {
         int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
-        int64_t hi = last->hi - TCI_MAX(n - r - lanes, 0);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_plus(first->at, r),
-                                                        first->lo + r, hi, true, count));
+        tci_dim hi = tci_dim_add(last->hi, -TCI_MAX(n - r - lanes, 0));
+        tci_dim lo = tci_dim_add(first->lo, r);
+        tci_build_set(b, s->p->row_axis,
+                      tci_build_bind(b, tci_lin_plus(first->at, r), lo, hi, true, count));
         tci_build_value(b, s->p->row_inst);
     }
     tci_build_set(b, s->p->row_axis, NULL);
@@ -20823,44 +21129,6 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-static void tci_blocked_fetch(tci_build *b, int inst)
-{
-    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
-    fetch.mem = TCI_MEM_PREFETCH;
-    fetch.base = (int32_t)b->k->insts[inst].imm;
-    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
-    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
-}
-
-/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
- * while this one is multiplied. */
-static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
-{
-    tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
-    const tci_bind *here = b->bind[axis];
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
-    for (int i = 0; i < tile->n_vecs; i++) {
-        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
-        tci_blocked_fetch(b, s->p->vec_inst);
-    }
-    tci_build_set(b, axis, here);
-}
-
-/* Each tile of columns fetches some of the rows that are packed after its own. */
-static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
-{
-    tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
-    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
-    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
-    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
-        tci_lin at = tci_lin_plus(row, i);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch(b, s->p->row_inst);
-    }
-}
-
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_pair *acc)
@@ -20876,8 +21144,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
-    if (s->p->fetch_vectors) {
-        tci_blocked_fetch_vectors(s, tile);
+    if (s->packs) {
+        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -20903,16 +21171,23 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
-static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+/* lo <= x <= hi */
+static void tci_blocked_if_in(tci_blocked_state *s, int x, tci_dim lo, tci_dim hi, tci_lopen *open)
 {
     tci_build *b = s->b;
     tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = s->block;
+    st.x = x;
     st.value.i = lo;
     st.imm = hi;
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
     tci_loop_append(b->l, b->cur, st);
     tci_build_if(b, st.dst, open);
+}
+
+/* In depth block lo .. hi. */
+static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_blocked_if_in(s, s->block, lo, hi, open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -20991,6 +21266,10 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_move(s, partial, n, acc, true);
         tci_build_close(b, &open);
+        tci_blocked_fetch_partial(s, partial, n);
+        tci_blocked_if(s, last, last, &open);
+        tci_blocked_fetch_results(s, &tile);
+        tci_build_close(b, &open);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
@@ -21006,18 +21285,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tci_build_set(b, s->p->vec_axis, NULL);
 }
 
-/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
-                             int64_t skip)
+/* One row tile: `rows` rows from `at` on, row panel number `panel`. */
+static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel, int64_t rows,
+                                 void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
-    int64_t last = b->k->axes[s->p->row_axis].size - 1;
+    tci_dim size = b->k->axes[s->p->row_axis].size;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
-    tci_lopen open;
-    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
     for (int64_t r = 0; r < rows; r++) {
-        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, tci_dim_add(size, r - rows), false,
+                                  -1);
     }
     s->at = (tci_tile){0};
     s->at.row_axis = s->p->row_axis;
@@ -21025,23 +21302,113 @@ static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    tci_blocked_pack_rows(s);
-    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
+    body(s);
     tci_build_set(b, s->p->row_axis, NULL);
+}
+
+/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_lopen open;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
+    tci_blocked_row_tile(s, at, tile, rows, body);
     tci_build_close(b, &open);
 }
 
-static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+/* The last row tile where the number of rows is not known: tiles of 8, 4, 2 and 1 rows, each there
+ * or not. */
+static void tci_blocked_rest_rows(tci_blocked_state *s, int end,
+                                  void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_dim size = b->k->axes[s->p->row_axis].size, whole = tci_dim_div(size, s->p->base);
+    tci_dim first = tci_dim_mul(whole, s->p->base), rest = tci_dim_sub(size, first);
+    tci_lopen is_last, exists;
+    int64_t rows = 1;
+    while (2 * rows < s->p->base) {
+        rows *= 2;
+    }
+    tci_blocked_if_in(s, end, tci_dim_add(whole, 1), s->p->n_tiles, &is_last);
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_blocked_if_in(s, tci_lx_const(b->l, there), 1, 1, &exists);
+        tci_blocked_row_tile(s, tci_lin_const(tci_dim_add(first, before)), tci_lin_const(0), rows,
+                             body);
+        tci_build_close(b, &exists);
+    }
+    tci_build_close(b, &is_last);
+}
+
+static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
+                             void (*body)(tci_blocked_state *))
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
+    tci_dim size = s->b->k->axes[p->row_axis].size;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
-        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
-                         0);
+        tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
+                             body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+    if (tci_dim_is_known(size)) {
+        tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+        return;
+    }
+    int whole = tci_lx_const(l, tci_dim_div(size, p->base));
+    tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, whole, 0), p->base, 0, body);
+    tci_blocked_rest_rows(s, end, body);
+}
+
+/* ---- the two orders of tiles ---- */
+
+static void tci_blocked_row_body(tci_blocked_state *s)
+{
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, s->chunk, tci_blocked_tile);
+}
+
+static void tci_blocked_fused_body(tci_blocked_state *s)
+{
+    tci_blocked_tile(s, s->number, s->count);
+}
+
+/* All row tiles for one tile of columns; the first leaves what it reads in the panel. */
+static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    bool more = p->n_tiles > 1;
+    int one = tci_lx_const(l, 1);
+    s->number = number;
+    s->count = count;
+    s->packs = true;
+    s->vec->stage = 0;
+    s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
+    tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
+                         tci_blocked_fused_body);
+    s->packs = false;
+    s->vec->stage = -1;
+    if (more) {
+        tci_blocked_rows(s, one, tci_lx_const(l, p->n_tiles), tci_blocked_fused_body);
+    }
+}
+
+static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
+{
+    if (s->p->fused) {
+        tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
+        tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
+    } else {
+        tci_blocked_pack_vec(s, s->chunk);
+        tci_blocked_rows(s, begin, end, tci_blocked_row_body);
+    }
 }
 
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
@@ -21049,10 +21416,11 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[0];
     tci_blocked_state s = {.b = b, .p = p};
-    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
     b->stage = 0;
+    s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
     int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
@@ -21071,11 +21439,807 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
     s.row->origin[first] = s.vec->origin[first] = s.first;
-    tci_blocked_pack_vec(&s, number);
-    tci_blocked_all_rows(&s, number, begin, end);
+    tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }
+}
+/* ---- src/loop/matrix.c ---- */
+/* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
+ *
+ * In: a kernel, the machine. Out: for tci_loop_choose_order the numeric class of the contraction;
+ * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
+ * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
+ *
+ * The tile follows from a model of its time: the slower of multiplying and loading for each step of
+ * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
+ * the last one. */
+/* ---- src/loop/matrix.h ---- */
+/* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
+ *
+ * The kernel is C[batch][m][n] = sum over k of A[batch][m][k] * B[batch][n][k], f32 sums of bf16 or
+ * f16 products, and after it any elementwise chain. The machine's model: a processor runs one block
+ * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
+ * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
+ * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
+ * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
+ * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
+ * last tile the consumers help. */
+#ifndef TCI_LOOP_MATRIX_H
+#define TCI_LOOP_MATRIX_H
+
+
+enum {
+    TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
+    TCI_MATRIX_BATCH = 3,       /* batch axes at most: a box has five axes */
+    TCI_MATRIX_STAGES = 8,      /* at most */
+    TCI_MATRIX_WARP = 32,
+    TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
+    TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
+};
+
+/* A or B in memory, strides in elements. */
+typedef struct tci_matrix_side {
+    int32_t operand;
+    bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
+    int64_t offset;     /* of element 0 */
+    int64_t pitch;      /* of the other one of the two axes */
+    int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
+} tci_matrix_side;
+
+typedef struct tci_matrix {
+    uint8_t dtype;      /* of A and B: TC_BF16 or TC_F16 */
+    int32_t m_axis, n_axis;
+    int64_t m, n, k;
+    int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
+    int64_t batch[TCI_MATRIX_BATCH];
+    tci_matrix_side side[2]; /* A, B */
+    int32_t value;      /* the instruction that is left in shared memory */
+    uint8_t staged;     /* as this dtype */
+    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t stages, group_rows;
+    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int64_t staged_pitch; /* elements between rows of the staged sums */
+    int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
+} tci_matrix;
+
+/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
+ * takes the kernel. */
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
+ * rounding up of its start. */
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
+/* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
+#include <stdio.h>
+#include <string.h>
+
+/* ---- src/loop/tiles.h ---- */
+/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_TILES_H
+#define TCI_LOOP_TILES_H
+
+
+/* Does the unit take this contraction, which is one that a matrix unit may take? */
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
+enum {
+    TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
+    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
+    TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
+    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+};
+
+/* ---- recognising ---- */
+
+/* The strides of load `inst`; false where it is no plain box of memory. */
+static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
+        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        return false;
+    }
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
+        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
+    }
+    side->operand = (int32_t)in->imm;
+    return fits;
+}
+
+static bool tci_matrix_is_aligned(int64_t stride)
+{
+    return stride % TCI_MATRIX_ALIGN == 0;
+}
+
+/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
+static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
+                               int own, tci_matrix_side *side)
+{
+    int64_t along = coef[k->n_axes - 1];
+    side->along_k = along == 1;
+    side->pitch = side->along_k ? coef[own] : along;
+    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
+                tci_matrix_is_aligned(side->pitch);
+    for (int i = 0; i < x->n_batch; i++) {
+        side->batch_pitch[i] = coef[x->batch_axis[i]];
+        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+    }
+    return fits;
+}
+
+/* The rows: the longest axis that A has and B has not. The rest is the batch. */
+static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
+{
+    x->n_axis = k->n_outer - 1;
+    x->m_axis = -1;
+    for (int i = 0; i < x->n_axis; i++) {
+        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
+    }
+    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
+        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        return false;
+    }
+    for (int i = 0; i < x->n_axis; i++) {
+        if (i != x->m_axis) {
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = k->axes[i].size;
+        }
+    }
+    x->m = k->axes[x->m_axis].size;
+    x->n = k->axes[x->n_axis].size;
+    x->k = k->axes[k->n_axes - 1].size;
+    return true;
+}
+
+static bool tci_matrix_has_form(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
+                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
+                k->n_axes == k->n_outer + 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage > 0;
+    }
+    return fits;
+}
+
+/* Does anything but instruction `except` use instruction `inst`? */
+static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
+{
+    for (int i = 0; i < k->n_insts; i++) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            if (i != except && k->insts[i].args[a] == inst) {
+                return true;
+            }
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].value == inst) {
+            return true;
+        }
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+{
+    x->value = k->reds[0].inst;
+    x->staged = TC_F32;
+    for (int i = x->value + 1; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
+                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
+        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
+            x->value = i;
+            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
+            return;
+        }
+    }
+}
+
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    memset(x, 0, sizeof(*x));
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
+                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
+    tci_matrix_side side[2] = {{0}};
+    const tci_kred *red = &k->reds[0];
+    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+        return false;
+    }
+    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
+    uint8_t t = k->operands[side[0].operand].dtype;
+    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
+                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
+                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+    if (!fits) {
+        return false;
+    }
+    x->dtype = t;
+    x->side[0] = side[a];
+    x->side[1] = side[1 - a];
+    tci_matrix_value(k, x);
+    return true;
+}
+
+static bool tci_matrix_pays(const tci_matrix *x)
+{
+    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
+    for (int i = 0; i < x->n_batch; i++) {
+        flops *= (double)x->batch[i];
+    }
+    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the tile ---- */
+
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
+{
+    return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+{
+    int64_t rows = (int64_t)TCI_MATRIX_SUB * x->sub_rows * x->buffers;
+    return rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+}
+
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
+{
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
+           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+}
+
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
+{
+    x->buffers = buffers;
+    x->stages = 0;
+    int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
+    x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
+}
+
+/* Cycles of one step of k, and of the chain for some elements. */
+static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+{
+    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+                  (x->consumers == 1 ? 0.85 : 1.0);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
+    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
+    return TCI_MAX(multiply, load);
+}
+
+static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+{
+    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
+ * another stage, but consumers then wait for each other's chain: while that takes no longer than
+ * they may be apart, which is as many steps as there are stages, nothing is lost. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+{
+    x->consumers = tile->consumers;
+    x->sub_rows = tile->sub_rows;
+    x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
+    x->columns = tile->columns;
+    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
+    x->tiles = x->tiles_m * x->tiles_n;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+    double cells = (double)x->rows / x->consumers * x->columns;
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    tci_matrix_set_buffers(x, 1);
+    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
+        tci_matrix_set_buffers(x, x->consumers);
+    }
+    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+}
+
+/* Cycles of the whole product, `chain` flops for each element of the result. */
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
+{
+    double cells = (double)x->rows * x->columns;
+    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
+}
+
+static int64_t tci_matrix_chain_cost(const tci_kernel *k)
+{
+    int64_t cost = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        cost += tci_stage_cost(k, t);
+    }
+    return cost;
+}
+
+/* False: no tile fits. */
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+{
+    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+    int64_t chain = tci_matrix_chain_cost(k);
+    double least = 0;
+    int best = -1;
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
+            double cycles = tci_matrix_cycles(x, chain, units);
+            best = best < 0 || cycles < least ? i : best;
+            least = best == i ? cycles : least;
+        }
+    }
+    if (best >= 0) {
+        tci_matrix_shape(x, &tiles[best], chain, units);
+    }
+    x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
+    return best >= 0;
+}
+
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
+{
+    tci_matrix x = {0};
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
+    if (fits) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+    }
+}
+
+/* ---- the hole ---- */
+
+/* Where the main loop stands: on a whole number of columns or of groups of rows. */
+static tci_lin tci_matrix_given(tci_build *b, int axis)
+{
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
+}
+
+/* The sums of the rows at hand, where the main loop has left them. */
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x)
+{
+    int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, 0);
+    keep->is_padded = true;
+    keep->coef[x->m_axis] = x->staged_pitch;
+    keep->coef[x->n_axis] = 1;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+    keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
+}
+
+/* The chain for all rows at hand: every value first, then the stores, as an output may be one of
+ * the inputs. */
+static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, x->group_rows * k->n_stores + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, x->group_rows);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    tci_build_set(b, x->n_axis, columns);
+    for (int r = 0; r < x->group_rows; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            values[r * k->n_stores + i] = tci_build_value(b, k->stores[i].value);
+        }
+    }
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+        }
+    }
+}
+
+/* The part for tiles whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
+{
+    tci_lopen open;
+    tci_lin at = tci_matrix_given(b, x->n_axis);
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, &open);
+    int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
+    tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
+    tci_build_close(b, &open);
+}
+
+static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
+{
+    tci_matrix_keep(b, x);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+    }
+    b->stage = 1;
+    if (x->n % x->columns == 0) {
+        tci_lin at = tci_matrix_given(b, x->n_axis);
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, -1));
+        return;
+    }
+    int64_t cut = x->n / x->columns * x->columns; /* the first column of the last tiles */
+    if (cut > 0) {
+        tci_matrix_part(b, x, 0, cut - x->columns, -1);
+    }
+    tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
+}
+
+/* ---- the whole ---- */
+
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch)
+{
+    tci_matrix *x = TCI_NEW(s, tci_matrix);
+    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, machine.matrix_units);
+    TCI_ASSERT(s, fits);
+    tci_loop *l = tci_loop_make(s, k);
+    l->lanes = x->columns;
+    l->threads = TCI_MATRIX_WARP;
+    l->matrix = x;
+    tci_matrix_hole(tci_build_make(s, k, l), x);
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
+    launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
+    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
+    launch->task_ns = cycles / 1.7;
+    launch->lanes = l->lanes;
+    launch->work_bytes = 0;
+    snprintf(launch->note, sizeof(launch->note),
+             "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows, x->columns,
+             TCI_MATRIX_DEPTH_STEP, x->stages);
+    l->note = tci_scratch_printf(s, "%s", launch->note);
+    return l;
+}
+/* ---- src/loop/tiles.c ---- */
+/* loop/tiles.c - contractions on a CPU's matrix unit.
+ *
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
+ * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * a range of row tiles.
+ *
+ *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
+ *   for each row tile (32 rows)
+ *       for each tile of columns
+ *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
+ *           the later stages, one row after the other
+ *
+ * The one idea: a register is a number, and each instruction of the unit one statement
+ * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+
+
+#include <string.h>
+
+enum {
+    TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
+    TCI_TILES_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
+    TCI_TILES_COLUMNS = 512,    /* of a block, at most */
+    TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
+    TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
+    TCI_TILES_B = 6
+};
+
+/* ---- what fits ---- */
+
+static bool tci_tiles_is_whole(int64_t size)
+{
+    return size % TCI_TILES_BLOCK == 0;
+}
+
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
+{
+    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
+                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
+                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
+        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
+    }
+    return fits;
+}
+
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
+{
+    tci_matrix x;
+    tci_matrix_find(k, &x);
+    int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
+    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    memset(p, 0, sizeof(*p));
+    p->vec_axis = x.n_axis;
+    p->row_axis = x.m_axis;
+    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
+    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
+    p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
+    p->base = TCI_TILES_BLOCK;
+    p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
+    p->share = 1;
+    p->depth = x.k;
+    p->n_depths = p->inner = 1;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_tiles_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_matrix x;
+    int panel;              /* local */
+    tci_stage_pair sums;    /* local: 32 rows of 32 */
+    int64_t tile_elements;  /* of the panel, for a tile of columns */
+} tci_tiles_state;
+
+static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    return local;
+}
+
+static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.n = tci_lx_const(b->l, tile);
+    return st;
+}
+
+static void tci_tiles_plain(tci_build *b, tci_mem mem)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
+{
+    tci_lstmt st = tci_tiles_stmt(b, mem, tile);
+    st.base = base;
+    st.x = tci_build_lx(b, x);
+    st.imm = stride;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* Binds axis to `at`, after which `room` more points exist. */
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
+                           bool vector)
+{
+    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
+}
+
+/* Tiles of columns in the block: the last block may have fewer. */
+static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->columns / TCI_TILES_BLOCK, all = s->x.n / TCI_TILES_BLOCK;
+    tci_lin left = tci_lin_plus(tci_lin_mul(b, chunk, -most), all);
+    return tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, left), tci_lx_const(b->l, most), 0);
+}
+
+/* ---- packing ---- */
+
+static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen tiles, steps, pairs;
+    int axis = b->k->stages[0].axes[0];
+    int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                                tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
+                                                &steps));
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+    tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
+    tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
+    tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
+                             tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
+                                         tci_lin_mul(b, row, pair)));
+    for (int64_t h = 0; h < 2; h++) {
+        int value[2];
+        int64_t skip = h * TCI_TILES_SIDE;
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
+                       2 * TCI_TILES_SIDE - 1 - skip, true);
+        for (int i = 0; i < 2; i++) {
+            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
+            value[i] = tci_build_value(b, s->p->vec_inst);
+        }
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
+        st.args[0] = value[0];
+        st.args[1] = value[1];
+        tci_loop_append(l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &pairs);
+    tci_build_close(b, &steps);
+    tci_build_close(b, &tiles);
+}
+
+/* ---- tiles ---- */
+
+/* Where A begins for the rows from `row`: the operand's index with k and the columns at 0. */
+static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    tci_tiles_bind(b, s->p->row_axis, row, 0, TCI_TILES_BLOCK - 1, false);
+    tci_lin at = tci_build_kx(b, b->k->insts[s->p->row_inst].x);
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->row_axis, NULL);
+    return at;
+}
+
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
+    for (int64_t i = 0; i < 2; i++) {
+        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
+                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
+        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
+                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
+    }
+    for (int i = 0; i < 4; i++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
+        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    for (int64_t i = 0; i < 4; i++) {
+        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+                       TCI_TILES_BLOCK);
+    }
+}
+
+/* The later stages, for one row after the other. */
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    const tci_kred *red = &b->k->reds[0];
+    const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
+    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);
+    for (int v = 0; v < TCI_COUNT(vecs); v++) {
+        int64_t skip = (int64_t)v * TCI_TILES_SIDE;
+        vecs[v] = tci_build_bind(b, tci_lin_plus(column, skip), skip,
+                                 columns - TCI_TILES_BLOCK + skip + TCI_TILES_SIDE - 1, true, -1);
+    }
+    tci_tile one = {0};
+    one.row_axis = s->p->row_axis;
+    one.n_rows = 1;
+    one.rows = &bind;
+    one.vec_axis = s->p->vec_axis;
+    one.n_vecs = TCI_COUNT(vecs);
+    one.vecs = vecs;
+    one.next_axis = -1;
+    for (int v = 0; v < one.n_vecs; v++) {
+        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_stage_point(b, &one, v);
+        tci_stage_remember_result(b, red,
+                                  tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
+    }
+    tci_stage_from(b, &one, 1);
+    b->stage = 0;
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    tci_lopen rows, tiles;
+    tci_tiles_state s = {.b = b, .p = p};
+    tci_matrix_find(b->k, &s.x);
+    b->stage = 0;
+    s.tile_elements = s.x.k * TCI_TILES_BLOCK;
+    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
+    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.sums.index = -1;
+    tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
+    int n_tiles = tci_tiles_count(&s, chunk);
+    tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
+    tci_tiles_pack(&s, column, n_tiles);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
+    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_tiles_multiply(&s, a, tile);
+    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &rows);
+    tci_tiles_plain(b, TCI_MEM_TILES_END);
 }
 /* ---- src/loop/row.c ---- */
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
@@ -21972,6 +23136,7 @@ enum {
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -21995,7 +23160,7 @@ typedef struct tci_sched {
      * known all but the last have base rows, and that one what is left. */
     tci_dim n_tiles;
     int64_t base, extra;
-    int64_t group;                /* row tiles of a unit */
+    tci_dim group;                /* row tiles of a unit */
     tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
     tci_dim points, units;
@@ -22005,6 +23170,8 @@ typedef struct tci_sched {
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
+    bool on_tiles;            /* of a matrix unit: blocked says how */
+    int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -22297,6 +23464,16 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
+        tci_tiles_plan(s->k, &s->blocked);
+        s->row_axis = s->blocked.row_axis;
+        s->unroll = s->blocked.unroll;
+        s->n_tiles = s->blocked.n_tiles;
+        s->base = s->rows = (int)s->blocked.base;
+        s->extra = 0;
+        s->on_tiles = true;
+        return;
+    }
     tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
@@ -22482,6 +23659,23 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+/* Units of packed panels are counted in row tiles: a range of tasks may begin and end inside a
+ * group, so that any number of threads gets even shares, and each packs the columns of a block once
+ * for the whole of its range. */
+static void tci_sched_blocked_units(tci_sched *s, double target)
+{
+    s->chunk = s->blocked.columns;
+    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
+                           tci_dim_mul(s->n_groups, s->group));
+    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double share_ns = s->total_ns * (double)share / (double)units;
+    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
+    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
+}
+
 static void tci_sched_units(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -22517,15 +23711,15 @@ static void tci_sched_units(tci_sched *s)
         s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
-        s->chunk = s->blocked.columns;
-        s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
-        s->group = s->blocked.group;
+        tci_sched_blocked_units(s, target);
+        return;
     }
     if (s->machine.block_threads) {
         s->group = 1;
     }
     s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
     s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
+    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
@@ -22831,6 +24025,22 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
 }
 
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. `end` is the call's last unit. */
+static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+{
+    tci_loop *l = s->l;
+    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
+    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
+    if (s->joined > 1) {
+        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
+    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
+    tci_stage_panel(s->b, &panel);
+}
+
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
@@ -22854,21 +24064,6 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tile.stream = s->stream;
         tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
-        return;
-    }
-    if (s->blocked.columns > 0) {
-        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
-        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
-        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
-        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
-        return;
-    }
-    if (s->panel > 0) {
-        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        tci_dim_add(s->n_vec, -1), s->chunk};
-        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
-        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
-        tci_stage_panel(s->b, &panel);
         return;
     }
     if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
@@ -22902,22 +24097,64 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
     return digit;
 }
 
+/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
+static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = s->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
+    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
+}
+
+/* The row tiles of group u of the blocked form, of those that the call is for. */
+static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
+                              tci_lin group)
+{
+    tci_build *b = s->b;
+    tci_loop *l = s->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
+    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
+        int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
+        from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, s->group), 0);
+        last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
+        first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
+    }
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
+    first = tci_build_lx(b, tci_build_let(b, first));
+    last = tci_build_lx(b, tci_build_let(b, last));
+    if (s->on_tiles) {
+        tci_tiles_emit(b, &s->blocked, chunk, first, last);
+    } else {
+        tci_blocked_emit(b, &s->blocked, chunk, first, last);
+    }
+}
+
 static void tci_sched_nest(tci_sched *s)
 {
     tci_build *b = s->b;
     tci_loop *l = s->l;
     tci_lopen open;
-    tci_lin u = tci_lin_const(0);
+    tci_lin u = tci_lin_const(0), unit = u;
     bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
     if (many && !loops) { /* a block is one unit */
         u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
     } else if (loops) {
-        int begin =
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
+        begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
-        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
+    }
+    if (s->blocked.columns > 0) {
+        u = unit = tci_sched_groups(s, begin, end, &open);
+        loops = true;
+    } else if (loops) {
+        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
     tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
@@ -22937,7 +24174,13 @@ static void tci_sched_nest(tci_sched *s)
         tci_build_set(b, s->others[i],
                       tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
-    tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    if (s->blocked.columns > 0) {
+        tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else if (s->panel > 0) {
+        tci_sched_panel(s, chunk, end);
+    } else {
+        tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    }
     if (loops) {
         tci_build_close(b, &open);
     }
@@ -22964,6 +24207,8 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
+    } else if (s->on_tiles) {
+        snprintf(tile, sizeof(tile), ", matrix unit, %d columns", (int)s->chunk);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -23023,6 +24268,9 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
+        return tci_matrix_schedule(scratch, k, machine, launch);
+    }
     s.k = k;
     s.l = tci_loop_make(scratch, k);
     tci_sched_lanes(s.l, k, machine);
@@ -23065,6 +24313,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
+    case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;
     case TCI_LX_MIN:
     case TCI_LX_MAX:
         tci_str_add(out, e->op == TCI_LX_MIN ? "min(" : "max(");
@@ -23114,7 +24363,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "swap_high",      "prefetch",  "fence",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_end",      "store_pairs",
+        "barrier",      "load_aligned",
         "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
@@ -23229,6 +24481,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
         tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
+        tci_str_add(out, l->locals[st->dst].is_given ? " given" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:
@@ -23522,9 +24775,13 @@ struct tci_dialect {
      * casts). */
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
-     * `task_end` are in scope after it. n_words: that `lits` has. */
+     * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
+     * are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
+    /* What closes the function after its statements. */
+    void (*tail)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l);
     /* Everything requested, in an order that compiles. No #include. */
     void (*prelude)(tci_dialect *d, tci_str *out);
 };
@@ -23651,6 +24908,7 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_THREAD: tci_str_add(c->out, "TC_THREAD"); break;
     case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
     case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
+    case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
     default: tci_c_head(c, e); break;
     }
 }
@@ -23827,6 +25085,11 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
+    if (m->is_given) {
+        tci_str_printf(c->out, "const %s *const m%d = (const %s *)given;\n", ctype, st->dst,
+                       ctype);
+        return;
+    }
     if (m->work >= 0) {
         tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + %lld);\n", ctype, st->dst,
                        ctype, c->l->n_operands, (long long)m->work);
@@ -23928,7 +25191,7 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                        qualifier, type, i);
     }
     tci_c_block(&c, 0, 1);
-    tci_str_add(out, "}\n");
+    d->tail(d, out, symbol, l);
 }
 /* ---- src/emit/c_soft.c ---- */
 /* emit/c_soft.c - plain C for what some compiler or processor lacks: fma, square root, rounding,
@@ -24758,6 +26021,10 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
+    {TCI_MEM_STORE_PAIRS, "store_pairs",
+     "TC_I void $n(void *p, $T a, $T b) {\n"
+     "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
+     NULL},
 };
 
 /* The same with one lane; $1 and $2 wrap the value read and the value written. */
@@ -24845,10 +26112,75 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
     return e.name;
 }
 
+/* Registers of a matrix unit: AMX, or arrays on the stack and the order of sums that AMX has (the
+ * even and the odd products of 32 k apart). */
+static const char tci_cd_tiles[] =
+    "#if defined(TC_AMX)\n"
+    "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
+    "    [30] = 64,\n"
+    "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
+    "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
+    "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
+    "#define tc_tile_zero(n) __asm__ volatile(\"tilezero %%tmm%c0\" : : \"i\"(n))\n"
+    "#define tc_tile_load(p, s, n) __asm__ volatile(\"tileloadd (%0,%1,1), %%tmm%c2\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_store(p, s, n) __asm__ volatile(\"tilestored %%tmm%c2, (%0,%1,1)\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_dot(n, ab) __asm__ volatile(\"tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
+    "    : : \"i\"(n), \"i\"((ab) / 8), \"i\"((ab) % 8))\n"
+    "#else\n"
+    "typedef union { float f[256]; unsigned short h[512]; $T v[16]; } tc_tile;\n"
+    "#define tc_tiles_begin() tc_tile tc_tiles[8]\n"
+    "#define tc_tiles_end() ((void)0)\n"
+    "TC_I void tc_tile_fill(tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = ($T){0};\n    }\n}\n"
+    "TC_I void tc_tile_get(const char *p, long s, tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = *(const $A *)(p + i * s);\n    }\n}\n"
+    "TC_I void tc_tile_put(char *p, long s, const tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        *($A *)(p + i * s) = t->v[i];\n    }\n}\n"
+    "TC_I void tc_tile_add(tc_tile *c, const tc_tile *a, const tc_tile *b) {\n"
+    "    for (int m = 0; m < 16; m++) {\n        for (int n = 0; n < 16; n++) {\n"
+    "            float sum[2] = {0, 0};\n"
+    "            for (int k = 0; k < 32; k++) {\n"
+    "                sum[k % 2] = $1($2(a->h[m * 32 + k]), $2(b->h[k / 2 * 32 + n * 2 + k % 2]),\n"
+    "                                sum[k % 2]);\n"
+    "            }\n"
+    "            c->f[m * 16 + n] += sum[0] + sum[1];\n"
+    "        }\n    }\n}\n"
+    "#define tc_tile_zero(n) tc_tile_fill(&tc_tiles[n])\n"
+    "#define tc_tile_load(p, s, n) \\\n"
+    "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_store(p, s, n) \\\n"
+    "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_dot(n, ab) \\\n"
+    "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#endif";
+
+static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
+{
+    static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
+                                        "tc_tile_store", "tc_tile_dot", "tc_tiles_end"};
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
+    if (is_new) {
+        e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
+        e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
+        tci_cd_define(&e, tci_cd_tiles);
+    }
+    return names[m - TCI_MEM_TILES_BEGIN];
+}
+
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes)
 {
     tci_cd *cd = d->state;
+    if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
+        return tci_cd_mem_tile(cd, m);
+    }
+    if (m == TCI_MEM_STORE_PAIRS) {
+        storage = compute; /* it rounds nothing: bf16 values are the upper halves */
+    }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }
@@ -26029,6 +27361,14 @@ static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const 
         symbol, word, word, word, word);
 }
 
+static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
+{
+    (void)d;
+    (void)symbol;
+    (void)l;
+    tci_str_add(out, "}\n");
+}
+
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
@@ -26036,6 +27376,7 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->d.restrict_word = "__restrict__";
     cd->d.local_word = "";
     cd->d.head = tci_cd_head;
+    cd->d.tail = tci_cd_tail;
     cd->d.vector_bytes = vector_bytes;
     cd->d.s = s;
     cd->d.state = cd;
@@ -29853,6 +31194,7 @@ typedef struct tci_target {
     char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
+    int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
@@ -30022,6 +31364,8 @@ TCI_FN const tc_backend *tci_cuda_backend(void);
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes); /* cuda/dialect.c */
 #endif
 
+/* What plans and schedules for this backend must know. */
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o);
 /* The dialect of that name for vectors of this width; NULL: this build does not have it. */
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes);
 
@@ -30106,6 +31450,8 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
+    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
+    b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
 }
@@ -30129,6 +31475,16 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return picked;
+}
+
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
+{
+    tci_machine m = {0};
+    m.vector_bytes = b->target.vector_bytes;
+    m.block_threads = b->target.block_threads;
+    m.has_work = b->calls && !b->calls->launch;
+    m.matrix_units = o->matrix < 0 ? 0 : b->target.matrix_units;
+    return m;
 }
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
@@ -30593,8 +31949,9 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
-    tci_key_reserve(k, 2);
+    tci_key_reserve(k, 3);
     *k->at++ = (uint8_t)o->math;
+    *k->at++ = (uint8_t)(o->matrix < 0);
     *k->at++ = (uint8_t)sizeof(void *);
 }
 
@@ -32556,8 +33913,8 @@ static void tci_jit_name_kernels(tci_jit *j)
 
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
-    tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
-                           j->backend->target.block_threads, !j->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(j->backend, j->options);
+    machine.vector_bytes = TCI_MIN(machine.vector_bytes, j->compiler.vector_bytes);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {
@@ -33012,12 +34369,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads,
-                           b->backend->calls && !b->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(b->backend, b->options);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
         job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
+        tci_loop_choose_order(job->plan->kernels[i], machine);
     }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
@@ -37968,6 +39325,9 @@ static void tci_context_apply_env(tc_options *o)
         int64_t bits = tci_env_int(TCI_ENV_VECTOR, 0);
         o->vector_bits = bits <= 0 ? -1 : (int)TCI_MIN(bits, 4096);
     }
+    if (!o->matrix && tci_env_int(TCI_ENV_MATRIX, 1) == 0) {
+        o->matrix = -1;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }
@@ -39484,6 +40844,7 @@ static tc_options tci_eval_options(const tc_ctx *ctx, const tc_options *over)
     TCI_EVAL_TAKE(fallback)
     TCI_EVAL_TAKE(threads)
     TCI_EVAL_TAKE(vector_bits)
+    TCI_EVAL_TAKE(matrix)
     TCI_EVAL_TAKE(spin_us)
     TCI_EVAL_TAKE(cc)
     TCI_EVAL_TAKE(cc_timeout_s)

@@ -17,11 +17,13 @@
 #include <time.h>
 
 #define M64 ((int64_t)1 << 26)
+#define M16 (M64 / 4)
 
 typedef struct bench_case {
     const char *name;
     tc_tensor (*make)(tc_ctx *ctx);
-    int64_t n_in, n_out; /* elements of f32 */
+    tc_dtype dtype;      /* of input and output: f32 or bf16 */
+    int64_t n_in, n_out; /* elements */
     double flops;
     tc_program *f;
     void *in, *out;
@@ -78,24 +80,86 @@ static tc_tensor make_chain(tc_ctx *ctx)
     return y;
 }
 
+/* Products of bf16: both matrices, and what is added, lie one behind the other in one input. */
+static tc_tensor part_of(tc_tensor x, int64_t at, int64_t rows, int64_t columns)
+{
+    tc_tensor flat = tc_slice(x, 0, at, at + rows * columns, 1);
+    return rows == 1 ? flat : tc_reshape(flat, rows, columns);
+}
+static tc_tensor product_of(tc_tensor x, int64_t m, int64_t n, int64_t k)
+{
+    return tc_matmul(part_of(x, 0, m, k), part_of(x, m * k, k, n));
+}
+static tc_tensor make_product_4096(tc_ctx *ctx)
+{
+    return product_of(tc_input(ctx, "x", TC_BF16, 2 * M16), 4096, 4096, 4096);
+}
+static tc_tensor make_product_8192(tc_ctx *ctx)
+{
+    return product_of(tc_input(ctx, "x", TC_BF16, 2 * M64), 8192, 8192, 8192);
+}
+static tc_tensor make_layer_4096(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2 * M16 + 4096);
+    return tc_gelu(tc_add(product_of(x, 4096, 4096, 4096), part_of(x, 2 * M16, 1, 4096)));
+}
+static tc_tensor make_layer_8192(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2 * M64 + 8192);
+    return tc_gelu(tc_add(product_of(x, 8192, 8192, 8192), part_of(x, 2 * M64, 1, 8192)));
+}
+static tc_tensor make_odd_product(tc_ctx *ctx)
+{
+    return product_of(tc_input(ctx, "x", TC_BF16, 1016 * (4104 + 4000)), 4104, 4000, 1016);
+}
+static tc_tensor make_small_product(tc_ctx *ctx)
+{
+    return product_of(tc_input(ctx, "x", TC_BF16, 2 * 512 * 512), 512, 512, 512);
+}
+static tc_tensor make_few_rows(tc_ctx *ctx)
+{
+    return product_of(tc_input(ctx, "x", TC_BF16, 16 * 4096 + M16), 16, 4096, 4096);
+}
+static tc_tensor make_batch(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 2 * M16);
+    return tc_matmul(tc_reshape(part_of(x, 0, 1, M16), 16, 1024, 1024),
+                     tc_reshape(part_of(x, M16, 1, M16), 16, 1024, 1024));
+}
+
 static bench_case cases[] = {
-    {"x + 1, 64 M", make_add, M64, M64, 0, NULL, NULL, NULL},
-    {"sin(cos(x)), 64 M", make_waves, M64, M64, 0, NULL, NULL, NULL},
-    {"sin(cos(x)), 256 M", make_more_waves, 4 * M64, 4 * M64, 0, NULL, NULL, NULL},
-    {"gelu, 64 M", make_gelu, M64, M64, 0, NULL, NULL, NULL},
-    {"softmax 8192x8192", make_softmax, M64, M64, 0, NULL, NULL, NULL},
-    {"softmax 65536x1024", make_short_softmax, M64, M64, 0, NULL, NULL, NULL},
-    {"layer_norm 8192x8192", make_norm, M64, M64, 0, NULL, NULL, NULL},
-    {"sum of rows 8192x8192", make_rows, M64, 8192, 0, NULL, NULL, NULL},
-    {"sum of columns 8192x8192", make_columns, M64, 8192, 0, NULL, NULL, NULL},
-    {"sum of all, 64 M", make_all, M64, 1, 0, NULL, NULL, NULL},
-    {"transpose + 1, 8192x8192", make_turned, M64, M64, 0, NULL, NULL, NULL},
-    {"matmul f32 2048", make_product, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL, NULL, NULL},
-    {"matmul f32 4096", make_large_product, M64 / 4, M64 / 4, 4096.0 * (M64 / 2), NULL, NULL,
+    {"x + 1, 64 M", make_add, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"sin(cos(x)), 64 M", make_waves, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"sin(cos(x)), 256 M", make_more_waves, TC_F32, 4 * M64, 4 * M64, 0, NULL, NULL, NULL},
+    {"gelu, 64 M", make_gelu, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"softmax 8192x8192", make_softmax, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"softmax 65536x1024", make_short_softmax, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"layer_norm 8192x8192", make_norm, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"sum of rows 8192x8192", make_rows, TC_F32, M64, 8192, 0, NULL, NULL, NULL},
+    {"sum of columns 8192x8192", make_columns, TC_F32, M64, 8192, 0, NULL, NULL, NULL},
+    {"sum of all, 64 M", make_all, TC_F32, M64, 1, 0, NULL, NULL, NULL},
+    {"transpose + 1, 8192x8192", make_turned, TC_F32, M64, M64, 0, NULL, NULL, NULL},
+    {"matmul f32 2048", make_product, TC_F32, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL, NULL,
      NULL},
-    {"gelu(x @ x + 0.5), 2048", make_layer, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL, NULL,
+    {"matmul f32 4096", make_large_product, TC_F32, M64 / 4, M64 / 4, 4096.0 * (M64 / 2), NULL,
+     NULL, NULL},
+    {"gelu(x @ x + 0.5), 2048", make_layer, TC_F32, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL,
+     NULL, NULL},
+    {"matmul bf16 4096", make_product_4096, TC_BF16, 2 * M16, M16, 8192.0 * M16, NULL, NULL, NULL},
+    {"matmul bf16 8192", make_product_8192, TC_BF16, 2 * M64, M64, 16384.0 * M64, NULL, NULL,
      NULL},
-    {"chain of ten kernels, 64 K", make_chain, 65536, 65536, 0, NULL, NULL, NULL},
+    {"matmul + bias, gelu 4096", make_layer_4096, TC_BF16, 2 * M16 + 4096, M16, 8192.0 * M16,
+     NULL, NULL, NULL},
+    {"matmul + bias, gelu 8192", make_layer_8192, TC_BF16, 2 * M64 + 8192, M64, 16384.0 * M64,
+     NULL, NULL, NULL},
+    {"matmul 4104x4000x1016", make_odd_product, TC_BF16, 1016 * (4104 + 4000), 4104 * 4000,
+     2032.0 * 4104 * 4000, NULL, NULL, NULL},
+    {"matmul 512x512x512", make_small_product, TC_BF16, 2 * 512 * 512, 512 * 512,
+     1024.0 * 512 * 512, NULL, NULL, NULL},
+    {"matmul 16x4096x4096", make_few_rows, TC_BF16, 16 * 4096 + M16, 16 * 4096,
+     8192.0 * 16 * 4096, NULL, NULL, NULL},
+    {"matmul 16 x 1024", make_batch, TC_BF16, 2 * M16, M16, 2048.0 * M16, NULL, NULL, NULL},
+    {"chain of ten kernels, 64 K", make_chain, TC_F32, 65536, 65536, 0, NULL, NULL, NULL},
 };
 enum { N_CASES = sizeof(cases) / sizeof(cases[0]), RUNS = 21, MOST_RUNS = 1001 };
 
@@ -151,10 +215,14 @@ static bool open_case(bench_case *c, void *in, void *out)
     return true;
 }
 
+static int64_t size_of(const bench_case *c) { return c->dtype == TC_BF16 ? 2 : 4; }
+
 static double call_ms(bench_case *c)
 {
     double at = now_ms();
-    if (tc_run(c->f, TC_BUFS(TC_BUF(c->in, c->n_in * 4)), TC_BUFS(TC_BUF(c->out, c->n_out * 4)))) {
+    int64_t size = size_of(c);
+    if (tc_run(c->f, TC_BUFS(TC_BUF(c->in, c->n_in * size)),
+               TC_BUFS(TC_BUF(c->out, c->n_out * size)))) {
         fprintf(stderr, "%s: %s\n", c->name, tc_error(c->f));
         exit(1);
     }
@@ -228,6 +296,8 @@ const char *bench_cuda_name(int i);
 const char *bench_cuda_name(int i) { return cases[i].name; }
 int64_t bench_cuda_size(int i, int output);
 int64_t bench_cuda_size(int i, int output) { return output ? cases[i].n_out : cases[i].n_in; }
+int bench_cuda_is_half(int i);
+int bench_cuda_is_half(int i) { return cases[i].dtype == TC_BF16; }
 int bench_cuda_open(int i, void *in, void *out);
 int bench_cuda_open(int i, void *in, void *out) { return open_case(&cases[i], in, out); }
 double bench_cuda_call(int i);
@@ -247,8 +317,8 @@ void bench_cuda_cost(int i, double *us)
 
 /* ---- alone ---- */
 
-/* Random numbers in [-1, 1), the same ones in each quarter. */
-static void *device_array(int64_t n)
+/* Random numbers in [-1, 1), the same ones in each quarter; half: 2 n of bf16 instead of n. */
+static void *device_array(int64_t n, bool half)
 {
     void *memory = NULL;
     int64_t part = n / 4;
@@ -257,6 +327,13 @@ static void *device_array(int64_t n)
     for (int64_t i = 0; i < part; i++) {
         seed = seed * 1664525u + 1013904223u;
         host[i] = (float)(seed >> 8) / 8388608.0f - 1.0f;
+    }
+    for (int64_t i = 0; half && i < part; i++) {
+        uint32_t low, high;
+        memcpy(&low, &host[i], 4);
+        memcpy(&high, &host[(i + 1) % part], 4);
+        low = low >> 16 | (high & 0xffff0000u);
+        memcpy(&host[i], &low, 4);
     }
     bool good = !tc_cuda_alloc(n * 4, &memory);
     for (int64_t at = 0; good && at < n; at += part) {
@@ -293,9 +370,10 @@ static void row(bench_case *c, void *in, void *out)
         devices[i < 0 ? 0 : i] = device_ms(c);
     }
     double call = median(calls, RUNS), device = median(devices, RUNS);
-    double copy = copy_ms(in, out, (c->n_in + c->n_out) / 2);
+    double bytes = (double)((c->n_in + c->n_out) * size_of(c));
+    double copy = copy_ms(in, out, (int64_t)bytes / 8);
     printf("%-28s call %8.4f ms, %5.2f of copy; device %8.4f ms, %6.0f GB/s", c->name, call,
-           copy / call, device, (double)(c->n_in + c->n_out) * 4 / device * 1e-6);
+           copy / call, device, bytes / device * 1e-6);
     printf(c->flops > 0 ? ", %.0f GFLOP/s\n" : "\n", c->flops / device * 1e-6);
 }
 
@@ -345,10 +423,11 @@ int main(int argc, char **argv)
     if (argc > 1 && !strcmp(argv[1], "--start")) {
         return start(at);
     }
-    void *in = device_array(4 * M64), *out = device_array(4 * M64);
+    void *in = device_array(4 * M64, false), *out = device_array(4 * M64, false);
+    void *halves = device_array(2 * M64, true);
     for (int i = 0; i < N_CASES; i++) {
         if (argc < 2 || strstr(cases[i].name, argv[1])) {
-            row(&cases[i], in, out);
+            row(&cases[i], cases[i].dtype == TC_BF16 ? halves : in, out);
         }
     }
     if (argc > 1) {

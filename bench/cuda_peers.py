@@ -15,6 +15,8 @@ import time
 import torch
 
 M64 = 1 << 26
+M16 = 1 << 24
+SAMPLE = 16  # rows that are compared with f64
 ROUNDS = 15
 REPLAYS = 20
 
@@ -25,7 +27,41 @@ def chain(x):
     return x
 
 
-# name of the case, shape of the input, the peer
+def parts(x, m, n, k, bias=0):
+    """Both matrices, and what is added, lie one behind the other."""
+    a, b, c = x.split([m * k, k * n, bias])
+    return a.view(m, k), b.view(k, n), c
+
+
+def product(m, n, k):
+    def function(x):
+        a, b, _ = parts(x, m, n, k)
+        return a @ b
+    return function
+
+
+def layer(m, n, k):
+    def function(x):
+        a, b, c = parts(x, m, n, k, n)
+        return torch.nn.functional.gelu(a @ b + c)
+    return function
+
+
+def batch(x):
+    a, b = x.split(M16)
+    return torch.bmm(a.view(16, 1024, 1024), b.view(16, 1024, 1024))
+
+
+def exact_product(m, n, k, bias=0):
+    """Some rows of it in f64."""
+    def function(x):
+        a, b, c = parts(x, m, n, k, bias)
+        y = a[:SAMPLE].double() @ b.double()
+        return torch.nn.functional.gelu(y + c.double()) if bias else y
+    return function
+
+
+# name of the case, shape of the input, the peer; of bf16: rows of the result in f64
 PEERS = {
     "x + 1, 64 M": ((M64,), lambda x: x + 1),
     "sin(cos(x)), 64 M": ((M64,), lambda x: torch.sin(torch.cos(x))),
@@ -43,6 +79,21 @@ PEERS = {
     "matmul f32 4096": ((4096, 4096), lambda x: x @ x),
     "gelu(x @ x + 0.5), 2048": (
         (2048, 2048), lambda x: torch.nn.functional.gelu(x @ x + 0.5)),
+    "matmul bf16 4096": ((2 * M16,), product(4096, 4096, 4096), exact_product(4096, 4096, 4096)),
+    "matmul bf16 8192": ((2 * M64,), product(8192, 8192, 8192), exact_product(8192, 8192, 8192)),
+    "matmul + bias, gelu 4096": (
+        (2 * M16 + 4096,), layer(4096, 4096, 4096), exact_product(4096, 4096, 4096, 4096)),
+    "matmul + bias, gelu 8192": (
+        (2 * M64 + 8192,), layer(8192, 8192, 8192), exact_product(8192, 8192, 8192, 8192)),
+    "matmul 4104x4000x1016": (
+        (1016 * 8104,), product(4104, 4000, 1016), exact_product(4104, 4000, 1016)),
+    "matmul 512x512x512": ((1 << 19,), product(512, 512, 512), exact_product(512, 512, 512)),
+    "matmul 16x4096x4096": (
+        (16 * 4096 + M16,), product(16, 4096, 4096), exact_product(16, 4096, 4096)),
+    "matmul 16 x 1024": (
+        (2 * M16,), batch,
+        lambda x: x[:SAMPLE * 1024].view(SAMPLE, 1024).double()
+        @ x[M16:M16 + (1 << 20)].view(1024, 1024).double()),
     "chain of ten kernels, 64 K": ((256, 256), chain),
 }
 
@@ -121,23 +172,26 @@ def worst(got, want):
 
 def run_case(lib, index, memory, compile_peers):
     name = lib.bench_cuda_name(index).decode()
-    shape, function = PEERS[name]
+    shape, function = PEERS[name][:2]
+    half = lib.bench_cuda_is_half(index)
     n_in, n_out = lib.bench_cuda_size(index, 0), lib.bench_cuda_size(index, 1)
     x = memory[:n_in].view(shape)
-    out = torch.empty(n_out, device="cuda")
+    x = x.bfloat16() if half else x
+    out = torch.empty(n_out, device="cuda", dtype=x.dtype)
     if not lib.bench_cuda_open(index, x.data_ptr(), out.data_ptr()):
         print("| %s | %s |" % (name, lib.bench_cuda_error().decode()), flush=True)
         return
     tc = Tc(lib, index)
     tc.call()
-    half = (n_in + n_out) // 2
-    target = torch.empty(half, device="cuda")
-    copy = Torch(lambda source: target.copy_(source), memory[:half])
+    floats = (n_in + n_out) // (4 if half else 2)
+    target = torch.empty(floats, device="cuda")
+    copy = Torch(lambda source: target.copy_(source), memory[:floats])
     eager = Torch(function, x)
     sides = [tc, copy, eager]
     if compile_peers:
         sides.append(Torch(torch.compile(function), x))
-    error = worst(out.view(-1), eager.result.reshape(-1))
+    want = (PEERS[name][2](x) if half else eager.result).reshape(-1)
+    error = worst(out.view(-1)[:want.numel()].to(want.dtype), want)
     figures = measure(sides)
     (tc_call, tc_device), (copy_call, copy_device), (eager_call, eager_device) = figures[:3]
     line = "| %s | %.4f | %.2f | %.4f | %.2f | %.4f | %.4f | %.2f |" % (

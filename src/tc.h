@@ -75,6 +75,8 @@
 #include "loop/access.c"
 #include "loop/stage.c"
 #include "loop/blocked.c"
+#include "loop/matrix.c"
+#include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"
 #include "loop/product.c"

@@ -110,6 +110,9 @@ static void tci_context_apply_env(tc_options *o)
         int64_t bits = tci_env_int(TCI_ENV_VECTOR, 0);
         o->vector_bits = bits <= 0 ? -1 : (int)TCI_MIN(bits, 4096);
     }
+    if (!o->matrix && tci_env_int(TCI_ENV_MATRIX, 1) == 0) {
+        o->matrix = -1;
+    }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }

@@ -88,6 +88,8 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
+    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
+    b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
 }
@@ -111,6 +113,16 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     }
     pthread_mutex_unlock(&tci_backends.lock);
     return picked;
+}
+
+TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
+{
+    tci_machine m = {0};
+    m.vector_bytes = b->target.vector_bytes;
+    m.block_threads = b->target.block_threads;
+    m.has_work = b->calls && !b->calls->launch;
+    m.matrix_units = o->matrix < 0 ? 0 : b->target.matrix_units;
+    return m;
 }
 
 TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)

@@ -27,6 +27,7 @@
 #include "../debug/trace.h"
 #include "../kernel/concrete.h"
 #include "../rewrite/rewrite.h"
+#include "backend.h"
 #include "disk.h"
 #include "jit.h"
 
@@ -182,12 +183,12 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_compile_dump_graph(b, job, "rewrite", "rewrite.txt", job->roots);
     job->times.rewrite = tci_compile_lap(&at, "rewrite");
 
-    tci_machine machine = {b->backend->target.vector_bytes, b->backend->target.block_threads,
-                           b->backend->calls && !b->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(b->backend, b->options);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
     for (int i = 0; i < job->plan->n_kernels; i++) {
         job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
+        tci_loop_choose_order(job->plan->kernels[i], machine);
     }
     if (b->verify) {
         tci_plan_verify(s, job->plan);

@@ -167,8 +167,8 @@ static void tci_jit_name_kernels(tci_jit *j)
 
 TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 {
-    tci_machine machine = {TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes),
-                           j->backend->target.block_threads, !j->backend->calls->launch};
+    tci_machine machine = tci_backend_machine(j->backend, j->options);
+    machine.vector_bytes = TCI_MIN(machine.vector_bytes, j->compiler.vector_bytes);
     for (int i = 0; i < j->n_kernels; i++) {
         tci_jit_kernel *k = &j->kernels[i];
         if (!k->is_found) {

@@ -401,8 +401,9 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, target->features);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
-    tci_key_reserve(k, 2);
+    tci_key_reserve(k, 3);
     *k->at++ = (uint8_t)o->math;
+    *k->at++ = (uint8_t)(o->matrix < 0);
     *k->at++ = (uint8_t)sizeof(void *);
 }
 

@@ -17,6 +17,7 @@
 #include "../base/os.h"
 #include "dialect.h"
 #include "load.h"
+#include "matrix.h"
 #include "nvrtc.h"
 
 enum {
@@ -27,6 +28,8 @@ enum {
 typedef struct tci_cuda_function {
     void *handle;
     int threads;
+    bool is_skeleton;        /* its argument begins with encoded tensor maps */
+    tci_cuda_skeleton skeleton;
     struct tci_cuda_function *next;
 } tci_cuda_function;
 
@@ -134,10 +137,11 @@ static tc_status tci_cuda_open_device(int device)
 /* Fills tci_cuda.target; usable only when everything works. */
 static void tci_cuda_detect(void)
 {
-    enum { MAJOR = 75, MINOR = 76 }; /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_... */
+    /* CU_DEVICE_ATTRIBUTE_...: COMPUTE_CAPABILITY_..., MULTIPROCESSOR_COUNT */
+    enum { MAJOR = 75, MINOR = 76, PROCESSORS = 16 };
     tc_backend_target *t = &tci_cuda.target;
     const char *why = "";
-    int device = 0, major = 0, minor = 0, driver = 0;
+    int device = 0, major = 0, minor = 0, driver = 0, processors = 0;
     tci_cuda.cu = tci_cu_get(&why);
     if (!tci_cuda.cu) {
         snprintf(t->why, sizeof(t->why), "no CUDA driver: %.100s", why);
@@ -151,6 +155,7 @@ static void tci_cuda_detect(void)
     if (!status) {
         cu->device_attribute(&major, MAJOR, device);
         cu->device_attribute(&minor, MINOR, device);
+        cu->device_attribute(&processors, PROCESSORS, device);
         cu->driver_version(&driver);
         status = tci_cuda_open_device(device);
     }
@@ -160,7 +165,9 @@ static void tci_cuda_detect(void)
     }
     snprintf(tci_cuda.architecture, sizeof(tci_cuda.architecture), "--gpu-architecture=sm_%d%d%s",
              major, minor, major == 9 ? "a" : "");
-    snprintf(t->features, sizeof(t->features), "cuda sm_%d%d driver %d", major, minor, driver);
+    t->matrix_units = major == 9 && cu->tensor_map ? processors : 0;
+    snprintf(t->features, sizeof(t->features), "cuda sm_%d%d, %d processors, driver %d", major,
+             minor, processors, driver);
     t->usable = true;
 }
 
@@ -244,6 +251,27 @@ static tc_status tci_cuda_module_load(void *user, const char *path, void **modul
     return TC_OK;
 }
 
+/* What the module says of a kernel with a main loop of its own, where it is one. */
+static bool tci_cuda_read_skeleton(const tci_cuda_module *m, const char *symbol,
+                                   tci_cuda_function *f)
+{
+    enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_... */
+    const tci_cu *cu = tci_cuda.cu;
+    tci_cuda_skeleton *k = &f->skeleton;
+    char name[256];
+    tci_cu_ptr at = 0;
+    size_t bytes = 0;
+    snprintf(name, sizeof(name), "%s_skeleton", symbol);
+    if (cu->module_global(&at, &bytes, m->handle, name)) {
+        return true;
+    }
+    f->is_skeleton = true;
+    return bytes == sizeof(*k) &&
+           !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, tci_cuda.stream) &&
+           !cu->stream_wait(tci_cuda.stream) &&
+           !cu->function_set(f->handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
+}
+
 static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
 {
     enum { MAX_THREADS_PER_BLOCK = 0 }; /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
@@ -254,7 +282,8 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
         return NULL;
     }
     if (tci_cuda_use() || tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
-        tci_cuda.cu->function_attribute(&f->threads, MAX_THREADS_PER_BLOCK, f->handle)) {
+        tci_cuda.cu->function_attribute(&f->threads, MAX_THREADS_PER_BLOCK, f->handle) ||
+        !tci_cuda_read_skeleton(m, symbol, f)) {
         tci_heap_free(f);
         return NULL;
     }
@@ -282,15 +311,42 @@ static void tci_cuda_module_free(void *user, void *module)
 
 /* ---- launches ---- */
 
-/* The kernel's one argument: operands, literals, the fault word, at least one of each (see
- * tci_cuda_head). Returns its bytes; 0: too large. */
-static size_t tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
+/* The map of one operand at its address. */
+static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, int64_t *to)
+{
+    enum { SWIZZLE_128B = 3, L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
+    uint64_t dim[5], stride[4];
+    unsigned box[5], step[5] = {1, 1, 1, 1, 1};
+    for (int i = 0; i < 5; i++) {
+        dim[i] = (uint64_t)map->dim[i];
+        box[i] = (unsigned)map->box[i];
+        if (i < 4) {
+            stride[i] = (uint64_t)map->stride[i];
+        }
+    }
+    char *start = (char *)launch->buffers[map->operand] + map->offset;
+    return !tci_cuda.cu->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim, stride,
+                                    box, step, 0, SWIZZLE_128B, L2_PROMOTION_128B, 0);
+}
+
+/* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
+ * of each (see tci_cuda_head and tci_cuda_matrix_head). False: it cannot be made. */
+static bool tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
 {
     int n_buffers = TCI_MAX(launch->n_buffers, 1), n_literals = TCI_MAX(launch->n_literals, 1);
-    if (n_buffers + n_literals + 1 > TCI_CUDA_MAX_ARGUMENTS) {
-        return 0;
+    const tci_cuda_function *f = launch->function;
+    int n_maps = f->is_skeleton ? TCI_CUDA_MAPS : 0, map_words = n_maps * TCI_CUDA_MAP_WORDS;
+    int n_words = map_words + n_buffers + n_literals + 1;
+    if (n_words > TCI_CUDA_MAX_ARGUMENTS) {
+        return false;
     }
-    memset(to, 0, (size_t)(n_buffers + n_literals + 1) * sizeof(*to));
+    memset(to, 0, TCI_CUDA_MAX_ARGUMENTS * sizeof(*to));
+    for (int i = 0; i < n_maps; i++) {
+        if (!tci_cuda_encode(launch, &f->skeleton.maps[i], to + TCI_CUDA_MAP_WORDS * i)) {
+            return false;
+        }
+    }
+    to += map_words;
     for (int i = 0; i < launch->n_buffers; i++) {
         to[i] = (int64_t)(uintptr_t)launch->buffers[i];
     }
@@ -298,11 +354,11 @@ static size_t tci_cuda_pack(const tc_launch *launch, int64_t *word, int64_t *to)
         to[n_buffers + i] = launch->literals[i];
     }
     to[n_buffers + n_literals] = (int64_t)(uintptr_t)word;
-    return (size_t)(n_buffers + n_literals + 1) * sizeof(*to);
+    return true;
 }
 
 /* What both ways of launching tell the driver. False: the launch is larger than it can be. */
-static bool tci_cuda_describe(const tc_launch *launch, size_t bytes, tci_cu_kernel_params *k)
+static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_kernel_params *k)
 {
     const tci_cuda_function *f = launch->function;
     int64_t blocks = launch->task_end - launch->task_begin;
@@ -311,8 +367,14 @@ static bool tci_cuda_describe(const tc_launch *launch, size_t bytes, tci_cu_kern
     k->grid_x = (unsigned)blocks;
     k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
     k->block_x = (unsigned)f->threads;
-    if (bytes == 0 || launch->task_begin != 0 || blocks > INT32_MAX) {
-        tci_cuda_say("a kernel has more operands or blocks than a launch can have", "");
+    if (f->is_skeleton) {
+        k->block_x = TCI_MATRIX_WARP;
+        k->block_y = (unsigned)f->skeleton.warps;
+        k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
+    }
+    if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {
+        tci_cuda_say("a kernel has more operands or blocks than a launch can have, or an operand "
+                     "that a tensor map cannot describe", "");
         return false;
     }
     return true;
@@ -343,7 +405,8 @@ static tc_status tci_cuda_reserve(void)
 
 static tc_status tci_cuda_launch_locked(const tc_launch *launch)
 {
-    int64_t arguments[TCI_CUDA_MAX_ARGUMENTS], *word = NULL;
+    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
+    int64_t *word = NULL;
     tci_cu_kernel_params k;
     if (launch->fault) {
         tc_status status = tci_cuda_reserve();
@@ -354,13 +417,13 @@ static tc_status tci_cuda_launch_locked(const tc_launch *launch)
         tci_cuda.pending[tci_cuda.n_pending].word = word;
         tci_cuda.pending[tci_cuda.n_pending++].fault = launch->fault;
     }
-    size_t bytes = tci_cuda_pack(launch, word, arguments);
-    if (!tci_cuda_describe(launch, bytes, &k)) {
+    bool is_packed = tci_cuda_pack(launch, word, arguments);
+    if (!tci_cuda_describe(launch, is_packed, &k)) {
         return TC_ERR_LIMIT;
     }
-    void *extra[] = {(void *)1, arguments, (void *)2, &bytes, NULL};
-    return tci_cuda_check(tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, 1, 1, 0,
-                                              tci_cuda.stream, NULL, extra),
+    void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
+    return tci_cuda_check(tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
+                                              k.shared_bytes, tci_cuda.stream, params, NULL),
                           "cuLaunchKernel");
 }
 
@@ -419,7 +482,7 @@ static void tci_cuda_sequence_free(void *user, void *sequence)
 /* A chain: each node waits for the one before. */
 static tc_status tci_cuda_add_nodes(tci_cuda_sequence *s, const tc_launch *launches, int n)
 {
-    int64_t arguments[TCI_CUDA_MAX_ARGUMENTS];
+    _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
     tci_cu_kernel_params k;
     void *last = NULL;
     for (int i = 0; i < n; i++) {
@@ -428,12 +491,12 @@ static tc_status tci_cuda_add_nodes(tci_cuda_sequence *s, const tc_launch *launc
         if (launch->task_end == launch->task_begin) {
             continue;
         }
-        size_t bytes = tci_cuda_pack(launch, launch->fault ? s->word : NULL, arguments);
-        if (!tci_cuda_describe(launch, bytes, &k)) {
+        bool is_packed = tci_cuda_pack(launch, launch->fault ? s->word : NULL, arguments);
+        if (!tci_cuda_describe(launch, is_packed, &k)) {
             return TC_ERR_LIMIT;
         }
-        void *extra[] = {(void *)1, arguments, (void *)2, &bytes, NULL};
-        k.extra = extra;
+        void *params[] = {arguments};
+        k.params = params;
         tc_status status = tci_cuda_check(
             tci_cuda.cu->graph_add_kernel(&node, s->graph, &last, last != NULL, &k),
             "cuGraphAddKernelNode");

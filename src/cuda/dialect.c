@@ -15,6 +15,7 @@
 
 #include "../emit/c_spell.h"
 #include "dialect.h"
+#include "matrix.h"
 
 typedef struct tci_cuda_dialect {
     const char *(*prim)(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to, int lanes, int imm);
@@ -309,8 +310,8 @@ static const char tci_cuda_prelude_text[] =
     "#define TC_PRAGMA(x) _Pragma(#x)\n#define TC_UNROLL(n) TC_PRAGMA(unroll n)\n"
     "#define TC_LANES(r) _Pragma(\"unroll\") for (int i = 0; i < (int)(sizeof((r).v) / "
     "sizeof((r).v[0])); i++)\n"
-    "#define TC_IS_ALIGNED(p, n) ((n) <= 16 && ((n) & ((n) - 1)) == 0 && "
-    "((unsigned long long)(p) & ((n) - 1)) == 0)\n"
+    "#define TC_IS_ALIGNED(p, n) (((n) & ((n) - 1)) == 0 && "
+    "((unsigned long long)(p) & (((n) < 16 ? (n) : 16) - 1)) == 0)\n"
     "#define __builtin_fmaf(a, b, c) __fmaf_rn(a, b, c)\n"
     "#define __builtin_fma(a, b, c) __fma_rn(a, b, c)\n"
     "#define __builtin_inff() __int_as_float(0x7f800000)\n"
@@ -339,12 +340,32 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+/* The definitions that a kernel with that main loop needs. */
+static void tci_cuda_matrix_need(tci_dialect *d, const tci_matrix *x)
+{
+    tci_cd *cd = d->state;
+    bool is_new;
+    tci_cd_intern(cd, "tc_map", &is_new);
+    if (is_new) {
+        tci_cuda_matrix_prelude(&cd->out);
+    }
+    const char *name = tci_cd_intern(cd, tci_cuda_matrix_product_name(d->s, x), &is_new);
+    if (is_new) {
+        tci_cuda_matrix_product(&cd->out, name, x);
+    }
+}
+
 /* One block is one task. The arguments are one struct, so that a launch is one copy. */
 static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
     const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
+    if (l->matrix) {
+        tci_cuda_matrix_need(d, l->matrix);
+        tci_cuda_matrix_head(out, symbol, l, n_words);
+        return;
+    }
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
@@ -354,6 +375,16 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
                    l->threads, resident, symbol, symbol, word, word, word);
+}
+
+static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
+{
+    (void)d;
+    if (l->matrix) {
+        tci_cuda_matrix_tail(out, symbol);
+    } else {
+        tci_str_add(out, "}\n");
+    }
 }
 
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
@@ -376,5 +407,6 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     d->type = tci_cuda_type;
     d->prelude = tci_cuda_prelude;
     d->head = tci_cuda_head;
+    d->tail = tci_cuda_tail;
     return d;
 }

@@ -17,6 +17,7 @@ typedef struct tci_cu_symbol {
 
 #define TCI_ROW(field, symbol, arguments) {symbol, offsetof(tci_cu, field)},
 static const tci_cu_symbol tci_cu_symbols[] = {TCI_CU_ROWS(TCI_ROW)};
+static const tci_cu_symbol tci_cu_newer_symbols[] = {TCI_CU_NEWER_ROWS(TCI_ROW)};
 #undef TCI_ROW
 #define TCI_ROW(field, symbol, arguments) {symbol, offsetof(tci_nvrtc, field)},
 static const tci_cu_symbol tci_nvrtc_symbols[] = {TCI_NVRTC_ROWS(TCI_ROW)};
@@ -59,6 +60,11 @@ TCI_FN const tci_cu *tci_cu_get(const char **why)
         tci_cu_tables.cu_works =
             library && tci_cu_fill(library, tci_cu_symbols, TCI_COUNT(tci_cu_symbols),
                                    &tci_cu_tables.cu, tci_cu_tables.cu_why);
+        char missing[256];
+        if (tci_cu_tables.cu_works) {
+            tci_cu_fill(library, tci_cu_newer_symbols, TCI_COUNT(tci_cu_newer_symbols),
+                        &tci_cu_tables.cu, missing);
+        }
     }
     pthread_mutex_unlock(&tci_cu_tables.lock);
     *why = tci_cu_tables.cu_why;

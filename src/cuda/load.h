@@ -47,7 +47,15 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     X(graph_instantiate, "cuGraphInstantiateWithFlags", (void **, void *, unsigned long long))    \
     X(graph_launch, "cuGraphLaunch", (void *, void *))                                            \
     X(graph_exec_free, "cuGraphExecDestroy", (void *))                                            \
-    X(graph_free, "cuGraphDestroy", (void *))
+    X(graph_free, "cuGraphDestroy", (void *))                                                     \
+    X(module_global, "cuModuleGetGlobal_v2", (tci_cu_ptr *, size_t *, void *, const char *))      \
+    X(function_set, "cuFuncSetAttribute", (void *, int, int))
+
+/* What drivers have since 12.0: NULL in older ones. */
+#define TCI_CU_NEWER_ROWS(X)                                                                      \
+    X(tensor_map, "cuTensorMapEncodeTiled",                                                       \
+      (void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,       \
+       const unsigned *, int, int, int, int))
 
 #define TCI_NVRTC_ROWS(X)                                                                         \
     X(version, "nvrtcVersion", (int *, int *))                                                    \
@@ -63,6 +71,7 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
 #define TCI_ROW(field, symbol, arguments) int (*field) arguments;
 typedef struct tci_cu {
     TCI_CU_ROWS(TCI_ROW)
+    TCI_CU_NEWER_ROWS(TCI_ROW)
 } tci_cu;
 typedef struct tci_nvrtc {
     TCI_NVRTC_ROWS(TCI_ROW)

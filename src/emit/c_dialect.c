@@ -535,6 +535,14 @@ static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const 
         symbol, word, word, word, word);
 }
 
+static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
+{
+    (void)d;
+    (void)symbol;
+    (void)l;
+    tci_str_add(out, "}\n");
+}
+
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
@@ -542,6 +550,7 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->d.restrict_word = "__restrict__";
     cd->d.local_word = "";
     cd->d.head = tci_cd_head;
+    cd->d.tail = tci_cd_tail;
     cd->d.vector_bytes = vector_bytes;
     cd->d.s = s;
     cd->d.state = cd;

@@ -121,6 +121,7 @@ static void tci_c_lx(tci_c_like *c, int x)
     case TCI_LX_THREAD: tci_str_add(c->out, "TC_THREAD"); break;
     case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
     case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
+    case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
     default: tci_c_head(c, e); break;
     }
 }
@@ -297,6 +298,11 @@ static void tci_c_local(tci_c_like *c, const tci_lstmt *st)
                        ctype, st->dst, held, st->dst, st->dst, held);
         return;
     }
+    if (m->is_given) {
+        tci_str_printf(c->out, "const %s *const m%d = (const %s *)given;\n", ctype, st->dst,
+                       ctype);
+        return;
+    }
     if (m->work >= 0) {
         tci_str_printf(c->out, "%s *const m%d = (%s *)((char *)bufs[%d] + %lld);\n", ctype, st->dst,
                        ctype, c->l->n_operands, (long long)m->work);
@@ -398,5 +404,5 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
                        qualifier, type, i);
     }
     tci_c_block(&c, 0, 1);
-    tci_str_add(out, "}\n");
+    d->tail(d, out, symbol, l);
 }

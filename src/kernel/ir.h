@@ -23,7 +23,12 @@
  *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
  *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): always one FMA chain in row-major order of the inner axes.
+ *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
+ *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
+ *       unit, which is fixed for a shape. The interpreter computes the chain for both, so results
+ *       of MATRIX agree between executors within
+ *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
+ *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
  *   SCAN: in order.
  * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
  * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
@@ -99,12 +104,15 @@ typedef enum tci_kred_op {
     TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
     TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
 } tci_kred_op;
+/* The order of a DOT: a numeric class of its own each. */
+typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
     uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
+    uint8_t order;   /* tci_korder; MATRIX only for DOT */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;

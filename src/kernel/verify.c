@@ -76,6 +76,8 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
         TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
         TCI_ASSERT(s, k->vector == TCI_VEC_OUTER || red->op != TCI_RED_DOT);
+        TCI_ASSERT(s, red->order == TCI_ORDER_CHAIN ||
+                          (red->op == TCI_RED_DOT && red->dtype == TC_F32));
     }
     for (int w = 0; w < k->n_stores; w++) {
         const tci_kstore *store = &k->stores[w];

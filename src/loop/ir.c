@@ -54,7 +54,7 @@ TCI_FN int tci_loop_index(tci_loop *l, int block, bool is_loop)
 
 TCI_FN int tci_loop_local(tci_loop *l, tc_dtype storage, int64_t n)
 {
-    tci_llocal m = {(uint8_t)storage, n, false, -1};
+    tci_llocal m = {(uint8_t)storage, n, false, -1, false};
     TCI_PUSH(l->s, l->locals, l->n_locals, l->cap_locals, m);
     return l->n_locals - 1;
 }
@@ -158,8 +158,13 @@ static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
     }
 }
 
+/* A symbolic divisor that may be 0 divides what is not used then, behind a guard or in a loop that
+ * runs no times; but a divisor it may not be. */
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
+    if (!tci_dim_is_known(c) && (op == TCI_LX_DIV || op == TCI_LX_MOD)) {
+        c = tci_dim_max(c, 1);
+    }
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
@@ -284,6 +289,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_LOAD:
+    case TCI_MEM_TILE_STORE: return TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
+    case TCI_MEM_STORE_PAIRS:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     default: return 0;
     }
 }

@@ -34,7 +34,8 @@ typedef enum tci_lx_op {
     TCI_LX_TASK_BEGIN, /* parameters of the function */
     TCI_LX_TASK_END,
     /* elements from offset a of operand b up to an address that is a multiple of c bytes */
-    TCI_LX_HEAD
+    TCI_LX_HEAD,
+    TCI_LX_GIVEN       /* where the skeleton's main loop stands on axis c of the kernel */
 } tci_lx_op;
 typedef struct tci_lx {
     uint8_t op;
@@ -95,6 +96,7 @@ typedef struct tci_llocal {
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
+    bool is_given;    /* memory that the skeleton's main loop fills */
 } tci_llocal;
 typedef struct tci_lblock {
     tci_lstmt *stmts; int n, cap;
@@ -121,6 +123,8 @@ struct tci_loop {
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
+    /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
+    const struct tci_matrix *matrix;
 };
 
 /* What a tci_mem needs of its statement; the printer and the verifier go by this. */

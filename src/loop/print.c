@@ -20,6 +20,7 @@ static void tci_lprint_lx(tci_str *out, const tci_loop *l, int x, bool nested)
     case TCI_LX_THREAD: tci_str_add(out, "thread"); return;
     case TCI_LX_TASK_BEGIN: tci_str_add(out, "task_begin"); return;
     case TCI_LX_TASK_END: tci_str_add(out, "task_end"); return;
+    case TCI_LX_GIVEN: tci_str_printf(out, "at_%lld", (long long)e->c); return;
     case TCI_LX_MIN:
     case TCI_LX_MAX:
         tci_str_add(out, e->op == TCI_LX_MIN ? "min(" : "max(");
@@ -69,7 +70,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "swap_high",      "prefetch",  "fence",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_end",      "store_pairs",
+        "barrier",      "load_aligned",
         "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
@@ -184,6 +188,7 @@ static void tci_lprint_stmt(tci_str *out, const tci_loop *l, const tci_lstmt *st
                        tci_dtype_get((tc_dtype)l->locals[st->dst].dtype)->name,
                        (long long)l->locals[st->dst].n);
         tci_str_add(out, l->locals[st->dst].work >= 0 ? " in work memory" : "");
+        tci_str_add(out, l->locals[st->dst].is_given ? " given" : "");
         break;
     case TCI_L_MEM: tci_lprint_mem(out, l, st); break;
     case TCI_L_SET:

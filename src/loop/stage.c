@@ -763,7 +763,9 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && count > 0) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
-    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
 }

@@ -6,7 +6,7 @@
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap
+ *                      computes is cheap, or a matrix unit reads it as it lies
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "group.h"
 #include "why.h"
@@ -274,6 +274,84 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
     return first && inner <= TCI_ALGO_PACK_INNER;
 }
 
+/* ---- matrix units ---- */
+
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
+/* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
+ * and a widening. NULL: there is none. */
+static tci_node *tci_algo_half_source(tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        bool narrows = n->op == TCI_OP_CAST && tci_dtype_is_half((tc_dtype)n->dtype);
+        bool widens = n->op == TCI_OP_CAST && n->dtype == TC_F32 &&
+                      tci_dtype_is_half((tc_dtype)n->in[0]->dtype);
+        if (narrows) {
+            break;
+        }
+        if (n->op == TCI_OP_CAST && !widens) {
+            return NULL;
+        }
+        n = n->in[0];
+    }
+    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
+                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
+    return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
+}
+
+/* The size of a label in a list of them; 1 where it is not there. */
+static int64_t tci_algo_label_size(const int64_t *labels, const tci_node *of, int64_t label)
+{
+    for (int i = 0; i < of->rank; i++) {
+        if (labels[i] == label) {
+            return of->shape[i];
+        }
+    }
+    return 1;
+}
+
+/* Is contraction n, as far as the graph tells, one for a matrix unit? loop/matrix.c, which sees the
+ * kernel, decides. */
+static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
+{
+    const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
+    int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
+    if (machine.matrix_units == 0 || rank < 2 || n->dtype == TC_F64) {
+        return false;
+    }
+    const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
+    bool in_a = tci_algo_has_label(a, rank_a, out[rank - 1]);
+    bool in_b = tci_algo_has_label(b, rank_b, out[rank - 1]);
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[1]);
+    if (!known || !x || !y || x->dtype != y->dtype || in_a == in_b) {
+        return false;
+    }
+    int64_t rows = 1, depth = 1;
+    for (int i = 0; i < rank - 1; i++) {
+        bool here = tci_algo_has_label(in_a ? b : a, in_a ? rank_b : rank_a, out[i]);
+        bool there = tci_algo_has_label(in_a ? a : b, in_a ? rank_a : rank_b, out[i]);
+        rows = here && !there ? TCI_MAX(rows, n->shape[i]) : rows;
+    }
+    for (int i = 0; i < rank_a; i++) {
+        depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
+    }
+    double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
+           depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
+}
+
 /* The axis of n's source that lies fastest in memory, seen through permutations: as an axis of
  * n. */
 static int tci_algo_fastest_axis(const tci_node *n)
@@ -341,6 +419,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool packs = tci_algo_packs(n, machine);
+    if (tci_algo_on_matrix_unit(n, machine)) {
+        for (int i = 0; i < 2; i++) {
+            tci_node *source = tci_algo_half_source(n->in[i]);
+            bool leaf = source->op == TCI_OP_INPUT || source->op == TCI_OP_DATA;
+            source->mark = leaf ? source->mark : 1;
+        }
+        return n;
+    }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);

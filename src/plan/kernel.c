@@ -253,7 +253,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1};
+    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;

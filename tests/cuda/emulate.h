@@ -3,7 +3,11 @@
  * The generated text is compiled as C++ behind a prelude that gives CUDA's words a meaning. A block
  * runs as fibers, one for each of its threads, that switch at barriers only, in an order that a
  * seed shuffles at every barrier; shared memory is static memory. A fiber that ends while others
- * wait at a barrier is an error, so control flow that differs inside a block is found.
+ * wait at a barrier is an error, so control flow that differs inside a block is found. Kernels with
+ * a main loop of their own run in the model of model.h instead.
+ *
+ * Variants: with emu_mutations set, a source is compiled once for each of them, changed by it; a
+ * launch then runs the one that emu_variant says. So tests plant bugs.
  *
  * Include after tc.h with its implementation and TC_CUDA. */
 #ifndef TC_TEST_EMULATE_H
@@ -19,16 +23,19 @@ static const char emu_prelude[] =
     "#include <ucontext.h>\n#include <stdlib.h>\n#include <stdio.h>\n#include <string.h>\n"
     "#include <math.h>\n"
     "#undef __FMA__\n"
-    "#define __global__\n#define __noinline__\n#define __device__\n#define __forceinline__ inline\n"
-    "#define __shared__ static\n#define __launch_bounds__(...)\n"
+    "#define __global__\n#define __noinline__\n#define __device__\n"
+    "#define __forceinline__ inline\n#define __shared__ static\n"
+    "#define __launch_bounds__(...)\n#define __constant__\n#define __grid_constant__\n"
     "#define __align__(n) __attribute__((aligned(n)))\n"
-    "static struct { int x; } threadIdx, blockIdx;\n"
+    "static struct { int x, y; } threadIdx, blockIdx, gridDim;\n"
+    "#define TC_NO_PTX\n#include \"model.h\"\n"
     "static int emu_threads, emu_waiting, emu_ended, emu_failed;\n"
     "static unsigned emu_seed = 1;\n"
     "static ucontext_t emu_main, *emu_fibers;\n"
     "static char *emu_state; /* 0 ready, 1 at a barrier, 2 ended */\n"
     "static char *emu_slots;\n"
     "static void __syncthreads() {\n"
+    "    if (model_runs) {\n        model_sync_block();\n        return;\n    }\n"
     "    int me = threadIdx.x;\n    emu_state[me] = 1;\n    emu_waiting++;\n"
     "    swapcontext(&emu_fibers[me], &emu_main);\n}\n"
     "template <class V> static V __shfl_down_sync(unsigned, V v, int n) {\n"
@@ -85,14 +92,24 @@ static const char emu_prelude[] =
     "    free(stacks);\n    free(order);\n    free(emu_fibers);\n    free(emu_state);\n"
     "    free(emu_slots);\n    return emu_failed;\n}\n";
 
+enum { EMU_VARIANTS = 32, EMU_WORDS = 544 };
+
 typedef struct emu_function {
-    void (*kernel)(const void *);
+    void (*kernel[EMU_VARIANTS])(const void *);
     int (*run)(void (*)(const void *), const void *, int, int);
     int threads;
+    const tci_cuda_skeleton *skeleton; /* of a kernel with a main loop of its own, or NULL */
+    const char *(*model)(void (*)(const void *), const void *, int, int, long, unsigned);
 } emu_function;
 
+typedef struct emu_mutation { const char *from, *to; } emu_mutation;
+
 static pthread_mutex_t emu_lock = PTHREAD_MUTEX_INITIALIZER;
-static int64_t emu_launches, emu_kernels;
+static int64_t emu_launches, emu_kernels, emu_skeletons;
+static const emu_mutation *emu_mutations; /* the last one's `from` is NULL */
+static int emu_variant;
+static unsigned emu_model_seed = 1;
+static char emu_why[200] = "threads of a block took different ways to a barrier";
 
 static tc_status emu_target(void *user, int vector_bits, tc_backend_target *target)
 {
@@ -101,6 +118,7 @@ static tc_status emu_target(void *user, int vector_bits, tc_backend_target *targ
     snprintf(target->features, sizeof(target->features), "emulated");
     target->vector_bytes = 16;
     target->block_threads = 512;
+    target->matrix_units = 2;
     target->usable = system("c++ --version >/dev/null 2>&1") == 0;
     snprintf(target->why, sizeof(target->why), "there is no C++ compiler");
     return TC_OK;
@@ -134,6 +152,46 @@ static void emu_write_entries(FILE *file, const char *source)
     }
 }
 
+/* source with every `from` replaced; heap. */
+static char *emu_replace(const char *source, const char *from, const char *to)
+{
+    size_t n = strlen(source), n_from = strlen(from), n_to = strlen(to);
+    char *out = (char *)malloc(n * (n_to + 1) / (n_from ? n_from : 1) + n + 1), *at = out;
+    while (*source) {
+        if (n_from && !strncmp(source, from, n_from)) {
+            memcpy(at, to, n_to);
+            at += n_to;
+            source += n_from;
+        } else {
+            *at++ = *source++;
+        }
+    }
+    *at = 0;
+    return out;
+}
+
+/* The source as it is, or its variants, each in a namespace and with names of its own. */
+static void emu_write_source(FILE *file, const char *source)
+{
+    if (!emu_mutations) {
+        fputs(source, file);
+        emu_write_entries(file, source);
+    }
+    for (int i = 0; emu_mutations && emu_mutations[i].from; i++) {
+        char name[32];
+        snprintf(name, sizeof(name), "tc_v%d_", i);
+        char *changed = emu_replace(source, emu_mutations[i].from, emu_mutations[i].to);
+        CHECK_MSG(!emu_mutations[i].from[0] || strcmp(changed, source), "not in the text: %s",
+                  emu_mutations[i].from);
+        char *named = emu_replace(changed, "tc_k_", name);
+        fprintf(file, "namespace v%d {\n%s", i, named);
+        emu_write_entries(file, named);
+        fputs("}\n", file);
+        free(changed);
+        free(named);
+    }
+}
+
 static tc_status emu_compile(void *user, tc_build *build)
 {
     (void)user;
@@ -145,12 +203,11 @@ static tc_status emu_compile(void *user, tc_build *build)
             return TC_ERR_IO;
         }
         fputs(emu_prelude, file);
-        fputs(build->sources[i], file);
-        emu_write_entries(file, build->sources[i]);
+        emu_write_source(file, build->sources[i]);
         fclose(file);
         snprintf(command, sizeof(command),
                  "c++ -std=c++17 -w -O1 -mfma -ffp-contract=off -fno-strict-aliasing -fwrapv -fPIC "
-                 "-shared -o '%s' '%s' -lm >'%s.log' 2>&1",
+                 "-Itests/cuda -shared -o '%s' '%s' -lm >'%s.log' 2>&1",
                  build->outputs[i], path, path);
         build->processes++;
         int failed = system(command);
@@ -173,22 +230,36 @@ static tc_status emu_module_load(void *user, const char *path, void **module)
     return *module ? TC_OK : TC_ERR_BACKEND;
 }
 
-static void *emu_module_find(void *user, void *module, const char *symbol)
+/* NAME, or the same name in variant i. */
+static void *emu_symbol(void *module, int variant, const char *symbol, const char *end)
 {
     char name[256];
+    if (emu_mutations) {
+        snprintf(name, sizeof(name), "tc_v%d_%s%s", variant, symbol + strlen("tc_k_"), end);
+    } else {
+        snprintf(name, sizeof(name), "%s%s", symbol, end);
+    }
+    return variant == 0 || emu_mutations ? dlsym(module, name) : NULL;
+}
+
+static void *emu_module_find(void *user, void *module, const char *symbol)
+{
     (void)user;
     emu_function *f = (emu_function *)calloc(1, sizeof(*f)); /* lives as long as the process */
-    snprintf(name, sizeof(name), "%s_entry", symbol);
-    *(void **)&f->kernel = dlsym(module, name);
-    snprintf(name, sizeof(name), "%s_threads", symbol);
-    int *threads = (int *)dlsym(module, name);
+    for (int i = 0; i < EMU_VARIANTS; i++) {
+        *(void **)&f->kernel[i] = emu_symbol(module, i, symbol, "_entry");
+    }
+    int *threads = (int *)emu_symbol(module, 0, symbol, "_threads");
     *(void **)&f->run = dlsym(module, "emu_run");
-    if (!f->kernel || !threads || !f->run) {
+    *(void **)&f->model = dlsym(module, "model_run");
+    f->skeleton = (const tci_cuda_skeleton *)emu_symbol(module, 0, symbol, "_skeleton");
+    if (!f->kernel[0] || !threads || !f->run || !f->model) {
         free(f);
         return NULL;
     }
     f->threads = *threads;
     emu_kernels++;
+    emu_skeletons += f->skeleton != NULL;
     return f;
 }
 
@@ -198,28 +269,54 @@ static void emu_module_free(void *user, void *module)
     dlclose(module);
 }
 
-/* The argument is laid out as tci_cuda_head declares it. */
-static tc_status emu_launch(void *user, const tc_launch *launch)
+/* The arguments are laid out as tci_cuda_head and tci_cuda_matrix_head declare them; a tensor map
+ * is an address and where its description is. False: there are too many. */
+static bool emu_pack(const emu_function *f, const tc_launch *launch, int64_t *args)
 {
-    int64_t args[520];
-    const emu_function *f = (const emu_function *)launch->function;
     int n_buffers = launch->n_buffers > 1 ? launch->n_buffers : 1;
     int n_literals = launch->n_literals > 1 ? launch->n_literals : 1;
-    (void)user;
-    if (n_buffers + n_literals + 1 > 520) {
-        return TC_ERR_LIMIT;
+    int n_maps = f->skeleton ? TCI_CUDA_MAPS : 0;
+    if (TCI_CUDA_MAP_WORDS * n_maps + n_buffers + n_literals + 1 > EMU_WORDS) {
+        return false;
     }
-    memset(args, 0, sizeof(args));
+    memset(args, 0, EMU_WORDS * sizeof(*args));
+    for (int i = 0; i < n_maps; i++, args += TCI_CUDA_MAP_WORDS) {
+        const tci_cuda_map *map = &f->skeleton->maps[i];
+        char *start = (char *)launch->buffers[map->operand] + map->offset;
+        args[0] = (int64_t)(uintptr_t)start;
+        args[1] = (int64_t)(uintptr_t)map;
+    }
     memcpy(args, launch->buffers, (size_t)launch->n_buffers * sizeof(void *));
     if (launch->n_literals) {
         memcpy(args + n_buffers, launch->literals, (size_t)launch->n_literals * sizeof(int64_t));
     }
     memcpy(args + n_buffers + n_literals, &launch->fault, sizeof(void *));
+    return true;
+}
+
+static tc_status emu_launch(void *user, const tc_launch *launch)
+{
+    _Alignas(64) int64_t args[EMU_WORDS];
+    const emu_function *f = (const emu_function *)launch->function;
+    int blocks = (int)(launch->task_end - launch->task_begin);
+    const char *why = NULL;
+    (void)user;
+    if (!emu_pack(f, launch, args)) {
+        return TC_ERR_LIMIT;
+    }
     pthread_mutex_lock(&emu_lock);
     emu_launches++;
-    int failed = f->run(f->kernel, args, (int)(launch->task_end - launch->task_begin), f->threads);
+    if (f->skeleton) {
+        why = f->model(f->kernel[emu_variant], args, blocks, (int)f->skeleton->warps,
+                       (long)f->skeleton->shared_bytes, emu_model_seed);
+    } else if (f->run(f->kernel[emu_variant], args, blocks, f->threads)) {
+        why = "threads of a block took different ways to a barrier";
+    }
+    if (why) {
+        snprintf(emu_why, sizeof(emu_why), "%s", why);
+    }
     pthread_mutex_unlock(&emu_lock);
-    return failed ? TC_ERR_BACKEND : TC_OK;
+    return why ? TC_ERR_BACKEND : TC_OK;
 }
 
 static tc_status emu_sync(void *user)
@@ -231,7 +328,7 @@ static tc_status emu_sync(void *user)
 static const char *emu_last_error(void *user)
 {
     (void)user;
-    return "threads of a block took different ways to a barrier";
+    return emu_why;
 }
 
 /* Memory of the device: the host's, but not the caller's. */

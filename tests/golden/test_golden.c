@@ -12,7 +12,8 @@
 
 static const tci_machine cpu = {.vector_bytes = 32};
 static const tci_machine gpu = {.vector_bytes = TCI_CUDA_THREAD_BYTES,
-                                .block_threads = TCI_CUDA_MAX_THREADS};
+                                .block_threads = TCI_CUDA_MAX_THREADS,
+                                .matrix_units = 132};
 
 /* ---- from a tensor to text ---- */
 
@@ -56,6 +57,7 @@ static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y, tci_m
                                    r->n_literals, now, 1, machine);
     for (int i = 0; i < plan->n_kernels; i++) {
         plan->kernels[i]->vlanes = tci_loop_vlanes(plan->kernels[i], machine);
+        tci_loop_choose_order(plan->kernels[i], machine);
     }
     tci_str *out = TCI_NEW(s, tci_str);
     out->s = s;
@@ -208,6 +210,15 @@ TEST(blocks_of_threads)
     check_on("cuda_transpose", TC_TENSORS(x), tc_add(tc_permute(x, 1, 0), 1), gpu);
     check_on("cuda_flip", TC_TENSORS(x), tc_relu(tc_flip(x, 1)), gpu);
     check_on("cuda_layer", TC_TENSORS(m, n), tc_relu(tc_matmul(m, n)), gpu);
+    tc_ctx_free(ctx);
+}
+
+TEST(matrix_units)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor a = tc_input(ctx, "a", TC_BF16, 3, 500, 256),
+              b = tc_input(ctx, "b", TC_BF16, 3, 256, 776), c = tc_input(ctx, "c", TC_BF16, 776);
+    check_on("cuda_matrix", TC_TENSORS(a, b, c), tc_relu(tc_add(tc_matmul(a, b), c)), gpu);
     tc_ctx_free(ctx);
 }
 

@@ -1,0 +1,426 @@
+/* cuda/matrix.c - see cuda/matrix.h. The text of the main loop, in three layers:
+ *   the prelude's small functions, one PTX instruction each; tests that run the text without a GPU
+ *     define TC_NO_PTX and these names
+ *   the prelude's templates tc_matrix_load and tc_matrix_multiply: two of the three parts that
+ *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
+ *   the kernel: its class S, the split into parts, and the third part around the hole
+ *
+ * Shared memory, from a multiple of 1024: stages of A's and B's boxes, the staged tile, barriers
+ * (S::full, empty: one a stage; ready, taken: one a consumer). A box is rows of 128 bytes whose
+ * 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m or n; else a row
+ * for each k and 64 elements of m or n, and the boxes of a side lie one behind the other.
+ *
+ * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
+ * between groups of eight rows in 32-45, 1 << 62 for this swizzle. Sixteen elements of k further
+ * are 32 bytes along k, else 16 rows. */
+#include "matrix.h"
+
+#include <string.h>
+
+enum {
+    TCI_CUDA_MAP_F16 = 6,   /* CU_TENSOR_MAP_DATA_TYPE_FLOAT16 */
+    TCI_CUDA_MAP_BF16 = 9,  /* ..._BFLOAT16 */
+    TCI_CUDA_LINE = 128,    /* bytes of a box's row */
+    TCI_CUDA_SUB_BYTES = 64 * TCI_CUDA_LINE,
+    TCI_CUDA_ORDER_ROWS = 2048 /* rows of a band of tiles whose columns are walked first */
+};
+
+/* ---- what the module says ---- */
+
+static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
+{
+    const tci_matrix_side *side = &x->side[which];
+    int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    tci_cuda_map map;
+    memset(&map, 0, sizeof(map));
+    map.operand = side->operand;
+    map.type = x->dtype == TC_F16 ? TCI_CUDA_MAP_F16 : TCI_CUDA_MAP_BF16;
+    map.rank = 2;
+    map.offset = 2 * side->offset;
+    map.dim[0] = side->along_k ? x->k : own;
+    map.dim[1] = side->along_k ? own : x->k;
+    map.stride[0] = 2 * side->pitch;
+    map.box[0] = TCI_MATRIX_DEPTH_STEP;
+    map.box[1] = side->along_k ? tile : TCI_MATRIX_DEPTH_STEP;
+    for (int i = 0; i < x->n_batch; i++) {
+        if (side->batch_pitch[i] != 0) {
+            map.dim[map.rank] = x->batch[i];
+            map.stride[map.rank - 1] = 2 * side->batch_pitch[i];
+            map.box[map.rank++] = 1;
+        }
+    }
+    return map;
+}
+
+TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
+{
+    tci_cuda_skeleton k;
+    memset(&k, 0, sizeof(k));
+    k.shared_bytes = tci_matrix_shared_bytes(x);
+    k.warps = 4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS;
+    k.maps[0] = tci_cuda_matrix_map(x, 0);
+    k.maps[1] = tci_cuda_matrix_map(x, 1);
+    return k;
+}
+
+/* ---- the prelude ---- */
+
+static const char tci_cuda_matrix_ptx[] =
+    "struct __align__(64) tc_map { unsigned long long q[16]; };\n"
+    "struct tc_place { int m, n, b0, b1, b2; };\n"
+    "#ifndef TC_NO_PTX\n"
+    "#define TC_MULTIPLY(type, columns, ta, tb) tc_multiply_##type##_##columns##_##ta##tb\n"
+    "#define TC_SHARED extern __shared__ __align__(1024) unsigned char tc_shared[]\n"
+    "TC_I unsigned tc_shared_at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }\n"
+    "TC_I void tc_barrier_init(unsigned bar, int arrivals) {\n"
+    "    asm volatile(\"mbarrier.init.shared::cta.b64 [%0], %1;\" :: \"r\"(bar), "
+    "\"r\"(arrivals));\n}\n"
+    "TC_I void tc_barrier_init_done() {\n"
+    "    asm volatile(\"fence.mbarrier_init.release.cluster;\" ::: \"memory\");\n}\n"
+    "TC_I void tc_barrier_arrive(unsigned bar) {\n"
+    "    asm volatile(\"mbarrier.arrive.shared::cta.b64 _, [%0];\" :: \"r\"(bar) : "
+    "\"memory\");\n}\n"
+    "TC_I void tc_barrier_expect(unsigned bar, int bytes) {\n"
+    "    asm volatile(\"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\" :: \"r\"(bar), "
+    "\"r\"(bytes) : \"memory\");\n}\n"
+    "TC_I void tc_barrier_wait(unsigned bar, unsigned parity) {\n    unsigned done;\n    do {\n"
+    "        asm volatile(\"{\\n.reg .pred p;\\n"
+    "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\\nselp.u32 %0, 1, 0, p;\\n}\"\n"
+    "            : \"=r\"(done) : \"r\"(bar), \"r\"(parity) : \"memory\");\n"
+    "    } while (!done);\n}\n"
+    "#define TC_LOAD_BOX(rank, list, ...) asm volatile(\"cp.async.bulk.tensor.\" rank "
+    "\"d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {\" list \"}], [%2];\" "
+    ":: \"r\"(to), \"l\"(map), \"r\"(bar), __VA_ARGS__ : \"memory\")\n"
+    "TC_I void tc_load_box(unsigned to, const tc_map *map, unsigned bar, int a, int b) {\n"
+    "    TC_LOAD_BOX(\"2\", \"%3, %4\", \"r\"(a), \"r\"(b));\n}\n"
+    "TC_I void tc_load_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c) {\n"
+    "    TC_LOAD_BOX(\"3\", \"%3, %4, %5\", \"r\"(a), \"r\"(b), \"r\"(c));\n}\n"
+    "TC_I void tc_load_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d) {\n"
+    "    TC_LOAD_BOX(\"4\", \"%3, %4, %5, %6\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d));\n}\n"
+    "TC_I void tc_load_box(unsigned to, const tc_map *map, unsigned bar, int a, int b, int c, "
+    "int d, int e) {\n"
+    "    TC_LOAD_BOX(\"5\", \"%3, %4, %5, %6, %7\", \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d), "
+    "\"r\"(e));\n}\n"
+    "TC_I void tc_products_begin() {\n"
+    "    asm volatile(\"wgmma.fence.sync.aligned;\" ::: \"memory\");\n}\n"
+    "TC_I void tc_products_commit() {\n"
+    "    asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");\n}\n"
+    "template <int left> TC_I void tc_products_wait() {\n"
+    "    asm volatile(\"wgmma.wait_group.sync.aligned %0;\" :: \"n\"(left) : \"memory\");\n}\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
+    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
+    "    return r;\n}\n"
+    "TC_I unsigned tc_pair_f16(float low, float high) {\n    unsigned r;\n"
+    "    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
+    "    return r;\n}\n"
+    "TC_I void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d) {\n"
+    "    asm volatile(\"stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};\"\n"
+    "        :: \"r\"(to), \"r\"(a), \"r\"(b), \"r\"(c), \"r\"(d) : \"memory\");\n}\n"
+    "TC_I void tc_store_two(unsigned to, float a, float b) {\n"
+    "    asm volatile(\"st.shared::cta.v2.f32 [%0], {%1, %2};\" :: \"r\"(to), \"f\"(a), \"f\"(b) "
+    ": \"memory\");\n}\n"
+    "#endif\n";
+
+/* Barriers and loading. tc_warp_arrive: one arrival of a warp, after what all its threads did. */
+static const char tci_cuda_matrix_loading[] =
+    "TC_I void tc_warp_arrive(unsigned bar) {\n    __syncwarp();\n"
+    "    if (threadIdx.x == 0) {\n        tc_barrier_arrive(bar);\n    }\n}\n"
+    "TC_I unsigned long long tc_box(unsigned at) {\n"
+    "    return (unsigned long long)((at & 0x3ffff) >> 4) | (8192ull >> 4) << 16 | "
+    "(1024ull >> 4) << 32 | 1ull << 62;\n}\n"
+    "template <class S> TC_I unsigned tc_full(unsigned at, int i) {\n"
+    "    return at + S::barriers + 8 * i;\n}\n"
+    "template <class S> TC_I unsigned tc_empty(unsigned at, int i) {\n"
+    "    return at + S::barriers + 8 * (S::stages + i);\n}\n"
+    "template <class S> TC_I unsigned tc_ready(unsigned at, int i) {\n"
+    "    return at + S::barriers + 8 * (2 * S::stages + i);\n}\n"
+    "template <class S> TC_I unsigned tc_taken(unsigned at, int i) {\n"
+    "    return at + S::barriers + 8 * (2 * S::stages + S::consumers + i);\n}\n"
+    "template <class S> TC_I int tc_staged(int row) {\n"
+    "    return S::stages * S::stage_bytes + row * S::staged_pitch * S::staged_bytes;\n}\n"
+    "template <class S> TC_I void tc_matrix_begin(unsigned at) {\n"
+    "    if (threadIdx.x == 0 && threadIdx.y == 0) {\n"
+    "        for (int i = 0; i < S::stages; i++) {\n"
+    "            tc_barrier_init(tc_full<S>(at, i), 1);\n"
+    "            tc_barrier_init(tc_empty<S>(at, i), 4 * S::consumers);\n        }\n"
+    "        for (int i = 0; i < S::consumers; i++) {\n"
+    "            tc_barrier_init(tc_ready<S>(at, i), 4);\n"
+    "            tc_barrier_init(tc_taken<S>(at, i), S::last_warps);\n        }\n"
+    "        tc_barrier_init_done();\n    }\n    __syncthreads();\n}\n"
+    "template <class S> TC_I void tc_matrix_load(unsigned at, const tc_map *maps) {\n"
+    "    int stage = 0;\n    unsigned parity = 1;\n"
+    "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
+    "        const tc_place p = S::place(t);\n"
+    "        for (int k = 0; k < S::k; k += 64) {\n"
+    "            const unsigned boxes = at + stage * S::stage_bytes;\n"
+    "            const unsigned full = tc_full<S>(at, stage);\n"
+    "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
+    "            tc_barrier_expect(full, S::stage_bytes);\n"
+    "            S::load_a(boxes, maps, full, p, k);\n"
+    "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
+    "            if (++stage == S::stages) {\n                stage = 0;\n"
+    "                parity ^= 1;\n            }\n        }\n    }\n}\n";
+
+static const char tci_cuda_matrix_multiplying[] =
+    "template <class S>\n"
+    "TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
+    "    const int lane = threadIdx.x, row = 16 * (threadIdx.y & 3);\n"
+    "    if constexpr (S::staged_bytes == 4) {\n"
+    "        const unsigned at = to + 4 * ((row + lane / 4) * S::staged_pitch + 2 * (lane & 3));\n"
+    "#pragma unroll\n"
+    "        for (int i = 0; i < S::columns / 2; i += 2) {\n"
+    "            tc_store_two(at + 4 * (i / 2 % 2 * 8 * S::staged_pitch + i / 4 * 8), d[i], "
+    "d[i + 1]);\n        }\n        return;\n    }\n"
+    "    const unsigned at = to + 2 * ((row + lane % 16) * S::staged_pitch + lane / 16 * 8);\n"
+    "#pragma unroll\n"
+    "    for (int i = 0; i < S::columns / 2; i += 8) {\n"
+    "        tc_store_squares(at + 4 * i, S::pair(d[i], d[i + 1]), S::pair(d[i + 2], d[i + 3]),\n"
+    "                         S::pair(d[i + 4], d[i + 5]), S::pair(d[i + 6], d[i + 7]));\n"
+    "    }\n}\n"
+    "template <class S> TC_I void tc_matrix_multiply(unsigned at, int group) {\n"
+    "    float d[S::sub_rows][S::columns / 2];\n    int stage = 0, before = 0;\n"
+    "    const int user = S::buffers == 1 ? (group + S::consumers - 1) % S::consumers : group;\n"
+    "    const int buffer = S::buffers == 1 ? 0 : group;\n"
+    "    unsigned parity = 0, taken = S::buffers > 1 || group == 0;\n"
+    "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
+    "        for (int k = 0; k < S::k; k += 64) {\n"
+    "            const unsigned boxes = at + stage * S::stage_bytes;\n"
+    "            tc_barrier_wait(tc_full<S>(at, stage), parity);\n"
+    "            const unsigned long long a = tc_box(boxes + group * S::sub_rows * 8192);\n"
+    "            const unsigned long long b = tc_box(boxes + S::a_bytes);\n"
+    "            tc_products_begin();\n"
+    "#pragma unroll\n"
+    "            for (int i = 0; i < 4; i++) {\n"
+    "#pragma unroll\n"
+    "                for (int r = 0; r < S::sub_rows; r++) {\n"
+    "                    S::multiply(d[r], a + 512 * r + S::a_step * i, b + S::b_step * i, "
+    "k + i > 0);\n                }\n            }\n"
+    "            tc_products_commit();\n            tc_products_wait<1>();\n"
+    "            if (k > 0) {\n                tc_warp_arrive(tc_empty<S>(at, before));\n"
+    "            }\n            before = stage;\n"
+    "            if (++stage == S::stages) {\n                stage = 0;\n"
+    "                parity ^= 1;\n            }\n        }\n"
+    "        tc_products_wait<0>();\n        tc_warp_arrive(tc_empty<S>(at, before));\n"
+    "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
+    "#pragma unroll\n"
+    "        for (int r = 0; r < S::sub_rows; r++) {\n"
+    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((buffer * S::sub_rows + r) * 64));\n"
+    "        }\n        tc_warp_arrive(tc_ready<S>(at, group));\n    }\n}\n";
+
+
+TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
+{
+    tci_str_add(out, tci_cuda_matrix_ptx);
+    tci_str_add(out, tci_cuda_matrix_loading);
+    tci_str_add(out, tci_cuda_matrix_multiplying);
+}
+
+/* ---- products ---- */
+
+static const char *tci_cuda_matrix_type(const tci_matrix *x)
+{
+    return x->dtype == TC_F16 ? "f16" : "bf16";
+}
+
+TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x)
+{
+    return tci_scratch_printf(s, "tc_multiply_%s_%d_%d%d", tci_cuda_matrix_type(x), x->columns,
+                              !x->side[0].along_k, !x->side[1].along_k);
+}
+
+TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x)
+{
+    const char *type = tci_cuda_matrix_type(x);
+    int n = x->columns / 2;
+    tci_str_printf(out,
+                   "#ifndef TC_NO_PTX\nTC_I void %s(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n"
+                   "wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {",
+                   name, n, n + 2, x->columns, type, type);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(out, "%s%%%d", i ? ", " : "", i);
+    }
+    tci_str_printf(out, "}, %%%d, %%%d, p, 1, 1, %d, %d;\\n}\"\n        : ", n, n + 1,
+                   !x->side[0].along_k, !x->side[1].along_k);
+    for (int i = 0; i < n; i++) {
+        tci_str_printf(out, "%s\"+f\"(d[%d])", i ? ", " : "", i);
+    }
+    tci_str_add(out, " : \"l\"(a), \"l\"(b), \"r\"(add));\n}\n#endif\n");
+}
+
+/* ---- the kernel ---- */
+
+static void tci_cuda_matrix_words(tci_str *out, const char *symbol, const tci_matrix *x)
+{
+    tci_cuda_skeleton k = tci_cuda_matrix_describe(x);
+    int64_t words[sizeof(k) / sizeof(int64_t)];
+    memcpy(words, &k, sizeof(k));
+    tci_str_printf(out, "extern \"C\" __constant__ long long "
+                   "%s_skeleton[] = {", symbol);
+    for (int i = 0; i < TCI_COUNT(words); i++) {
+        tci_str_printf(out, "%s%lld", i ? ", " : "", (long long)words[i]);
+    }
+    tci_str_add(out, "};\n");
+}
+
+/* Loads the boxes of one stage of A or B. */
+static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
+{
+    const tci_matrix_side *side = &x->side[which];
+    char letter = "ab"[which], own = "mn"[which];
+    tci_str_printf(out,
+                   "    TC_I void load_%c(unsigned to, const tc_map *map, unsigned bar, "
+                   "tc_place p, int k) {\n",
+                   letter);
+    if (side->along_k) {
+        tci_str_printf(out, "        tc_load_box(to, map, bar, k, p.%c", own);
+    } else {
+        tci_str_printf(out,
+                       "        for (int i = 0; i < %d; i++) {\n"
+                       "            tc_load_box(to + %d * i, map, bar, p.%c + %d * i, k",
+                       (which == 0 ? x->rows : x->columns) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES,
+                       own, TCI_MATRIX_SUB);
+    }
+    for (int i = 0; i < x->n_batch; i++) {
+        if (side->batch_pitch[i] != 0) {
+            tci_str_printf(out, ", p.b%d", i);
+        }
+    }
+    tci_str_add(out, side->along_k ? ");\n    }\n" : ");\n        }\n    }\n");
+}
+
+/* Tile t: bands of rows, inside them columns, inside them rows; the batch is slowest. */
+static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
+{
+    int band = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
+    long long each = (long long)(x->tiles_m * x->tiles_n);
+    tci_str_printf(out,
+                   "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0};\n"
+                   "        const int in = t %% %lld, first = in / %lld * %d;\n"
+                   "        const int left = %lld - first, rows = left < %d ? left : %d;\n"
+                   "        p.m = (first + in %% %lld %% rows) * %d;\n"
+                   "        p.n = in %% %lld / rows * %d;\n",
+                   each, (long long)x->tiles_n * band, band, (long long)x->tiles_m, band, band,
+                   (long long)x->tiles_n * band, x->rows, (long long)x->tiles_n * band,
+                   x->columns);
+    for (int i = x->n_batch - 1; i >= 0; i--) {
+        tci_str_printf(out, "        p.b%d = t / %lld %% %lld;\n", i, each,
+                       (long long)x->batch[i]);
+        each *= x->batch[i];
+    }
+    tci_str_add(out, "        return p;\n    }\n");
+}
+
+static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
+{
+    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
+    tci_str_printf(out,
+                   "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
+                   "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
+                   "a_bytes = %d, "
+                   "stage_bytes = %d, a_step = %d, b_step = %d,\n"
+                   "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "    };\n",
+                   symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
+                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->rows * TCI_CUDA_LINE,
+                   (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
+                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
+                   tci_dtype_get((tc_dtype)x->staged)->bytes,
+                   (long long)barriers);
+    tci_str_printf(out,
+                   "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
+                   "}\n"
+                   "    TC_I void multiply(float (&d)[%d], unsigned long long a, "
+                   "unsigned long long b, int add) {\n"
+                   "        TC_MULTIPLY(%s, %d, %d, %d)(d, a, b, add);\n    }\n",
+                   x->staged == TC_F16 ? "f16" : "bf16", x->columns / 2, tci_cuda_matrix_type(x),
+                   x->columns, !x->side[0].along_k, !x->side[1].along_k);
+    tci_cuda_matrix_loads(out, x, 0);
+    tci_cuda_matrix_loads(out, x, 1);
+    tci_cuda_matrix_place(out, x);
+    tci_str_add(out, "};\n");
+}
+
+/* The parts before the hole. Twelve warps at most leave each thread the 168 registers that
+ * multiplying takes, so none are moved between warps. */
+static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_matrix *x)
+{
+    int loader = 4 * x->consumers;
+    tci_str_printf(out,
+                   "    TC_SHARED;\n"
+                   "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
+                   "    tc_matrix_begin<%s_shape>(at);\n"
+                   "    if (threadIdx.y < %d) {\n"
+                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n    }\n"
+                   "    if (threadIdx.y == %d) {\n        if (threadIdx.x == 0) {\n"
+                   "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
+                   "        return;\n    }\n",
+                   symbol, loader, symbol, loader, symbol);
+}
+
+/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
+ * what nothing is left behind any more. */
+static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
+{
+    int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
+    tci_str_printf(out,
+                   "    const bool helps = threadIdx.y < %d;\n"
+                   "    const int worker = helps ? threadIdx.y + %d : threadIdx.y - %d;\n"
+                   "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
+                   "    const int last = blockIdx.x + before * gridDim.x;\n"
+                   "    unsigned ready = helps ? before & 1 : 0;\n"
+                   "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
+                   "ready ^= 1) {\n"
+                   "    const tc_place p = %s_shape::place(t);\n",
+                   consumers, TCI_MATRIX_LAST_WARPS, consumers + 1, (long long)x->tiles, symbol);
+    tci_str_printf(out,
+                   "    for (int part = 0; part < %d; part++) {\n"
+                   "    const bool all = t == last%s;\n"
+                   "    if (helps && !all) {\n        continue;\n    }\n"
+                   "    tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n"
+                   "    for (int row = %d * worker; row < %d; row += all ? %d : %d) {\n",
+                   x->consumers, x->buffers == 1 && x->consumers > 1 ? " && part == 1" : "", symbol,
+                   x->group_rows, part_rows, (TCI_MATRIX_LAST_WARPS + consumers) * x->group_rows,
+                   TCI_MATRIX_LAST_WARPS * x->group_rows);
+    tci_str_printf(out,
+                   "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n;\n"
+                   "    if (at_%d >= %lld) {\n        break;\n    }\n",
+                   x->m_axis, part_rows, x->n_axis, x->m_axis, (long long)x->m);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
+    }
+    tci_str_printf(out,
+                   "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
+                   "tc_staged<%s_shape>(%srow);\n",
+                   symbol, x->buffers == 1 ? "" : x->sub_rows == 1 ? "64 * part + " : "128 * part + ");
+}
+
+TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                 int n_words)
+{
+    const tci_matrix *x = l->matrix;
+    tci_cuda_matrix_words(out, symbol, x);
+    tci_cuda_matrix_class(out, symbol, x);
+    tci_str_printf(out,
+                   "struct %s_args { tc_map maps[%d]; void *bufs[%d]; tc_i64 lits[%d]; "
+                   "tc_i64 *fault; };\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
+                   "%s(const __grid_constant__ %s_args args)\n{\n",
+                   symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
+                   (int)(TCI_MATRIX_WARP * tci_cuda_matrix_describe(x).warps), symbol, symbol);
+    tci_cuda_matrix_split(out, symbol, x);
+    tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
+                     "    tc_i64 *fault = args.fault;\n");
+    tci_cuda_matrix_rows(out, symbol, x);
+}
+
+/* The loop over rows ends; what was staged has been taken; the parts and the tiles end. */
+TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
+{
+    tci_str_printf(out,
+                   "    }\n    if (!all) {\n        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    "
+                   "}\n    }\n    }\n}\n",
+                   symbol);
+}

@@ -1,0 +1,41 @@
+/* cuda/matrix.h - the main loop of contractions on Hopper's matrix units, as text; and what a
+ * module says of such a kernel, so that it is known wherever the cubin comes from. */
+#ifndef TCI_CUDA_MATRIX_H
+#define TCI_CUDA_MATRIX_H
+
+#include "../emit/dialect.h"
+#include "../loop/ir.h"
+#include "../loop/matrix.h"
+
+enum { TCI_CUDA_MAPS = 2, TCI_CUDA_MAP_WORDS = 16 /* 8-byte words of an encoded map */ };
+
+/* A tensor map to encode for an operand's address: the arguments of cuTensorMapEncodeTiled. */
+typedef struct tci_cuda_map {
+    int64_t operand;
+    int64_t type;      /* CU_TENSOR_MAP_DATA_TYPE_... */
+    int64_t rank;
+    int64_t offset;    /* bytes from the operand's start */
+    int64_t dim[5];    /* the fastest first */
+    int64_t stride[4]; /* bytes, of dim[1] .. */
+    int64_t box[5];
+} tci_cuda_map;
+
+/* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
+typedef struct tci_cuda_skeleton {
+    int64_t shared_bytes;
+    int64_t warps;     /* of a block; it is launched as 32 x warps threads */
+    tci_cuda_map maps[TCI_CUDA_MAPS];
+} tci_cuda_skeleton;
+
+TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x);
+/* Definitions that every such kernel of a file shares. */
+TCI_FN void tci_cuda_matrix_prelude(tci_str *out);
+/* The product that a kernel with this main loop calls: once in a file. */
+TCI_FN const char *tci_cuda_matrix_product_name(tci_scratch *s, const tci_matrix *x);
+TCI_FN void tci_cuda_matrix_product(tci_str *out, const char *name, const tci_matrix *x);
+/* The kernel up to the hole; and what follows on the hole. */
+TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
+                                 int n_words);
+TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol);
+
+#endif

@@ -1,0 +1,439 @@
+/* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
+ *
+ * In: a kernel, the machine. Out: for tci_loop_choose_order the numeric class of the contraction;
+ * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
+ * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
+ *
+ * The tile follows from a model of its time: the slower of multiplying and loading for each step of
+ * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
+ * the last one. */
+#include "matrix.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "build.h"
+#include "stage.h"
+#include "tiles.h"
+
+enum {
+    TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
+    TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
+    TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
+    TCI_MATRIX_LEAST_STAGES = 3,
+    TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
+    TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
+    TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
+    TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
+};
+
+/* ---- recognising ---- */
+
+/* The strides of load `inst`; false where it is no plain box of memory. */
+static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
+        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        return false;
+    }
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
+        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
+    }
+    side->operand = (int32_t)in->imm;
+    return fits;
+}
+
+static bool tci_matrix_is_aligned(int64_t stride)
+{
+    return stride % TCI_MATRIX_ALIGN == 0;
+}
+
+/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
+static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
+                               int own, tci_matrix_side *side)
+{
+    int64_t along = coef[k->n_axes - 1];
+    side->along_k = along == 1;
+    side->pitch = side->along_k ? coef[own] : along;
+    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
+                tci_matrix_is_aligned(side->pitch);
+    for (int i = 0; i < x->n_batch; i++) {
+        side->batch_pitch[i] = coef[x->batch_axis[i]];
+        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+    }
+    return fits;
+}
+
+/* The rows: the longest axis that A has and B has not. The rest is the batch. */
+static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
+{
+    x->n_axis = k->n_outer - 1;
+    x->m_axis = -1;
+    for (int i = 0; i < x->n_axis; i++) {
+        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
+    }
+    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
+        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        return false;
+    }
+    for (int i = 0; i < x->n_axis; i++) {
+        if (i != x->m_axis) {
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = k->axes[i].size;
+        }
+    }
+    x->m = k->axes[x->m_axis].size;
+    x->n = k->axes[x->n_axis].size;
+    x->k = k->axes[k->n_axes - 1].size;
+    return true;
+}
+
+static bool tci_matrix_has_form(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
+                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
+                k->n_axes == k->n_outer + 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage > 0;
+    }
+    return fits;
+}
+
+/* Does anything but instruction `except` use instruction `inst`? */
+static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
+{
+    for (int i = 0; i < k->n_insts; i++) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            if (i != except && k->insts[i].args[a] == inst) {
+                return true;
+            }
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].value == inst) {
+            return true;
+        }
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+{
+    x->value = k->reds[0].inst;
+    x->staged = TC_F32;
+    for (int i = x->value + 1; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
+                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
+        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
+            x->value = i;
+            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
+            return;
+        }
+    }
+}
+
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    memset(x, 0, sizeof(*x));
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
+                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
+    tci_matrix_side side[2] = {{0}};
+    const tci_kred *red = &k->reds[0];
+    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+        return false;
+    }
+    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
+    uint8_t t = k->operands[side[0].operand].dtype;
+    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
+                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
+                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+    if (!fits) {
+        return false;
+    }
+    x->dtype = t;
+    x->side[0] = side[a];
+    x->side[1] = side[1 - a];
+    tci_matrix_value(k, x);
+    return true;
+}
+
+static bool tci_matrix_pays(const tci_matrix *x)
+{
+    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
+    for (int i = 0; i < x->n_batch; i++) {
+        flops *= (double)x->batch[i];
+    }
+    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+/* ---- the tile ---- */
+
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
+
+TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
+{
+    return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
+}
+
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+{
+    int64_t rows = (int64_t)TCI_MATRIX_SUB * x->sub_rows * x->buffers;
+    return rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+}
+
+TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
+{
+    return TCI_MATRIX_ALIGNED + x->stages * tci_matrix_stage_bytes(x) +
+           tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
+}
+
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
+{
+    x->buffers = buffers;
+    x->stages = 0;
+    int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
+    x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
+}
+
+/* Cycles of one step of k, and of the chain for some elements. */
+static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+{
+    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+                  (x->consumers == 1 ? 0.85 : 1.0);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
+    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
+    return TCI_MAX(multiply, load);
+}
+
+static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+{
+    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
+ * another stage, but consumers then wait for each other's chain: while that takes no longer than
+ * they may be apart, which is as many steps as there are stages, nothing is lost. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+{
+    x->consumers = tile->consumers;
+    x->sub_rows = tile->sub_rows;
+    x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
+    x->columns = tile->columns;
+    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
+    x->tiles = x->tiles_m * x->tiles_n;
+    for (int i = 0; i < x->n_batch; i++) {
+        x->tiles *= x->batch[i];
+    }
+    double cells = (double)x->rows / x->consumers * x->columns;
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    tci_matrix_set_buffers(x, 1);
+    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
+        tci_matrix_set_buffers(x, x->consumers);
+    }
+    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+}
+
+/* Cycles of the whole product, `chain` flops for each element of the result. */
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
+{
+    double cells = (double)x->rows * x->columns;
+    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
+}
+
+static int64_t tci_matrix_chain_cost(const tci_kernel *k)
+{
+    int64_t cost = 0;
+    for (int t = 1; t < k->n_stages; t++) {
+        cost += tci_stage_cost(k, t);
+    }
+    return cost;
+}
+
+/* False: no tile fits. */
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+{
+    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+    int64_t chain = tci_matrix_chain_cost(k);
+    double least = 0;
+    int best = -1;
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
+            double cycles = tci_matrix_cycles(x, chain, units);
+            best = best < 0 || cycles < least ? i : best;
+            least = best == i ? cycles : least;
+        }
+    }
+    if (best >= 0) {
+        tci_matrix_shape(x, &tiles[best], chain, units);
+    }
+    x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
+    while (x->m % x->group_rows != 0) {
+        x->group_rows /= 2;
+    }
+    return best >= 0;
+}
+
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
+{
+    tci_matrix x = {0};
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
+    if (fits) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+    }
+}
+
+/* ---- the hole ---- */
+
+/* Where the main loop stands: on a whole number of columns or of groups of rows. */
+static tci_lin tci_matrix_given(tci_build *b, int axis)
+{
+    const tci_matrix *x = b->l->matrix;
+    tci_lin at = tci_build_let(b, tci_lx_make(b->l, TCI_LX_GIVEN, -1, -1, axis));
+    b->l->indices[at.var[0]].multiple = axis == x->n_axis   ? x->columns
+                                        : axis == x->m_axis ? x->group_rows
+                                                            : 1;
+    return at;
+}
+
+/* The sums of the rows at hand, where the main loop has left them. */
+static void tci_matrix_keep(tci_build *b, const tci_matrix *x)
+{
+    int local = tci_build_local(b, (tc_dtype)x->staged, x->group_rows * x->staged_pitch, 0);
+    b->l->locals[local].is_given = true;
+    tci_lkeep *keep = tci_build_keep(b, x->value, local, 0);
+    keep->is_padded = true;
+    keep->coef[x->m_axis] = x->staged_pitch;
+    keep->coef[x->n_axis] = 1;
+    keep->origin[x->m_axis] = tci_matrix_given(b, x->m_axis);
+    keep->origin[x->n_axis] = tci_matrix_given(b, x->n_axis);
+}
+
+/* The chain for all rows at hand: every value first, then the stores, as an output may be one of
+ * the inputs. */
+static void tci_matrix_rows(tci_build *b, const tci_matrix *x, const tci_bind *columns)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, x->group_rows * k->n_stores + 1);
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, x->group_rows);
+    tci_lin at = tci_matrix_given(b, x->m_axis);
+    tci_build_set(b, x->n_axis, columns);
+    for (int r = 0; r < x->group_rows; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, x->m - x->group_rows + r, false, -1);
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            values[r * k->n_stores + i] = tci_build_value(b, k->stores[i].value);
+        }
+    }
+    for (int r = 0; r < x->group_rows; r++) {
+        tci_build_set(b, x->m_axis, rows[r]);
+        for (int i = 0; i < k->n_stores; i++) {
+            tci_build_store(b, &k->stores[i], values[r * k->n_stores + i], false);
+        }
+    }
+}
+
+/* The part for tiles whose first column lies in [lo, hi]; n: columns that exist, -1 all. */
+static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64_t hi, int n)
+{
+    tci_lopen open;
+    tci_lin at = tci_matrix_given(b, x->n_axis);
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, &open);
+    int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
+    tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
+    tci_build_close(b, &open);
+}
+
+static void tci_matrix_hole(tci_build *b, const tci_matrix *x)
+{
+    tci_matrix_keep(b, x);
+    for (int i = 0; i < x->n_batch; i++) {
+        tci_lin at = tci_matrix_given(b, x->batch_axis[i]);
+        tci_build_set(b, x->batch_axis[i],
+                      tci_build_bind(b, at, 0, x->batch[i] - 1, false, -1));
+    }
+    b->stage = 1;
+    if (x->n % x->columns == 0) {
+        tci_lin at = tci_matrix_given(b, x->n_axis);
+        tci_matrix_rows(b, x, tci_build_bind(b, at, 0, x->n - 1, true, -1));
+        return;
+    }
+    int64_t cut = x->n / x->columns * x->columns; /* the first column of the last tiles */
+    if (cut > 0) {
+        tci_matrix_part(b, x, 0, cut - x->columns, -1);
+    }
+    tci_matrix_part(b, x, cut, cut, tci_lx_const(b->l, x->n - cut));
+}
+
+/* ---- the whole ---- */
+
+TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
+                                     tci_launch *launch)
+{
+    tci_matrix *x = TCI_NEW(s, tci_matrix);
+    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, machine.matrix_units);
+    TCI_ASSERT(s, fits);
+    tci_loop *l = tci_loop_make(s, k);
+    l->lanes = x->columns;
+    l->threads = TCI_MATRIX_WARP;
+    l->matrix = x;
+    tci_matrix_hole(tci_build_make(s, k, l), x);
+    tci_loop_find_dims(l);
+    launch->dims = l->dims;
+    launch->n_dims = l->n_dims;
+    launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
+    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
+    launch->task_ns = cycles / 1.7;
+    launch->lanes = l->lanes;
+    launch->work_bytes = 0;
+    snprintf(launch->note, sizeof(launch->note),
+             "matrix unit, sums in its order, tile %dx%dx%d, %d stages", x->rows, x->columns,
+             TCI_MATRIX_DEPTH_STEP, x->stages);
+    l->note = tci_scratch_printf(s, "%s", launch->note);
+    return l;
+}

@@ -1,0 +1,578 @@
+/* tests/cuda/model.h - C++: what the matrix kernels' PTX means, for running their text on a CPU.
+ *
+ * The generated text (cuda/matrix.c) is compiled with TC_NO_PTX behind this. A block runs as
+ * fibers, one for each thread, in random order, some of them slow; whatever the hardware does on
+ * its own happens as late as it may, or at a random earlier moment: a box arrives when the
+ * scheduler likes, a product reads shared memory and writes its registers when it is waited for at
+ * the latest. So a missing wait, a wrong parity, descriptor or count gives wrong numbers, an error
+ * or a deadlock here too.
+ *
+ * Modelled: barriers with arrivals, bytes and phases; boxes of rank 2 to 5 with 128-byte swizzle
+ * and zeros outside; products of four warps from descriptors, both orders of A and B, in commit
+ * groups, fenced; 8x8 squares stored by a warp; warps that meet. Everything else is the compiler's.
+ *
+ * This shares its author's reading of the hardware with the text it tests. */
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <vector>
+
+struct model_map { const char *start; const long long *words; unsigned long long rest[14]; };
+
+struct model_barrier { int pending, arrivals; long bytes; unsigned phase; };
+
+/* One product, issued by the 128 threads of a warpgroup. */
+struct model_product {
+    unsigned long long a, b;
+    int columns, add, turn_a, turn_b, half, issued;
+    float *d[128];
+};
+
+struct model_group {      /* of products that were committed together */
+    std::vector<model_product> products;
+    int committed;
+};
+
+struct model_warpgroup {
+    std::deque<model_group> groups;
+    long done;            /* groups that left the queue */
+};
+
+struct model_box { unsigned to, bar; const void *map; int at[5]; };
+
+enum model_waits {
+    MODEL_READY, MODEL_BARRIER, MODEL_PRODUCTS, MODEL_WARP, MODEL_BLOCK, MODEL_ENDED
+};
+
+struct model_fiber {
+    ucontext_t context;
+    model_waits wait;
+    unsigned bar, parity;
+    long group;           /* PRODUCTS: groups up to this one must be done */
+    long open, next;      /* group and number of the next product */
+    bool fenced;
+    unsigned slow;        /* of 1024 turns, those that it misses */
+};
+
+struct model_warp { int here; unsigned to[32], squares[32][4]; bool stores; };
+
+static const unsigned model_start = 1040; /* of shared memory: no multiple of 1024 */
+static const char *model_error;
+static std::vector<model_fiber> model_fibers;
+static std::vector<model_warp> model_warps;
+static std::vector<model_warpgroup> model_warpgroups;
+static std::vector<model_box> model_boxes;
+static std::map<unsigned, model_barrier> model_barriers;
+static unsigned char *model_memory;
+static unsigned model_bytes, model_random_state, model_me;
+static int model_block_here;
+static bool model_runs;
+static ucontext_t model_scheduler;
+
+static unsigned model_random()
+{
+    unsigned x = model_random_state += 0x9e3779b9u;
+    x = (x ^ x >> 16) * 0x85ebca6bu;
+    x = (x ^ x >> 13) * 0xc2b2ae35u;
+    return x ^ x >> 16;
+}
+
+static void model_fail(const char *what)
+{
+    model_error = model_error ? model_error : what;
+}
+
+static void model_switch(model_waits wait)
+{
+    unsigned me = model_me;
+    model_fibers[me].wait = wait;
+    swapcontext(&model_fibers[me].context, &model_scheduler);
+}
+
+/* Bytes of shared memory; never outside. */
+static unsigned char *model_at(unsigned address, unsigned n)
+{
+    static unsigned char nowhere[64];
+    if (address < model_start || address + n > model_start + model_bytes) {
+        model_fail("an address outside of shared memory");
+        return nowhere;
+    }
+    return model_memory + (address - model_start);
+}
+
+static unsigned model_swizzle(unsigned address)
+{
+    return address ^ (address >> 3 & 0x70);
+}
+
+/* ---- barriers ---- */
+
+static model_barrier *model_find(unsigned bar)
+{
+    auto found = model_barriers.find(bar);
+    if (found == model_barriers.end()) {
+        model_fail("a barrier that was never made");
+        return 0;
+    }
+    return &found->second;
+}
+
+static void model_settle(model_barrier *b)
+{
+    if (b->pending < 0 || b->bytes < 0) {
+        model_fail("more arrivals or bytes than a barrier expects");
+    } else if (b->pending == 0 && b->bytes == 0) {
+        b->phase++;
+        b->pending = b->arrivals;
+    }
+}
+
+static void tc_barrier_init(unsigned bar, int arrivals)
+{
+    model_at(bar, 8);
+    model_barriers[bar] = model_barrier{arrivals, arrivals, 0, 0};
+}
+
+static void tc_barrier_init_done() {}
+
+static void model_arrive(unsigned bar, int bytes)
+{
+    model_barrier *b = model_find(bar);
+    if (b) {
+        b->bytes += bytes;
+        b->pending--;
+        model_settle(b);
+    }
+}
+
+static void tc_barrier_arrive(unsigned bar) { model_arrive(bar, 0); }
+static void tc_barrier_expect(unsigned bar, int bytes) { model_arrive(bar, bytes); }
+
+static void tc_barrier_wait(unsigned bar, unsigned parity)
+{
+    model_fibers[model_me].bar = bar;
+    model_fibers[model_me].parity = parity;
+    model_switch(MODEL_BARRIER);
+}
+
+/* ---- boxes ---- */
+
+/* The words of a map: see tci_cuda_map. */
+enum { MODEL_RANK = 2, MODEL_DIM = 4, MODEL_STRIDE = 9, MODEL_BOX = 13 };
+
+static void model_arrives(const model_box &box)
+{
+    const model_map *map = (const model_map *)box.map;
+    const long long *w = map->words;
+    int rank = (int)w[MODEL_RANK];
+    for (int row = 0; row < w[MODEL_BOX + 1]; row++) {
+        bool inside = box.at[1] + row >= 0 && box.at[1] + row < w[MODEL_DIM + 1];
+        const char *from = map->start + (box.at[1] + row) * w[MODEL_STRIDE];
+        for (int i = 2; i < rank; i++) {
+            inside = inside && box.at[i] >= 0 && box.at[i] < w[MODEL_DIM + i];
+            from += box.at[i] * w[MODEL_STRIDE + i - 1];
+        }
+        for (int c = 0; c < w[MODEL_BOX]; c++) {
+            unsigned short v = 0;
+            if (inside && box.at[0] + c >= 0 && box.at[0] + c < w[MODEL_DIM]) {
+                memcpy(&v, from + 2 * (box.at[0] + c), 2);
+            }
+            memcpy(model_at(model_swizzle(box.to + 128 * row + 2 * c), 2), &v, 2);
+        }
+    }
+    model_barrier *b = model_find(box.bar);
+    if (b) {
+        b->bytes -= (long)(2 * w[MODEL_BOX] * w[MODEL_BOX + 1]);
+        model_settle(b);
+    }
+}
+
+static void model_load(unsigned to, const void *map, unsigned bar, int rank, int a, int b, int c,
+                       int d, int e)
+{
+    const model_map *m = (const model_map *)map;
+    if (to % 1024 != 0 || rank != m->words[MODEL_RANK] || m->words[MODEL_BOX] != 64) {
+        model_fail("a box that does not suit its map or place");
+    }
+    model_boxes.push_back(model_box{to, bar, map, {a, b, c, d, e}});
+}
+
+static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b)
+{
+    model_load(to, map, bar, 2, a, b, 0, 0, 0);
+}
+
+static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b, int c)
+{
+    model_load(to, map, bar, 3, a, b, c, 0, 0);
+}
+
+static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b, int c,
+                        int d)
+{
+    model_load(to, map, bar, 4, a, b, c, d, 0);
+}
+
+static void tc_load_box(unsigned to, const void *map, unsigned bar, int a, int b, int c,
+                        int d, int e)
+{
+    model_load(to, map, bar, 5, a, b, c, d, e);
+}
+
+/* ---- products ---- */
+
+static float model_half(unsigned short h, int half)
+{
+    unsigned bits = (unsigned)h << 16;
+    float f;
+    if (half) {
+        int e = h >> 10 & 31;
+        f = e ? ldexpf((float)(h & 1023 | 1024), e - 25) : ldexpf((float)(h & 1023), -24);
+        f = e == 31 ? (h & 1023 ? NAN : INFINITY) : f;
+        return h >> 15 ? -f : f;
+    }
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+/* Elements [0, n) x [0, 16) of a descriptor's matrix, as rows of 16. */
+static void model_operand(unsigned long long box, int n, bool turned, int half, float *to)
+{
+    unsigned start = (unsigned)(box & 0x3fff) << 4, leading = (unsigned)(box >> 16 & 0x3fff) << 4;
+    unsigned stride = (unsigned)(box >> 32 & 0x3fff) << 4;
+    if (box >> 62 != 1 || (box >> 49 & 7) != 0) {
+        model_fail("a descriptor of another layout");
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < 16; k++) {
+            unsigned at = turned ? i / 64 * leading + i % 64 * 2 + k / 8 * stride + k % 8 * 128
+                                 : i / 8 * stride + i % 8 * 128 + k * 2;
+            unsigned short h;
+            memcpy(&h, model_at(model_swizzle(start + at), 2), 2);
+            to[16 * i + k] = model_half(h, half);
+        }
+    }
+}
+
+static void model_multiply(const model_product &p)
+{
+    static float a[64 * 16], b[256 * 16];
+    model_operand(p.a, 64, p.turn_a, p.half, a);
+    model_operand(p.b, p.columns, p.turn_b, p.half, b);
+    for (int thread = 0; thread < 128; thread++) {
+        for (int i = 0; i < p.columns / 2; i++) {
+            int row = 16 * (thread / 32) + thread % 32 / 4 + 8 * (i / 2 % 2);
+            int column = 8 * (i / 4) + 2 * (thread % 4) + i % 2;
+            float sum = 0;
+            for (int k = 0; k < 16; k++) {
+                sum += a[16 * row + k] * b[16 * column + k];
+            }
+            float *d = p.d[thread] + i;
+            *d = p.add ? *d + sum : sum;
+        }
+    }
+}
+
+static model_group *model_open_group()
+{
+    model_fiber &f = model_fibers[model_me];
+    model_warpgroup &w = model_warpgroups[model_me / 128];
+    while ((long)w.groups.size() <= f.open - w.done) {
+        w.groups.push_back(model_group());
+        w.groups.back().committed = 0;
+    }
+    return &w.groups[f.open - w.done];
+}
+
+template <int columns, int half, int turn_a, int turn_b>
+static void model_issue(float *d, unsigned long long a, unsigned long long b, int add)
+{
+    model_fiber &f = model_fibers[model_me];
+    model_group *g = model_open_group();
+    if (!f.fenced) {
+        model_fail("a product without a fence");
+    }
+    if ((long)g->products.size() <= f.next) {
+        g->products.push_back(model_product{a, b, columns, add, turn_a, turn_b, half, 0, {0}});
+    }
+    model_product &p = g->products[f.next++];
+    if (p.a != a || p.b != b || p.add != add) {
+        model_fail("threads of a warpgroup ask for different products");
+    }
+    p.d[model_me % 128] = d;
+    p.issued++;
+}
+
+enum { model_type_bf16 = 0, model_type_f16 = 1 };
+#define TC_MULTIPLY(type, columns, ta, tb) model_issue<columns, model_type_##type, ta, tb>
+
+static void tc_products_begin() { model_fibers[model_me].fenced = true; }
+
+static void tc_products_commit()
+{
+    model_fiber &f = model_fibers[model_me];
+    model_open_group()->committed++;
+    f.open++;
+    f.next = 0;
+    f.fenced = false;
+}
+
+/* Completes the oldest group, if every thread has committed it. */
+static bool model_complete(model_warpgroup &w)
+{
+    if (w.groups.empty() || w.groups.front().committed < 128) {
+        return false;
+    }
+    for (const model_product &p : w.groups.front().products) {
+        if (p.issued != 128) {
+            model_fail("a product that not all threads asked for");
+            return false;
+        }
+        model_multiply(p);
+    }
+    w.groups.pop_front();
+    w.done++;
+    return true;
+}
+
+template <int left> static void tc_products_wait()
+{
+    model_fibers[model_me].group = model_fibers[model_me].open - left;
+    model_switch(MODEL_PRODUCTS);
+}
+
+/* ---- warps ---- */
+
+static void model_meet(bool stores)
+{
+    model_warp &w = model_warps[model_me / 32];
+    if (w.here > 0 && w.stores != stores) {
+        model_fail("threads of a warp meet at different places");
+    }
+    w.stores = stores;
+    w.here++;
+    model_switch(MODEL_WARP);
+}
+
+static void __syncwarp() { model_meet(false); }
+
+static void tc_store_squares(unsigned to, unsigned a, unsigned b, unsigned c, unsigned d)
+{
+    model_warp &w = model_warps[model_me / 32];
+    unsigned squares[4] = {a, b, c, d};
+    w.to[model_me % 32] = to;
+    memcpy(w.squares[model_me % 32], squares, sizeof(squares));
+    model_meet(true);
+}
+
+/* Row r of square q: where lane 8 q + r says; columns 2 c and 2 c + 1 of it are in lane 4 r + c. */
+static void model_store_squares(const model_warp &w)
+{
+    for (int q = 0; q < 4; q++) {
+        for (int r = 0; r < 8; r++) {
+            for (int c = 0; c < 4; c++) {
+                memcpy(model_at(w.to[8 * q + r] + 4 * c, 4), &w.squares[4 * r + c][q], 4);
+            }
+        }
+    }
+}
+
+static void tc_store_two(unsigned to, float a, float b)
+{
+    memcpy(model_at(to, 4), &a, 4);
+    memcpy(model_at(to + 4, 4), &b, 4);
+}
+
+static unsigned model_to_bf16(float f)
+{
+    unsigned u;
+    memcpy(&u, &f, 4);
+    return f != f ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+
+static unsigned model_to_f16(float f)
+{
+    _Float16 h = (_Float16)f;
+    unsigned short bits;
+    memcpy(&bits, &h, 2);
+    return bits;
+}
+
+static unsigned tc_pair_bf16(float low, float high)
+{
+    return model_to_bf16(high) << 16 | model_to_bf16(low);
+}
+
+static unsigned tc_pair_f16(float low, float high)
+{
+    return model_to_f16(high) << 16 | model_to_f16(low);
+}
+
+#define TC_SHARED unsigned char *const tc_shared = model_memory
+static unsigned tc_shared_at(const void *p)
+{
+    return (unsigned)((const unsigned char *)p - model_memory) + model_start;
+}
+
+/* ---- the block ---- */
+
+static bool model_can_go(const model_fiber &f, unsigned thread)
+{
+    switch (f.wait) {
+    case MODEL_READY: return true;
+    case MODEL_BARRIER: {
+        model_barrier *b = model_find(f.bar);
+        return !b || (b->phase & 1) != f.parity;
+    }
+    case MODEL_PRODUCTS: return model_warpgroups[thread / 128].done >= f.group;
+    default: return false;
+    }
+}
+
+/* Lets all threads of [first, first + n) that wait so go on. */
+static void model_release(unsigned first, unsigned n, model_waits wait)
+{
+    for (unsigned i = first; i < first + n; i++) {
+        if (model_fibers[i].wait == wait) {
+            model_fibers[i].wait = MODEL_READY;
+        }
+    }
+}
+
+static void model_sync_block()
+{
+    model_block_here++;
+    model_switch(MODEL_BLOCK);
+}
+
+/* What happens without a thread: true if anything did. force: nothing else can. */
+static bool model_advance(bool force)
+{
+    if (!model_boxes.empty() && (force || model_random() % 8 == 0)) {
+        size_t i = model_random() % model_boxes.size();
+        model_box box = model_boxes[i];
+        model_boxes.erase(model_boxes.begin() + (long)i);
+        model_arrives(box);
+        return true;
+    }
+    for (size_t i = 0; i < model_warpgroups.size(); i++) {
+        if ((force || model_random() % 64 == 0) && model_complete(model_warpgroups[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void model_meetings(unsigned thread)
+{
+    model_warp &w = model_warps[thread / 32];
+    if (w.here == 32) {
+        if (w.stores) {
+            model_store_squares(w);
+        }
+        w.here = 0;
+        model_release(thread / 32 * 32, 32, MODEL_WARP);
+    }
+    if (model_block_here == (int)model_fibers.size()) {
+        model_block_here = 0;
+        model_release(0, (unsigned)model_fibers.size(), MODEL_BLOCK);
+    }
+}
+
+static void (*model_kernel)(const void *);
+static const void *model_args;
+
+static void model_entry()
+{
+    model_kernel(model_args);
+    model_switch(MODEL_ENDED);
+}
+
+static void model_schedule(unsigned threads)
+{
+    std::vector<unsigned> order(threads);
+    unsigned ended = 0;
+    for (unsigned i = 0; i < threads; i++) {
+        order[i] = i;
+    }
+    while (ended < threads && !model_error) {
+        bool moved = false;
+        unsigned turn = model_random() % threads, step = model_random() % 5 * 2 + 1;
+        while (threads % step == 0 && step > 1) {
+            step += 2;
+        }
+        for (unsigned n = 0; n < threads && !model_error; n++) {
+            unsigned i = (turn + n * step) % threads;
+            if (model_fibers[i].wait == MODEL_ENDED || !model_can_go(model_fibers[i], i) ||
+                model_random() % 1024 < model_fibers[i].slow) {
+                moved = moved || model_fibers[i].wait == MODEL_READY;
+                continue;
+            }
+            moved = true;
+            model_me = i;
+            threadIdx.x = (int)(i % 32);
+            threadIdx.y = (int)(i / 32);
+            model_fibers[i].wait = MODEL_READY;
+            swapcontext(&model_scheduler, &model_fibers[i].context);
+            ended += model_fibers[i].wait == MODEL_ENDED;
+            model_meetings(i);
+            model_advance(false);
+        }
+        if (!moved && !model_advance(true)) {
+            bool waits = false;
+            for (unsigned i = 0; i < threads; i++) {
+                waits = waits || (model_fibers[i].wait != MODEL_ENDED &&
+                                  model_can_go(model_fibers[i], i));
+            }
+            if (!waits && ended < threads) {
+                model_fail("a deadlock");
+            }
+        }
+    }
+    if (!model_error && !model_boxes.empty()) {
+        model_fail("a load outlives its block");
+    }
+}
+
+/* Runs a grid of 32 x warps threads; NULL: all went well. */
+extern "C" const char *model_run(void (*kernel)(const void *), const void *args, int blocks,
+                                 int warps, long shared_bytes, unsigned seed)
+{
+    const size_t stack = 1 << 16;
+    unsigned threads = 32 * (unsigned)warps;
+    std::vector<char> stacks(stack * threads);
+    std::vector<unsigned char> memory((size_t)shared_bytes + 64);
+    model_memory = memory.data() + (64 - (size_t)memory.data() % 64) % 64;
+    model_bytes = (unsigned)shared_bytes;
+    model_kernel = kernel;
+    model_args = args;
+    model_error = 0;
+    model_random_state = seed;
+    model_runs = true;
+    gridDim.x = blocks;
+    for (int block = 0; block < blocks && !model_error; block++) {
+        blockIdx.x = block;
+        memset(model_memory, 0xee, (size_t)shared_bytes);
+        model_barriers.clear();
+        model_boxes.clear();
+        model_warps.assign((size_t)warps, model_warp());
+        model_warpgroups.assign(((size_t)warps + 3) / 4, model_warpgroup());
+        model_fibers.assign(threads, model_fiber());
+        model_block_here = 0;
+        unsigned slow_warps = seed % 3; /* consumers, the last ones, none */
+        for (unsigned i = 0; i < threads; i++) {
+            bool last = i / 32 >= (unsigned)warps - 3;
+            bool lags = slow_warps < 2 && last == (slow_warps == 1);
+            model_fibers[i].slow = lags ? 1016 : model_random() % 64 == 0 ? 900 : 64;
+            ucontext_t *c = &model_fibers[i].context;
+            getcontext(c);
+            c->uc_stack.ss_sp = &stacks[stack * i];
+            c->uc_stack.ss_size = stack;
+            c->uc_link = 0;
+            makecontext(c, model_entry, 0);
+        }
+        model_schedule(threads);
+    }
+    model_runs = false;
+    return model_error;
+}

@@ -1,0 +1,454 @@
+/* Contractions on matrix units without a GPU: the kernels' text is run by the model (model.h) and
+ * compared with sums in f64; bugs planted in it must show; NVRTC compiles it where it is found. */
+#define TC_CUDA
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include "emulate.h"
+
+static void register_emulation(void)
+{
+    static bool done;
+    if (!done) {
+        done = true;
+        tc_register_backend(&emu_backend);
+    }
+}
+
+/* The context, or NULL where there is no C++ compiler. matrix: as in tc_options. */
+static tc_ctx *open_context(const char *backend, int matrix)
+{
+    tc_options o;
+    tc_ctx *ctx = NULL;
+    register_emulation();
+    memset(&o, 0, sizeof(o));
+    o.backend = backend;
+    o.matrix = matrix;
+    o.fallback = TC_FALLBACK_REFUSE;
+    o.no_disk_cache = true;
+    o.verify = true;
+    return tc_ctx_make(&ctx, &o) ? NULL : ctx;
+}
+
+static bool can_emulate(void)
+{
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    emu_target(NULL, 0, &target);
+    return target.usable;
+}
+
+/* ---- cases ---- */
+
+/* C[batch][m][n] = A B; a_turned: A lies as [k][m]; b_turned: B lies as [n][k]. */
+typedef struct product_case {
+    int batch, m, n, k;
+    bool a_turned, b_turned, half, wide; /* half: f16; wide: the result is f32, unrounded */
+    bool bias, gelu, residual;
+    bool a_shared;                       /* A is the same for all of the batch */
+} product_case;
+
+enum { MOST_INPUTS = 4 };
+
+typedef struct product {
+    product_case c;
+    tc_tensor in[MOST_INPUTS], y;
+    int n_in;
+    tc_program *program;
+    uint16_t *data[MOST_INPUTS];
+    int64_t n[MOST_INPUTS], n_out;
+} product;
+
+static uint32_t state = 1;
+
+static double next_value(void)
+{
+    state = state * 1664525u + 1013904223u;
+    return (double)(state >> 8) / (1 << 23) - 1;
+}
+
+static uint16_t to_half(double x, bool half)
+{
+    uint32_t bits;
+    float f = half ? (float)x : tci_round_bf16((float)x);
+    memcpy(&bits, &f, sizeof(bits));
+    return half ? tci_f32_to_f16_bits(f) : (uint16_t)(bits >> 16);
+}
+
+static double of_half(uint16_t h, bool half)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return (double)(half ? tci_f16_bits_to_f32(h) : f);
+}
+
+static tc_tensor add_input(product *p, tc_ctx *ctx, int batch, int rows, int columns)
+{
+    int64_t shape[4] = {p->c.half ? TC_F16 : TC_BF16, batch, rows, columns};
+    int64_t n = (int64_t)batch * rows * columns;
+    if (batch == 1) { /* matrices, rows where there is one */
+        shape[1] = rows;
+        shape[2] = columns;
+    }
+    int rank = batch > 1 ? 3 : rows > 1 ? 2 : 1;
+    shape[1] = rank == 1 ? columns : shape[1];
+    uint16_t *data = (uint16_t *)aligned_alloc(64, ((size_t)n * 2 + 63) / 64 * 64);
+    for (int64_t i = 0; i < n; i++) {
+        data[i] = to_half(next_value(), p->c.half);
+    }
+    tc_tensor x = tc_input_at(ctx, "x", rank + 1, shape, TC_HERE);
+    p->data[p->n_in] = data;
+    p->n[p->n_in] = n;
+    p->in[p->n_in++] = x;
+    return x;
+}
+
+static void make_product(product *p, tc_ctx *ctx, product_case c)
+{
+    memset(p, 0, sizeof(*p));
+    p->c = c;
+    p->n_out = (int64_t)c.batch * c.m * c.n;
+    int batch = c.a_shared ? 1 : c.batch;
+    tc_tensor a = c.a_turned ? add_input(p, ctx, batch, c.k, c.m)
+                             : add_input(p, ctx, batch, c.m, c.k);
+    tc_tensor b = c.b_turned ? add_input(p, ctx, c.batch, c.n, c.k)
+                             : add_input(p, ctx, c.batch, c.k, c.n);
+    a = c.a_turned ? tc_transpose(a, -1, -2) : a;
+    b = c.b_turned ? tc_transpose(b, -1, -2) : b;
+    p->y = c.wide ? tc_matmul(tc_cast(a, TC_F32), tc_cast(b, TC_F32)) : tc_matmul(a, b);
+    if (c.bias) {
+        p->y = tc_add(p->y, add_input(p, ctx, 1, 1, c.n));
+    }
+    p->y = c.gelu ? tc_gelu(p->y) : p->y;
+    if (c.residual) {
+        p->y = tc_add(p->y, add_input(p, ctx, c.batch, c.m, c.n));
+    }
+    p->y = tc_cast(p->y, TC_F32);
+}
+
+static void free_product(product *p)
+{
+    for (int i = 0; i < p->n_in; i++) {
+        free(p->data[i]);
+    }
+    tc_program_free(p->program);
+}
+
+/* The value of element i and how far off the result may be: the bound of kernel/ir.h, and half a
+ * unit for every rounding. */
+static double want_element(const product *p, int64_t i, double *slack)
+{
+    const product_case *c = &p->c;
+    int64_t batch = i / ((int64_t)c->m * c->n), row = i / c->n % c->m, column = i % c->n;
+    int64_t a_batch = c->a_shared ? 0 : batch;
+    const uint16_t *a = p->data[0] + a_batch * c->m * c->k;
+    const uint16_t *b = p->data[1] + batch * c->k * c->n;
+    double sum = 0, size = 0, unit = c->wide ? 0 : c->half ? 0x1p-11 : 0x1p-8;
+    for (int64_t k = 0; k < c->k; k++) {
+        double x = of_half(c->a_turned ? a[k * c->m + row] : a[row * c->k + k], c->half);
+        double y = of_half(c->b_turned ? b[column * c->k + k] : b[k * c->n + column], c->half);
+        sum += x * y;
+        size += fabs(x * y);
+    }
+    *slack = size * (2 * ((c->k + 15) / 16) + 32) * 0x1p-23 + fabs(sum) * unit;
+    int next = 2;
+    if (c->bias) {
+        sum += of_half(p->data[next++][column], c->half);
+        *slack += fabs(sum) * unit;
+    }
+    if (c->gelu) {
+        sum *= 0.5 * (1 + erf(sum * 0.70710678118654752));
+        *slack = 1.2 * *slack + fabs(sum) * unit + 1e-6;
+    }
+    if (c->residual) {
+        sum += of_half(p->data[next++][i], c->half);
+        *slack += fabs(sum) * unit;
+    }
+    *slack += 1e-6 * fabs(sum); /* sums in f32 */
+    return sum;
+}
+
+/* Runs it; how many elements are outside of their bound, -1: it does not run. */
+static int64_t run_product(const product *p)
+{
+    tc_buf in[MOST_INPUTS];
+    int64_t wrong = 0;
+    float *out = (float *)malloc((size_t)p->n_out * sizeof(float));
+    memset(out, 0xff, (size_t)p->n_out * sizeof(float));
+    for (int i = 0; i < p->n_in; i++) {
+        in[i] = TC_BUF((void *)p->data[i], p->n[i]);
+    }
+    tc_bufs ins = {in, p->n_in};
+    if (tc_run(p->program, ins, TC_BUFS(TC_BUF(out, p->n_out)))) {
+        wrong = -1;
+    }
+    for (int64_t i = 0; i < p->n_out && wrong >= 0; i++) {
+        double slack, want = want_element(p, i, &slack);
+        wrong += !(fabs((double)out[i] - want) <= slack);
+    }
+    free(out);
+    return wrong;
+}
+
+/* What tc_explain says of the program; static memory. */
+static const char *explained(tc_program *f)
+{
+    static char text[4000];
+    FILE *file = tmpfile();
+    memset(text, 0, sizeof(text));
+    if (file) {
+        tc_explain(f, file);
+        rewind(file);
+        size_t n = fread(text, 1, sizeof(text) - 1, file);
+        text[n] = 0;
+        fclose(file);
+    }
+    return text;
+}
+
+/* ---- every form ---- */
+
+static const product_case cases[] = {
+    {.batch = 1, .m = 128, .n = 128, .k = 64},
+    {.batch = 1, .m = 200, .n = 264, .k = 136, .b_turned = true},
+    {.batch = 1, .m = 200, .n = 264, .k = 136, .a_turned = true},
+    {.batch = 1, .m = 136, .n = 520, .k = 72, .a_turned = true, .b_turned = true},
+    {.batch = 1, .m = 201, .n = 512, .k = 136, .bias = true, .gelu = true},
+    {.batch = 1, .m = 130, .n = 77, .k = 200, .b_turned = true, .residual = true},
+    {.batch = 1, .m = 264, .n = 136, .k = 64, .bias = true, .gelu = true, .residual = true},
+    {.batch = 1, .m = 200, .n = 264, .k = 136, .wide = true, .b_turned = true},
+    {.batch = 1, .m = 136, .n = 72, .k = 264, .wide = true, .a_turned = true, .bias = true},
+    {.batch = 1, .m = 200, .n = 264, .k = 136, .half = true, .residual = true},
+    {.batch = 1, .m = 200, .n = 264, .k = 136, .half = true, .wide = true, .a_turned = true},
+    {.batch = 3, .m = 130, .n = 72, .k = 200, .bias = true},
+    {.batch = 5, .m = 72, .n = 64, .k = 136, .a_turned = true, .b_turned = true},
+    {.batch = 4, .m = 70, .n = 96, .k = 64, .a_shared = true, .b_turned = true},
+    {.batch = 1, .m = 16, .n = 1024, .k = 256},
+};
+
+enum { CASES = sizeof(cases) / sizeof(cases[0]) };
+
+/* All cases by one run of the compiler. */
+static tc_status compile_cases(tc_ctx *ctx, product *products)
+{
+    tc_job jobs[CASES];
+    memset(jobs, 0, sizeof(jobs));
+    for (int i = 0; i < CASES; i++) {
+        make_product(&products[i], ctx, cases[i]);
+        jobs[i].inputs = (tc_tensors){products[i].in, products[i].n_in};
+        jobs[i].outputs = (tc_tensors){&products[i].y, 1};
+        jobs[i].program = &products[i].program;
+    }
+    tc_status status = tc_compile_many(jobs, CASES, NULL);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    return status;
+}
+
+TEST(products_of_every_form)
+{
+    static product products[CASES];
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    tc_status status = compile_cases(ctx, products);
+    for (int i = 0; i < CASES && !status; i++) {
+        const char *text = explained(products[i].program);
+        CHECK_MSG(strstr(text, "matrix unit"), "case %d is no product of a matrix unit:\n%s", i,
+                  text);
+        for (emu_model_seed = 1; emu_model_seed <= 2; emu_model_seed++) {
+            int64_t wrong = run_product(&products[i]);
+            CHECK_MSG(wrong == 0, "case %d, seed %u: %d of %d wrong%s%s", i, emu_model_seed,
+                      (int)wrong, (int)products[i].n_out, wrong < 0 ? ": " : "",
+                      wrong < 0 ? emu_why : "");
+        }
+    }
+    printf("cuda: %d kernels with a main loop of their own\n", (int)emu_skeletons);
+    for (int i = 0; i < CASES; i++) {
+        free_product(&products[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* ---- NVRTC ---- */
+
+static void keep_log(void *arg, const char *text)
+{
+    tci_str_add((tci_str *)arg, text);
+}
+
+/* A line "(C75..." of ptxas says that products wait for each other where they need not. */
+TEST(nvrtc_takes_the_text_and_has_nothing_to_say)
+{
+    static product products[CASES];
+    char folder[] = "/tmp/tc-test-matrix-XXXXXX", path[80], kept[90];
+    const char *why = "", *outputs[1] = {path}, *sources[1];
+    if (!tci_nvrtc_get(&why)) {
+        SKIP("NVRTC cannot be opened: %s", why);
+    }
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx && mkdtemp(folder));
+    if (!compile_cases(ctx, products)) {
+        tci_str log = {0};
+        tc_build build;
+        memset(&build, 0, sizeof(build));
+        snprintf(path, sizeof(path), "%s/cubin", folder);
+        snprintf(kept, sizeof(kept), "%s.cu", path);
+        sources[0] = tc_source(products[0].program);
+        build.n = 1;
+        build.sources = sources;
+        build.outputs = outputs;
+        build.keep = true; /* the log is told also when all is well */
+        build.say = keep_log;
+        build.say_arg = &log;
+        tc_status status = tci_nvrtc_build(&build, "--gpu-architecture=sm_90a", &why);
+        CHECK_MSG(status == TC_OK, "%s: %s", why, tci_str_text(&log));
+        const char *about = strstr(tci_str_text(&log), "(C7");
+        CHECK_MSG(!about, "ptxas says %.300s", about);
+        CHECK(log.n > 0);
+        tci_str_free(&log);
+        remove(path);
+        remove(kept);
+    }
+    for (int i = 0; i < CASES; i++) {
+        free_product(&products[i]);
+    }
+    remove(folder);
+    tc_ctx_free(ctx);
+}
+
+/* ---- planted bugs ---- */
+
+/* Each change of the text is a bug that a run must show. */
+static const emu_mutation mutations[] = {
+    {"", ""}, /* none: the text as it is */
+    {"unsigned parity = 1;", "unsigned parity = 0;"},
+    {"unsigned parity = 0, taken", "unsigned parity = 1, taken"},
+    {"taken = S::buffers > 1 || group == 0;", "taken = 0;"},
+    {"taken = S::buffers > 1 || group == 0;", "taken = 1;"},
+    {"before & 1 : 0;", "before & 1 : 1;"},
+    {"before & 1 : 0;", "1 - (before & 1) : 0;"},
+    {"tc_barrier_wait(tc_full<S>(at, stage), parity);", ""},
+    {"tc_barrier_wait(tc_empty<S>(at, stage), parity);", ""},
+    {"tc_barrier_wait(tc_taken<S>(at, user), taken);", ""},
+    {"tc_barrier_wait(tc_ready<", "if (0) tc_barrier_wait(tc_ready<"},
+    {"tc_products_wait<1>();", ""},
+    {"tc_products_wait<0>();", "tc_products_wait<1>();"},
+    {"tc_products_begin();", ""},
+    {"tc_products_commit();", ""},
+    {"tc_barrier_expect(full, S::stage_bytes);", "tc_barrier_expect(full, S::stage_bytes - 128);"},
+    {"tc_barrier_expect(full, S::stage_bytes);", "tc_barrier_expect(full, S::stage_bytes + 128);"},
+    {"(1024ull >> 4) << 32", "(512ull >> 4) << 32"},
+    {"(8192ull >> 4) << 16", "(4096ull >> 4) << 16"},
+    {"| 1ull << 62", "| 2ull << 62"},
+    {"a + 512 * r + S::a_step * i", "a + 512 * r"},
+    {"boxes + group * S::sub_rows * 8192", "boxes"},
+    {"k + i > 0", "1"},
+    {"tc_empty<S>(at, i), 4 * S::consumers", "tc_empty<S>(at, i), 4"},
+    {"stage = 0;\n                parity ^= 1;", "stage = 0;"},
+    {"    __syncwarp();\n", ""},
+    {"p.n + 64 * i", "p.n"},
+    {"lane / 16 * 8", "lane / 16 * 16"},
+    {"__syncthreads();\n}\ntemplate", "}\ntemplate"},
+    {"+ 1023) & ~1023u", "+ 15) & ~15u"},
+    {NULL, NULL}};
+
+TEST(planted_bugs_show)
+{
+    enum { SEEDS = 4 };
+    static const product_case c = {.batch = 1, .m = 264, .n = 136, .k = 520, .residual = true};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    product p;
+    tc_ctx *ctx = open_context("emulated", 0);
+    REQUIRE(ctx);
+    make_product(&p, ctx, c);
+    emu_mutations = mutations;
+    tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, NULL,
+                                     &p.program);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    for (emu_variant = 0; mutations[emu_variant].from && !status; emu_variant++) {
+        bool shows = false;
+        for (emu_model_seed = 1; emu_model_seed <= SEEDS && !shows; emu_model_seed++) {
+            shows = run_product(&p) != 0;
+        }
+        CHECK_MSG(shows == (emu_variant > 0), "\"%s\" as \"%s\" %s", mutations[emu_variant].from,
+                  mutations[emu_variant].to, shows ? "fails" : "is not noticed");
+    }
+    emu_mutations = NULL;
+    emu_variant = 0;
+    free_product(&p);
+    tc_ctx_free(ctx);
+}
+
+/* ---- the choice ---- */
+
+TEST(a_user_can_refuse_the_class)
+{
+    static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int matrix = 0; matrix >= -1; matrix--) {
+        product p;
+        tc_ctx *ctx = open_context("emulated", matrix);
+        REQUIRE(ctx);
+        make_product(&p, ctx, c);
+        tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, NULL,
+                                         &p.program);
+        CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+        if (!status) {
+            bool used = strstr(explained(p.program), "matrix unit, sums in its order") != NULL;
+            CHECK(used == (matrix == 0));
+            CHECK_EQ_INT(run_product(&p), 0);
+        }
+        free_product(&p);
+        tc_ctx_free(ctx);
+    }
+}
+
+TEST(a_warm_start_knows_the_main_loop)
+{
+    static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};
+    char folder[] = "/tmp/tc-test-matrix-XXXXXX", command[80];
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    REQUIRE(mkdtemp(folder));
+    tc_shutdown(); /* what earlier tests left in memory */
+    for (int warm = 0; warm < 2; warm++) {
+        product p;
+        tc_program_info info;
+        tc_options o;
+        tc_ctx *ctx = open_context("emulated", 0);
+        REQUIRE(ctx);
+        make_product(&p, ctx, c);
+        memset(&o, 0, sizeof(o));
+        memset(&info, 0, sizeof(info));
+        o.cache_dir = folder;
+        ctx->options.no_disk_cache = false;
+        tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, &o,
+                                         &p.program);
+        CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+        if (!status) {
+            tc_program_get_info(p.program, &info);
+            CHECK_EQ_INT(info.from_disk, warm);
+            CHECK_EQ_INT(run_product(&p), 0);
+        }
+        free_product(&p);
+        tc_ctx_free(ctx);
+        tc_shutdown();
+    }
+    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+TEST_MAIN
