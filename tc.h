@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "17c53cf07123a0aa"
+#define TCI_BUILD "63482e7840591b8b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -13830,7 +13830,9 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
+        case TCI_OP_PAD:
+            to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i])));
+            break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -13899,7 +13901,8 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
+                int back = tci_kx_const(l->k, tci_dim_neg(start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -23521,7 +23524,8 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
+            (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -24257,7 +24261,9 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec)
+                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
+                        : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -24776,8 +24782,8 @@ struct tci_dialect {
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
      * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
-     * are in scope too. */
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
+     * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* What closes the function after its statements. */

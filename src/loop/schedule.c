@@ -424,7 +424,8 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
+            (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -1160,7 +1161,9 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec)
+                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
+                        : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
