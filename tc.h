@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9a1d43eb3f9840ce"
+#define TCI_BUILD "2d56f22e5c52ed5e"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -13838,7 +13838,9 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
+        case TCI_OP_PAD:
+            to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i])));
+            break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -13907,7 +13909,8 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
+                int back = tci_kx_const(l->k, tci_dim_neg(start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -14763,6 +14766,7 @@ enum {
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21
 };
 
@@ -15284,6 +15288,11 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
     return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
            depth >= TCI_MATRIX_DEPTH && flops >= TCI_MATRIX_FLOPS;
 }
@@ -19870,19 +19879,73 @@ static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
     }
 }
 
-static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+/* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
+static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 int n)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_point(b, tile, 0);
+    for (int u = 0; u < n; u++) {
+        steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                taken[u * k->n_reds + r] = tci_stage_operands(b, &k->reds[r]);
+            }
+        }
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
+            }
+        }
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
+ * False: done the other way. */
+static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
+                tile->n_rows * tile->n_vecs == 1 && tci_dim_is_known(b->k->axes[st->axes[0]].size);
+    if (!fits) {
+        return false;
+    }
+    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
+    if (whole > 0) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole),
+                              TCI_STAGE_BLOCK_ROWS, &open);
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_var(b, i), 0, whole - 1,
+                             TCI_STAGE_BLOCK_ROWS);
+        tci_build_close(b, &open);
+    }
+    if (size > whole) {
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_const(whole), whole, size - 1,
+                             (int)(size - whole));
+    }
+    return true;
+}
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_pair *acc)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
-    for (int r = 0; r < k->n_reds; r++) {
-        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
-            tci_stage_point(b, tile, i);
-            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
-            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
-        }
-    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
         open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
@@ -19901,6 +19964,23 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         tci_stage_scan_step(b, stage, tile, acc);
     }
     tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
+            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+        }
+    }
+    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+        tci_stage_take_in(b, stage, tile, acc);
+    }
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
@@ -20536,7 +20616,7 @@ enum {
     TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
@@ -20675,7 +20755,7 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
     int64_t later = 0;
@@ -21911,7 +21991,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
-    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
     TCI_TILES_COLUMNS = 512,    /* of a block, at most */
     TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
     TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
@@ -22595,11 +22675,12 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
  * thread takes what its points need. While a slab is worked on, the values of the next one are on
  * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
  *
- * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
- * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
- * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time. Places outside the result are computed from the last element inside, and
- * not stored. */
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
+ * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
+ * and columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four neighbours at a time,
+ * and what a warp takes at once is one line of each panel. There are two of each panel: one is
+ * filled while the other is read. Places outside the result are computed from the last element
+ * inside, and not stored. */
 /* ---- src/loop/product.h ---- */
 /* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
 #ifndef TCI_LOOP_PRODUCT_H
@@ -22633,6 +22714,8 @@ enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
     TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
@@ -22760,6 +22843,29 @@ static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
     return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
 }
 
+/* thread / before % n */
+static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+{
+    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
+}
+
+/* The thread's place along the columns, and along the rows. */
+static tci_lin tci_product_x(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
+                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+}
+
+static tci_lin tci_product_y(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
+                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+}
+
 static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
                                    const tci_product_side *side, tci_lin tile, tci_lin place)
 {
@@ -22773,7 +22879,7 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
     panel->step = TCI_PRODUCT_THREADS / across;
     panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
     panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
-                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
 }
@@ -22829,8 +22935,8 @@ static void tci_product_barrier(tci_build *b)
     tci_loop_append(b->l, b->cur, st);
 }
 
-/* The waiting values become the panels. */
-static void tci_product_publish(tci_product_state *s)
+/* The waiting values become the panels number `half`. */
+static void tci_product_publish(tci_product_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
@@ -22838,6 +22944,7 @@ static void tci_product_publish(tci_product_state *s)
         int64_t pitch = tci_product_pitch(panel->side);
         int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
         tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
         for (int i = 0; i < panel->n; i++) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_STORE_ONE;
@@ -22850,6 +22957,7 @@ static void tci_product_publish(tci_product_state *s)
     tci_product_barrier(b);
 }
 
+/* From row `depth` of the panels, counted over both halves. */
 static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
 {
     tci_build *b = s->b;
@@ -22866,8 +22974,8 @@ static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *va
     }
 }
 
-/* n steps of every point's chain. */
-static void tci_product_multiply(tci_product_state *s, int64_t n)
+/* n steps of every point's chain, from the panels number `half`. */
+static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
@@ -22876,8 +22984,9 @@ static void tci_product_multiply(tci_product_state *s, int64_t n)
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
     open.st.unroll = TCI_PRODUCT_SLAB;
-    tci_product_take(s, 0, tci_lin_var(b, i), rows);
-    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
+    tci_product_take(s, 0, row, rows);
+    tci_product_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->a;
@@ -22894,30 +23003,18 @@ static void tci_product_slabs(tci_product_state *s)
     tci_build *b = s->b;
     tci_loop *l = b->l;
     int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
-    tci_lopen open, next;
+    int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
+    tci_lopen open;
     tci_product_load_both(s, tci_lin_const(0), true);
-    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
-    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
-    tci_product_publish(s);
-    if (tail == 0) {
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_var(l, i);
-        st.imm = whole - 2;
-        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, st);
-        tci_build_if(b, st.dst, &next);
-    }
-    tci_product_load_both(s, after, false);
-    if (tail == 0) {
-        tci_build_close(b, &next);
-    }
-    tci_product_multiply(s, TCI_PRODUCT_SLAB);
-    tci_product_barrier(b);
+    tci_product_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
-    if (tail > 0) {
-        tci_product_publish(s);
-        tci_product_multiply(s, tail);
-    }
+    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
 /* ---- the result ---- */
@@ -23004,9 +23101,9 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], &p->rows, row,
-                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+                           tci_product_y(b));
     tci_product_open_panel(b, &s.panels[1], &p->columns, column,
-                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+                           tci_product_x(b));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
@@ -23025,7 +23122,10 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
- *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
+ *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
+ * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
+ * contracts in tiles. */
 #include <stdio.h>
 
 
@@ -23432,7 +23532,8 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
+            (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -24168,7 +24269,9 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec)
+                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
+                        : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -24687,8 +24790,8 @@ struct tci_dialect {
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
      * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
-     * are in scope too. */
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
+     * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* What closes the function after its statements. */
