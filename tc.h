@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1264cf371280d235"
+#define TCI_BUILD "c30214b5d48c3446"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -346,6 +346,14 @@
  * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
  * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
  * have sizes that are numbers.
+ *
+ * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
+ * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and
+ * TC_BUF_ND(pointer, 2, 3, 480, 64) in the place of TC_BUF gives the sizes of a buffer.
+ * tc_output_size(f, inputs, 0, 1) and tc_output_count(f, inputs, 0) tell beforehand what an output
+ * takes. What a run needs for its sizes, a plan of memory above all, is made when they are first
+ * met, in microseconds, and kept for the eight that were used last; memory_limit is held against
+ * each.
  *
  * 18 LIMITS
  *
