@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "8947a1733ce85505"
+#define TCI_BUILD "9d9104a3c69a8f7f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21031,8 +21031,9 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
  * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
  *
- * The tile follows from a model of one tile's time: the slower of multiplying and loading for each
- * step of k, or the chain where that takes longer, times the rounds that the units need. */
+ * The tile follows from a model of its time: the slower of multiplying and loading for each step of
+ * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
+ * the last one. */
 /* ---- src/loop/matrix.h ---- */
 /* loop/matrix.h - contractions on a matrix unit: what the skeleton's main loop must know.
  *
@@ -21041,9 +21042,10 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
  * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory, rounded as the chain's first step wants them. The last warps, each a machine of 32
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
  * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
- * the chain while the consumers are at the next tile: that is the skeleton's hole. */
+ * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
+ * last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -21077,12 +21079,15 @@ typedef struct tci_matrix {
     uint8_t staged;     /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t stages, group_rows;
-    int64_t staged_pitch; /* elements between rows of the staged tile */
+    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int64_t staged_pitch; /* elements between rows of the staged sums */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
-/* Bytes of one stage, and of all shared memory with barriers and the rounding up of its start. */
+/* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
+ * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x);
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
@@ -21270,19 +21275,17 @@ static bool tci_matrix_pays(const tci_matrix *x)
 
 /* ---- the tile ---- */
 
-static int64_t tci_matrix_ceil_div(int64_t a, int64_t c)
-{
-    return (a + c - 1) / c;
-}
+typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
 
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x)
 {
     return (int64_t)(x->rows + x->columns) * TCI_MATRIX_DEPTH_STEP * 2;
 }
 
-static int64_t tci_matrix_staged_bytes(const tci_matrix *x)
+TCI_FN int64_t tci_matrix_staged_bytes(const tci_matrix *x)
 {
-    return x->rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
+    int64_t rows = (int64_t)TCI_MATRIX_SUB * x->sub_rows * x->buffers;
+    return rows * x->staged_pitch * tci_dtype_get((tc_dtype)x->staged)->bytes;
 }
 
 TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
@@ -21291,22 +21294,52 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
            tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
 }
 
-/* Sets what follows from the tile's shape; false where it does not fit. */
-static bool tci_matrix_shape(tci_matrix *x, int consumers, int sub_rows, int columns)
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
 {
-    x->consumers = consumers;
-    x->sub_rows = sub_rows;
-    x->rows = TCI_MATRIX_SUB * consumers * sub_rows;
-    x->columns = columns;
-    x->staged_pitch = columns + 8; /* rows begin in different banks */
+    x->buffers = buffers;
     x->stages = 0;
     int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
-    x->tiles_m = tci_matrix_ceil_div(x->m, x->rows);
-    x->tiles_n = tci_matrix_ceil_div(x->n, x->columns);
+}
+
+/* Cycles of one step of k, and of the chain for some elements. */
+static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+{
+    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+                  (x->consumers == 1 ? 0.85 : 1.0);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
+    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
+    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
+    return TCI_MAX(multiply, load);
+}
+
+static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
+{
+    return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
+}
+
+/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
+ * another stage, but consumers then wait for each other's chain: while that takes no longer than
+ * they may be apart, which is as many steps as there are stages, nothing is lost. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+{
+    x->consumers = tile->consumers;
+    x->sub_rows = tile->sub_rows;
+    x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
+    x->columns = tile->columns;
+    x->staged_pitch = x->columns + 8; /* rows begin in different banks */
+    x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
+    x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
     x->tiles = x->tiles_m * x->tiles_n;
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
+    }
+    double cells = (double)x->rows / x->consumers * x->columns;
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    tci_matrix_set_buffers(x, 1);
+    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
+        tci_matrix_set_buffers(x, x->consumers);
     }
     return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
@@ -21315,16 +21348,12 @@ static bool tci_matrix_shape(tci_matrix *x, int consumers, int sub_rows, int col
 static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
 {
     double cells = (double)x->rows * x->columns;
-    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
-                  (x->consumers == 1 ? 0.85 : 1.0);
-    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
-    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
-    double multiply = cells * TCI_MATRIX_DEPTH_STEP * 2 / rate;
-    double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
-    double steps = (double)tci_matrix_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double tile = TCI_MATRIX_FILL + steps * TCI_MAX(multiply, load);
-    double hole = cells * (double)(chain + 8) / (TCI_MATRIX_LAST_WARPS * TCI_MATRIX_WARP);
-    return (double)tci_matrix_ceil_div(x->tiles, units) * TCI_MAX(tile, hole) + hole;
+    double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
+    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
 static int64_t tci_matrix_chain_cost(const tci_kernel *k)
@@ -21339,20 +21368,20 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 /* False: no tile fits. */
 static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
-    static const struct { uint8_t consumers, sub_rows; int16_t columns; } shapes[] = {
-        {2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64}, {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+    static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
     int64_t chain = tci_matrix_chain_cost(k);
     double least = 0;
     int best = -1;
-    for (int i = 0; i < TCI_COUNT(shapes); i++) {
-        if (tci_matrix_shape(x, shapes[i].consumers, shapes[i].sub_rows, shapes[i].columns)) {
+    for (int i = 0; i < TCI_COUNT(tiles); i++) {
+        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
             double cycles = tci_matrix_cycles(x, chain, units);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, shapes[best].consumers, shapes[best].sub_rows, shapes[best].columns);
+        tci_matrix_shape(x, &tiles[best], chain, units);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {

@@ -152,9 +152,6 @@ static const char tci_cuda_matrix_ptx[] =
     "    asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");\n}\n"
     "template <int left> TC_I void tc_products_wait() {\n"
     "    asm volatile(\"wgmma.wait_group.sync.aligned %0;\" :: \"n\"(left) : \"memory\");\n}\n"
-    "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
-    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
-    "    return r;\n}\n"
     "TC_I unsigned tc_pair_f16(float low, float high) {\n    unsigned r;\n"
     "    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
     "    return r;\n}\n"
@@ -224,7 +221,9 @@ static const char tci_cuda_matrix_multiplying[] =
     "    }\n}\n"
     "template <class S> TC_I void tc_matrix_multiply(unsigned at, int group) {\n"
     "    float d[S::sub_rows][S::columns / 2];\n    int stage = 0, before = 0;\n"
-    "    unsigned parity = 0, taken = 1;\n"
+    "    const int user = S::buffers == 1 ? (group + S::consumers - 1) % S::consumers : group;\n"
+    "    const int buffer = S::buffers == 1 ? 0 : group;\n"
+    "    unsigned parity = 0, taken = S::buffers > 1 || group == 0;\n"
     "    for (int t = blockIdx.x; t < S::tiles; t += gridDim.x) {\n"
     "        for (int k = 0; k < S::k; k += 64) {\n"
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
@@ -244,10 +243,10 @@ static const char tci_cuda_matrix_multiplying[] =
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n"
     "        tc_products_wait<0>();\n        tc_warp_arrive(tc_empty<S>(at, before));\n"
-    "        tc_barrier_wait(tc_taken<S>(at, group), taken);\n        taken ^= 1;\n"
+    "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
-    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((group * S::sub_rows + r) * 64));\n"
+    "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((buffer * S::sub_rows + r) * 64));\n"
     "        }\n        tc_warp_arrive(tc_ready<S>(at, group));\n    }\n}\n";
 
 
@@ -357,18 +356,19 @@ static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 
 static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_matrix *x)
 {
-    int bytes = tci_dtype_get((tc_dtype)x->staged)->bytes;
-    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + x->rows * x->staged_pitch * bytes;
+    int64_t barriers = x->stages * tci_matrix_stage_bytes(x) + tci_matrix_staged_bytes(x);
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
                    "a_bytes = %d, "
                    "stage_bytes = %d, a_step = %d, b_step = %d,\n"
-                   "        staged_pitch = %d, staged_bytes = %d, barriers = %lld\n    };\n",
+                   "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
+                   "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
-                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, (int)x->staged_pitch, bytes,
+                   x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
+                   tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
     tci_str_printf(out,
                    "    TC_I unsigned pair(float low, float high) { return tc_pair_%s(low, high); "
@@ -394,39 +394,48 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_matrix_begin<%s_shape>(at);\n"
                    "    if (threadIdx.y < %d) {\n"
-                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n"
-                   "        return;\n    }\n"
+                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n    }\n"
                    "    if (threadIdx.y == %d) {\n        if (threadIdx.x == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
                    symbol, loader, symbol, loader, symbol);
 }
 
-/* The third part's loops up to the hole. */
+/* The third part's loops up to the hole. Consumers come here behind their last tile and help with
+ * what nothing is left behind any more. */
 static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
-    int part_rows = TCI_MATRIX_SUB * x->sub_rows;
+    int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
     tci_str_printf(out,
-                   "    unsigned ready = 0;\n"
-                   "    for (int t = blockIdx.x; t < %s_shape::tiles; t += gridDim.x, ready ^= 1) "
-                   "{\n    const tc_place p = %s_shape::place(t);\n"
+                   "    const bool helps = threadIdx.y < %d;\n"
+                   "    const int worker = helps ? threadIdx.y + %d : threadIdx.y - %d;\n"
+                   "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
+                   "    const int last = blockIdx.x + before * gridDim.x;\n"
+                   "    unsigned ready = helps ? before & 1 : 0;\n"
+                   "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
+                   "ready ^= 1) {\n"
+                   "    const tc_place p = %s_shape::place(t);\n",
+                   consumers, TCI_MATRIX_LAST_WARPS, consumers + 1, (long long)x->tiles, symbol);
+    tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
+                   "    const bool all = t == last%s;\n"
+                   "    if (helps && !all) {\n        continue;\n    }\n"
                    "    tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n"
-                   "    for (int row = part * %d + %d * (threadIdx.y - %d); row < (part + 1) * %d; "
-                   "row += %d) {\n",
-                   symbol, symbol, x->consumers, symbol, part_rows, x->group_rows,
-                   4 * x->consumers + 1, part_rows, TCI_MATRIX_LAST_WARPS * x->group_rows);
+                   "    for (int row = %d * worker; row < %d; row += all ? %d : %d) {\n",
+                   x->consumers, x->buffers == 1 && x->consumers > 1 ? " && part == 1" : "", symbol,
+                   x->group_rows, part_rows, (TCI_MATRIX_LAST_WARPS + consumers) * x->group_rows,
+                   TCI_MATRIX_LAST_WARPS * x->group_rows);
     tci_str_printf(out,
-                   "    const tc_i64 at_%d = p.m + row, at_%d = p.n;\n"
+                   "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n;\n"
                    "    if (at_%d >= %lld) {\n        break;\n    }\n",
-                   x->m_axis, x->n_axis, x->m_axis, (long long)x->m);
+                   x->m_axis, part_rows, x->n_axis, x->m_axis, (long long)x->m);
     for (int i = 0; i < x->n_batch; i++) {
         tci_str_printf(out, "    const tc_i64 at_%d = p.b%d;\n", x->batch_axis[i], i);
     }
     tci_str_printf(out,
                    "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "tc_staged<%s_shape>(row);\n",
-                   symbol);
+                   "tc_staged<%s_shape>(%srow);\n",
+                   symbol, x->buffers == 1 ? "" : x->sub_rows == 1 ? "64 * part + " : "128 * part + ");
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -452,7 +461,8 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
-                   "    }\n    tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    }\n    }\n}\n",
+                   "    }\n    if (!all) {\n        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    "
+                   "}\n    }\n    }\n}\n",
                    symbol);
 }
 /* ---- src/cuda/dialect.c ---- */
@@ -520,7 +530,7 @@ static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_sca
     {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"}, {TCI_P_ABS, "a", "fabsf", "fabs"},
     {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},   {TCI_P_FLOOR, "a", "floorf", "floor"},
     {TCI_P_CEIL, "a", "ceilf", "ceil"},              {TCI_P_TRUNC, "a", "truncf", "trunc"},
-    {TCI_P_RINT, "a", "rintf", "rint"},
+    {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
@@ -769,6 +779,24 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
+/* bf16 by the one instruction that newer cards have for two of them; tests define TC_NO_PTX. The C
+ * dialect's name is taken for it. */
+static const char tci_cuda_halves_name[] = "tc_narrow_f32_bf16";
+static const char tci_cuda_halves_text[] =
+    "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 800\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
+    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
+    "    return r;\n}\n"
+    "#else\n"
+    "TC_I unsigned tc_bits_bf16(float a) {\n    const unsigned u = (unsigned)__float_as_int(a);\n"
+    "    return a != a ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;\n}\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n"
+    "    return tc_bits_bf16(high) << 16 | tc_bits_bf16(low);\n}\n"
+    "#endif\n"
+    "TC_I unsigned short tc_narrow_f32_bf16(float a) {\n"
+    "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
+    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
+
 /* tc_lane and tc_down hold barriers before and after their use of the shared box, so that one
  * may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
 static const char tci_cuda_prelude_text[] =
@@ -805,6 +833,7 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
     tci_str_add(out, tci_cuda_prelude_text);
+    tci_str_add(out, tci_cuda_halves_text);
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
@@ -865,6 +894,8 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->any = tci_cuda_any;
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
+    bool is_new;
+    tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
     d->name = "cuda";
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";

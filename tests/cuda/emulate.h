@@ -52,6 +52,7 @@ static const char emu_prelude[] =
     "static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }\n"
     "static inline float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }\n"
+    "static inline int __float_as_int(float f) { int i; memcpy(&i, &f, 4); return i; }\n"
     "static inline double __longlong_as_double(long long i) { double f; memcpy(&f, &i, 8); "
     "return f; }\n"
     "static inline float __fsqrt_rn(float a) { return sqrtf(a); }\n"

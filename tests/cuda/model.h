@@ -383,24 +383,12 @@ static void tc_store_two(unsigned to, float a, float b)
     memcpy(model_at(to + 4, 4), &b, 4);
 }
 
-static unsigned model_to_bf16(float f)
-{
-    unsigned u;
-    memcpy(&u, &f, 4);
-    return f != f ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
-}
-
 static unsigned model_to_f16(float f)
 {
     _Float16 h = (_Float16)f;
     unsigned short bits;
     memcpy(&bits, &h, 2);
     return bits;
-}
-
-static unsigned tc_pair_bf16(float low, float high)
-{
-    return model_to_bf16(high) << 16 | model_to_bf16(low);
 }
 
 static unsigned tc_pair_f16(float low, float high)
