@@ -70,10 +70,12 @@ build/readme: tools/readme.c
 	@mkdir -p build
 	$(CC) -std=gnu11 -O1 $(WARN) $< -o $@
 
-rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning
+rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with symbolic sizes too
 
 %.c.room: FORCE build/headers.stamp
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -fsyntax-only -Wall -Wextra -Wpedantic -Werror $*.c
+	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -fsyntax-only -Wall -Wextra -Wpedantic \
+	    -Werror $*.c
 
 # ---- tests ----
 

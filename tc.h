@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9d9104a3c69a8f7f"
+#define TCI_BUILD "0947e33e2a4898e3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -48,8 +48,8 @@
  *   2 contexts                   8 lazy form: values           14 caches
  *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
  *   4 operations                10 state and training          16 environment
- *   5 numbers and dtypes        11 what is promised            17 limits
- *   6 axes and shapes           12 errors
+ *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
+ *   6 axes and shapes           12 errors                      18 limits
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -60,6 +60,7 @@
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
+ *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
@@ -307,12 +308,51 @@
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *
- * 17 LIMITS
+ * 17 SYMBOLIC SIZES
+ *
+ * One program for many sizes: TC_DIM("batch", 0, 4096) is a size that is any number from 0 to 4096,
+ * anew at each run, and stands where a size is given.
+ *
+ *     #define TC_DYNAMIC_SHAPES
+ *     #include "tc.h"
+ *
+ *     int main(void)
+ *     {
+ *         static float in[64 * 512], out[64 * 512];
+ *         tc_ctx *ctx;
+ *         tc_program *f;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         int64_t batch = TC_DIM("batch", 0, 4096);
+ *         tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 512);
+ *         if (tc_compile(tc_softmax(x, 1), &f) == TC_OK) {
+ *             for (int n = 0; n <= 64; n++) {
+ *                 tc_run(f, TC_BUFS(TC_BUF(in, n * 512)), TC_BUFS(TC_BUF(out, n * 512)));
+ *             }
+ *             tc_program_free(f);
+ *         }
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
+ * The shape rules are the ordinary ones, and hold for every value that the symbols may have: a
+ * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
+ * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
+ * rule could fail for some value, the call fails and names the dimension: a window of 3 over a
+ * height of 0 to 640 asks for TC_DIM("height", 3, 640). The same name with other ranges is another
+ * size. tc_size gives a symbolic size back, to be handed on as a size (reshape, expand, slice, pad,
+ * full, arange) or as an operand, where it stands for its value: tc_div(sum, tc_size(x, 0)). Plain
+ * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
+ * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
+ * have sizes that are numbers.
+ *
+ * 18 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
  * bytes. Native code needs a POSIX system and a C compiler at run time (or a filled cache): gcc and
- * clang give vectors, others scalar code. Sizes are fixed at compile time: another shape is another
+ * clang give vectors, others scalar code. Without symbolic sizes another shape is another
  * program. */
 /* ---- src/api/types.h ---- */
 /* api/types.h - handles, status codes, dtypes, options. */
@@ -559,8 +599,8 @@ static inline tc_arg tci_arg_float(double v)
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
- * does not link. */
+ * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
+ * nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
@@ -611,9 +651,9 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use, also by programs that
- * captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
- * at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
+ * one after tc_touch); it must outlive the use, also by programs that captured it. strides in
+ * elements, NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* Copies the elements at once; strides as above. */
@@ -832,7 +872,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #else
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
+                     sizeof(tc_buf)) -                                                             \
+                   1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
@@ -1255,9 +1297,9 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
  * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that the
- * numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says
- * what the numbers leave open. */
+ * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that
+ * the numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND
+ * says what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -2774,7 +2816,7 @@ TCI_FN const char *tci_os_getenv(const char *name)
 
 /* ---- fork ---- */
 
-enum { TCI_OS_FORK_LOCKS = 16 };
+enum { TCI_OS_FORK_LOCKS = 32 };
 
 static struct {
     tci_mutex lock; /* of those that announce; a fork does not take it */
@@ -3534,9 +3576,9 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
  * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
  * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
  *
- * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
- * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
- * size. */
+ * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
+ * no context or program is left. Any thread. Where memory runs out or numbers overflow the result
+ * is TCI_DIM_NONE, which no rule accepts as a size. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -3598,8 +3640,16 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 #define tci_dim_least_any(d) (d)
 #define tci_dim_most_any(d) (d)
 #define tci_dim_hint_any(d) (d)
-#define tci_dim_is_known(d) true
-#define tci_dim_is_valid(d) true
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    (void)d;
+    return true;
+}
+static inline bool tci_dim_is_valid(tci_dim d)
+{
+    (void)d;
+    return true;
+}
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
     tci_str_printf(out, "%lld", (long long)d);
@@ -3752,6 +3802,12 @@ typedef struct tci_dim_table {
 
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
+
+static void tci_dim_take_lock(void)
+{
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+}
 
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
@@ -3982,6 +4038,16 @@ TCI_FN int64_t tci_dim_hint_any(tci_dim d)
 
 /* ---- sums ---- */
 
+/* Only the terms in use; from NULL: none. */
+static void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
+{
+    to->n = from ? from->n : 0;
+    to->bad = from && from->bad;
+    if (from) {
+        memcpy(to->terms, from->terms, sizeof(*to->terms) * (size_t)from->n);
+    }
+}
+
 static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
 {
     int at = 0, order = 1;
@@ -4058,7 +4124,7 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     for (int i = 0; i < s->n; i++) {
         h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
         for (int a = 0; a < s->terms[i].n; a++) {
-            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
         }
     }
     return (uint32_t)(h ^ h >> 32);
@@ -4110,8 +4176,7 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
     }
-    tci_os_keep_over_fork(&tci_dim_lock, NULL);
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     tci_dim d = tci_dim_intern(s);
     pthread_mutex_unlock(&tci_dim_lock);
     return d;
@@ -4131,13 +4196,14 @@ static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
 {
     uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
     h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
     for (const char *c = a->name; *c; c++) {
         h = tci_hash_mix(h, (uint8_t)*c);
     }
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
+/* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
 static int tci_dim_atom_intern(tci_dim_atom atom)
 {
     atom.hash = tci_dim_hash_atom(&atom);
@@ -4168,7 +4234,7 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     memset(&s.terms[0], 0, sizeof(s.terms[0]));
     s.terms[0].coef = 1;
     s.terms[0].n = 1;
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
     s.bad = index < 0;
@@ -4211,7 +4277,8 @@ static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
 TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     return tci_dim_finish(&s);
@@ -4219,7 +4286,8 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 
 TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
@@ -4255,7 +4323,8 @@ static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
     int n;
     tci_dim_term known, factor;
     const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
-    tci_dim_sum left = {.n = 0};
+    tci_dim_sum left;
+    tci_dim_sum_copy(&left, NULL);
     tci_dim_sum_take(&left, a, &tci_dim_one);
     q->n = r->n = 0;
     q->bad = r->bad = left.bad || n <= 0;
@@ -4298,7 +4367,8 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
     if (g <= 1) {
         return r;
     }
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     for (int i = 0; i < n; i++) {
         tci_dim_term t = terms[i];
         t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
@@ -4455,13 +4525,17 @@ static bool tci_dim_is_bounded(tci_dim d)
 /* Every atom written as its least value and what it has above that: no coefficient is below 0. */
 static bool tci_dim_is_above_least(const tci_dim_sum *s)
 {
-    tci_dim_sum all = {.n = 0};
+    tci_dim_sum all;
+    tci_dim_sum_copy(&all, NULL);
     for (int t = 0; t < s->n; t++) {
-        tci_dim_sum product = {.n = 1};
+        tci_dim_sum product;
+        tci_dim_sum_copy(&product, NULL);
+        product.n = 1;
         product.terms[0] = tci_dim_one;
         product.terms[0].coef = s->terms[t].coef;
         for (int i = 0; i < s->terms[t].n; i++) {
-            tci_dim_sum longer = {.n = 0};
+            tci_dim_sum longer;
+            tci_dim_sum_copy(&longer, NULL);
             tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
             least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
             longer.bad = product.bad || least.coef <= -tci_dim_limit;
@@ -4471,7 +4545,7 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
                 tci_dim_sum_add(&longer, &x);
                 tci_dim_sum_add(&longer, &y);
             }
-            product = longer;
+            tci_dim_sum_copy(&product, &longer);
         }
         all.bad = all.bad || product.bad;
         for (int k = 0; k < product.n && !all.bad; k++) {
@@ -4487,12 +4561,13 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
 
 static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
 
-/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
- * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+/* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
+ * above 0: all terms are multiplied by it. */
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
                                bool rounded_down, int depth)
 {
-    tci_dim_sum with = {.n = 0};
+    tci_dim_sum with;
+    tci_dim_sum_copy(&with, NULL);
     tci_dim_term cut = s->terms[t];
     cut.n--;
     memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
@@ -4532,7 +4607,8 @@ static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
  * maximum in it replaced by what bounds it. */
 static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 {
-    tci_dim_sum s = *given;
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, given);
     if (s.bad) {
         return false;
     }
@@ -4554,7 +4630,8 @@ static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
         return a == b && a != TCI_DIM_NONE;
@@ -4828,7 +4905,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 
 TCI_FN void tci_dim_free_all(void)
 {
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     for (int i = 1; i < tci_dim_exprs.n; i++) {
         tci_heap_free(tci_dim_expr_at(i)->terms);
     }
@@ -7618,6 +7695,9 @@ TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_nod
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
+/* For a result that is only read where x has elements: it may be of an axis without. */
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
 /* A size as a 0-d tensor. */
@@ -8198,10 +8278,6 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
-    if (needs_one && !tci_build_has_identity(g, op, x, picked)) {
-        return NULL;
-    }
     if (tci_build_is_arg(op)) {
         return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
@@ -8244,7 +8320,8 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
 
-TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims, bool needs_one)
 {
     if (!x) {
         return NULL;
@@ -8258,11 +8335,24 @@ TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axe
         return NULL;
     }
     int n_picked = tci_build_pick_axes(g, x, axes, picked);
-    tci_node *r = n_picked < 0 ? NULL : tci_build_reduce_picked(g, op, x, picked, n_picked);
+    bool valid = n_picked >= 0 && (!needs_one || tci_build_has_identity(g, op, x, picked));
+    tci_node *r = valid ? tci_build_reduce_picked(g, op, x, picked, n_picked) : NULL;
     if (r && keepdims) {
         r = tci_build_keepdims(g, r, x, picked);
     }
     return tci_words_put(g, &w, r);
+}
+
+TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+{
+    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, needs_one);
+}
+
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims)
+{
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims)
@@ -10228,7 +10318,7 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
         list[i] = (int)axes[i];
     }
     tc_axes a = {list, n, false};
-    return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
+    return tci_words_put(g, &w, tci_build_reduce_some(g, op, x, a, keepdims));
 }
 
 static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)
@@ -17238,13 +17328,17 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
             written[p->steps[t].operands[o]] |= k->operands[o].is_output;
         }
     }
-    for (int a = 0; a < p->n_buffers; a++) { /* live at once means apart */
+    bool placed = true; /* where one size is symbolic, none is */
+    for (int b = 0; b < p->n_buffers; b++) {
+        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
+        placed = placed && (!is_temp || tci_dim_is_known(p->buffers[b].bytes));
+    }
+    for (int a = 0; a < p->n_buffers && placed; a++) { /* live at once means apart */
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
-            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
-                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
+            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
         }
     }
 }
@@ -17453,6 +17547,7 @@ typedef struct tci_lblock {
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
+    int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
     const char *note;
     tci_koperand *operands; int n_operands;
@@ -21926,6 +22021,437 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     tci_square_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
+/* ---- src/loop/product.c ---- */
+/* loop/product.c - one contraction over one axis (DOT), on a block of threads.
+ *
+ * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
+ * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
+ *
+ * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
+ * points each, and every factor is read once for the whole tile: slab by slab of the contracted
+ * axis, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. While a slab is worked on, the values of the next one are on
+ * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
+ *
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
+ * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
+ * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
+ * neighbours at a time. Places outside the result are computed from the last element inside, and
+ * not stored. */
+/* ---- src/loop/product.h ---- */
+/* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
+#ifndef TCI_LOOP_PRODUCT_H
+#define TCI_LOOP_PRODUCT_H
+
+
+enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_PRODUCT_SIDE * TCI_PRODUCT_SIDE };
+
+/* One factor of the contraction, along the rows or along the columns of the result. */
+typedef struct tci_product_side {
+    int axis, inst;
+    int64_t extent;   /* of a block's tile along the axis */
+    int64_t size;     /* of the axis */
+    bool along_depth; /* memory runs along the contracted axis rather than along this one */
+} tci_product_side;
+
+typedef struct tci_product {
+    tci_product_side rows, columns;
+    int64_t depth;    /* of the contracted axis */
+} tci_product;
+
+/* False: not such a kernel, or too small for its tiles. */
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
+/* The tile with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+
+#endif
+
+/* ---- src/loop/product.c, continued ---- */
+enum {
+    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_LARGE = 128, /* sides of a tile */
+    TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
+};
+
+/* ---- whether and how ---- */
+
+static bool tci_product_fits(const tci_kernel *k, int row_axis, int vec_axis)
+{
+    bool fits = row_axis >= 0 && vec_axis >= 0 && k->n_reds == 1 && k->n_axes < 63 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes == 1;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    return fits && tci_dim_is_known(k->axes[row_axis].size) &&
+           tci_dim_is_known(k->axes[vec_axis].size) &&
+           tci_dim_is_known(k->axes[k->stages[0].axes[0]].size);
+}
+
+/* Every load of the factor that knows the contracted axis runs along it. */
+static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int depth_axis)
+{
+    tci_dim along = 0, across = 0;
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool any = false;
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, depth_axis)) {
+            bool linear = tci_build_coef(k, in->x, depth_axis, &along) &&
+                          tci_build_coef(k, in->x, axis, &across);
+            if (!linear || (along != 1 && along != -1) || across == 1) {
+                return false;
+            }
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool tci_product_sides(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    const tci_kred *red = &k->reds[0];
+    int depth_axis = k->stages[0].axes[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, vec_axis);
+    p->rows.axis = row_axis;
+    p->columns.axis = vec_axis;
+    p->rows.inst = swap ? red->b : red->a;
+    p->columns.inst = swap ? red->a : red->b;
+    uint64_t row = k->insts[p->rows.inst].axes, column = k->insts[p->columns.inst].axes;
+    p->rows.along_depth = tci_product_runs_along(k, p->rows.inst, row_axis, depth_axis);
+    p->columns.along_depth = tci_product_runs_along(k, p->columns.inst, vec_axis, depth_axis);
+    return tci_build_depends(row, row_axis) && !tci_build_depends(row, vec_axis) &&
+           tci_build_depends(column, vec_axis) && !tci_build_depends(column, row_axis);
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    if (!tci_product_fits(k, row_axis, vec_axis) || !tci_product_sides(k, row_axis, vec_axis, p)) {
+        return false;
+    }
+    int64_t points = 1, large = TCI_PRODUCT_LARGE;
+    p->rows.size = k->axes[row_axis].size;
+    p->columns.size = k->axes[vec_axis].size;
+    p->depth = k->axes[k->stages[0].axes[0]].size;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool fixed = a != row_axis && a != vec_axis && tci_dim_is_known(k->axes[a].size);
+        points *= fixed ? k->axes[a].size : 1;
+    }
+    int64_t tiles = points * ((p->rows.size + large - 1) / large) *
+                    ((p->columns.size + large - 1) / large);
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    p->rows.extent = p->columns.extent =
+        tiles >= TCI_PRODUCT_BLOCKS && !wide ? TCI_PRODUCT_LARGE : TCI_PRODUCT_SMALL;
+    return p->rows.size >= TCI_PRODUCT_SMALL / 2 && p->columns.size >= TCI_PRODUCT_SMALL / 2 &&
+           p->depth >= TCI_PRODUCT_SLAB;
+}
+
+/* ---- the state of one tile ---- */
+
+/* One factor: its panel, and the values that wait for their turn. */
+typedef struct tci_product_panel {
+    const tci_product_side *side;
+    tci_lin base;        /* of the tile along the axis */
+    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
+    int64_t step;        /* to its next element, along whichever of the two moves */
+    int n;               /* elements of a thread */
+    int local;           /* panel */
+    int *waiting;        /* n mutable values */
+    tci_lin take;        /* where the thread takes its points' values */
+} tci_product_panel;
+
+typedef struct tci_product_state {
+    tci_build *b;
+    const tci_product *p;
+    int depth_axis;
+    tci_product_panel panels[2]; /* rows, columns */
+    tci_stage_pair *acc;         /* row * columns of a thread + column */
+} tci_product_state;
+
+static int64_t tci_product_pitch(const tci_product_side *side)
+{
+    return side->extent + TCI_PRODUCT_PAD;
+}
+
+/* A thread's n-th point along an axis, from its first one. */
+static int64_t tci_product_skip(int n)
+{
+    return n / TCI_PRODUCT_NEXT * TCI_PRODUCT_SIDE * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
+}
+
+static int tci_product_points(const tci_product_side *side)
+{
+    return (int)(side->extent / TCI_PRODUCT_SIDE);
+}
+
+static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+{
+    int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
+    return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
+}
+
+static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
+                                   const tci_product_side *side, tci_lin tile, tci_lin place)
+{
+    int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
+    tci_lin low = tci_product_thread(b, TCI_LX_MOD, across);
+    tci_lin high = tci_product_thread(b, TCI_LX_DIV, across);
+    panel->side = side;
+    panel->base = tci_lin_mul(b, tile, side->extent);
+    panel->depth = side->along_depth ? low : high;
+    panel->at = side->along_depth ? high : low;
+    panel->step = TCI_PRODUCT_THREADS / across;
+    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
+    panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
+                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+    panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
+    panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
+}
+
+/* The smaller of x and the last element of an axis. */
+static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+{
+    int last = tci_lx_const(b->l, size - 1);
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
+}
+
+/* ---- slabs ---- */
+
+/* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
+static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
+                             bool first)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = panel->side;
+    bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
+    for (int i = 0; i < panel->n; i++) {
+        int64_t skip = i * panel->step;
+        tci_lin depth = tci_lin_add(b, from, panel->depth);
+        tci_lin at = tci_lin_add(b, panel->base, panel->at);
+        depth = tci_lin_plus(depth, side->along_depth ? 0 : skip);
+        at = tci_lin_plus(at, side->along_depth ? skip : 0);
+        depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
+        at = cut ? tci_product_inside(b, at, side->size) : at;
+        tci_build_set(b, s->depth_axis,
+                      tci_build_bind(b, depth, 0, s->p->depth - 1, false, -1));
+        tci_build_set(b, side->axis, tci_build_bind(b, at, 0, side->size - 1, false, -1));
+        int value = tci_build_value(b, side->inst);
+        if (first) {
+            panel->waiting[i] = tci_build_mutable(b, value);
+        } else {
+            tci_build_assign(b, panel->waiting[i], value);
+        }
+    }
+    tci_build_set(b, s->depth_axis, NULL);
+    tci_build_set(b, side->axis, NULL);
+}
+
+static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
+{
+    tci_product_load(s, &s->panels[0], from, first);
+    tci_product_load(s, &s->panels[1], from, first);
+}
+
+static void tci_product_barrier(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The waiting values become the panels. */
+static void tci_product_publish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    for (int f = 0; f < 2; f++) {
+        const tci_product_panel *panel = &s->panels[f];
+        int64_t pitch = tci_product_pitch(panel->side);
+        int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
+        tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        for (int i = 0; i < panel->n; i++) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_STORE_ONE;
+            st.base = ~panel->local;
+            st.x = tci_build_lx(b, tci_lin_plus(first, i * step));
+            st.args[0] = panel->waiting[i];
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+    tci_product_barrier(b);
+}
+
+static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
+    tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
+    tci_lin first = tci_lin_add(b, row, panel->take);
+    for (int i = 0; i < tci_product_points(panel->side); i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_LOAD_ONE;
+        st.base = ~panel->local;
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(i)));
+        values[i] = tci_build_mem(b, st, t, 1, b->cur);
+    }
+}
+
+/* n steps of every point's chain. */
+static void tci_product_multiply(tci_product_state *s, int64_t n)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
+    int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    open.st.unroll = TCI_PRODUCT_SLAB;
+    tci_product_take(s, 0, tci_lin_var(b, i), rows);
+    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            bool swap = s->p->rows.inst != red->a;
+            tci_stage_pair v = {swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]};
+            tci_stage_pair acc = s->acc[r * n_columns + c];
+            tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
+        }
+    }
+    tci_build_close(b, &open);
+}
+
+static void tci_product_slabs(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
+    tci_lopen open, next;
+    tci_product_load_both(s, tci_lin_const(0), true);
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
+    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
+    tci_product_publish(s);
+    if (tail == 0) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_var(l, i);
+        st.imm = whole - 2;
+        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
+        tci_loop_append(l, b->cur, st);
+        tci_build_if(b, st.dst, &next);
+    }
+    tci_product_load_both(s, after, false);
+    if (tail == 0) {
+        tci_build_close(b, &next);
+    }
+    tci_product_multiply(s, TCI_PRODUCT_SLAB);
+    tci_product_barrier(b);
+    tci_build_close(b, &open);
+    if (tail > 0) {
+        tci_product_publish(s);
+        tci_product_multiply(s, tail);
+    }
+}
+
+/* ---- the result ---- */
+
+static int tci_product_test(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+/* A thread's bindings of an axis, one for each of its points. */
+static const tci_bind **tci_product_binds(tci_product_state *s, int f)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    int n = tci_product_points(panel->side);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    for (int i = 0; i < n; i++) {
+        binds[i] = tci_build_bind(b, tci_lin_plus(first, tci_product_skip(i)),
+                                  TCI_MIN(tci_product_skip(i), panel->side->size - 1),
+                                  panel->side->size - 1, false, -1);
+    }
+    return binds;
+}
+
+/* The later stages for the points of one row of the thread. */
+static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
+                                   const tci_bind **columns, int r)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->columns;
+    int n = tci_product_points(side);
+    bool cut = side->size % side->extent != 0;
+    for (int c = 0; c < n; c++) {
+        tci_lopen open;
+        const tci_bind *column = columns[c];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, column->at, side->size), &open);
+            column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
+        }
+        tci_build_set(b, s->p->rows.axis, row);
+        tci_build_set(b, side->axis, column);
+        tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n + c]);
+        for (int t = 1; t < b->k->n_stages; t++) {
+            b->stage = t;
+            tci_stage_stores(b, t, NULL);
+        }
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+}
+
+static void tci_product_finish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->rows;
+    bool cut = side->size % side->extent != 0;
+    const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
+    for (int r = 0; r < tci_product_points(side); r++) {
+        tci_lopen open;
+        const tci_bind *row = rows[r];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, row->at, side->size), &open);
+            row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
+        }
+        tci_product_finish_row(s, row, columns, r);
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, side->axis, NULL);
+    tci_build_set(b, s->p->columns.axis, NULL);
+}
+
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
+{
+    tci_product_state s = {b, p, b->k->stages[0].axes[0], {{0}}, NULL};
+    int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
+    b->stage = 0;
+    tci_product_open_panel(b, &s.panels[0], &p->rows, row,
+                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+    tci_product_open_panel(b, &s.panels[1], &p->columns, column,
+                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+    }
+    tci_product_slabs(&s);
+    tci_product_finish(&s);
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -21953,6 +22479,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
@@ -21990,6 +22517,7 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -22365,6 +22893,22 @@ static void tci_sched_block_map(tci_sched *s)
     } else {
         s->row_axis = -1;
     }
+}
+
+/* A contraction in tiles of a block. */
+static void tci_sched_block_product(tci_sched *s)
+{
+    tci_product p = {0};
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
+        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        return;
+    }
+    s->product = p;
+    s->l->lanes = 1;
+    s->l->threads = TCI_PRODUCT_THREADS;
+    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->unroll = (int)p.columns.extent;
+    s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
 }
 
 static void tci_sched_map_tile(tci_sched *s)
@@ -22808,6 +23352,10 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_row_emit(s->b, s->held);
         return;
     }
+    if (s->product.rows.extent > 0) {
+        tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->square.n_loads > 0) {
         tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
         return;
@@ -22923,6 +23471,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->product.rows.extent > 0) {
+        snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
+                 (int)s->product.columns.extent, s->l->threads);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
@@ -22971,6 +23522,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
+            tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
@@ -33623,6 +34175,7 @@ TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_b
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */
+TCI_FN bool tci_pool_has_users(void);             /* a context or program exists */
 TCI_FN void tci_pool_shutdown(void);
 
 /* Floating-point environment: default (no FTZ/DAZ, round to nearest, exceptions masked). */
@@ -34028,6 +34581,11 @@ TCI_FN void tci_pool_release(void)
     }
 }
 
+TCI_FN bool tci_pool_has_users(void)
+{
+    return __atomic_load_n(&tci_pool.users, __ATOMIC_ACQUIRE) != 0;
+}
+
 /* Runs meanwhile find the pool busy and work alone; a later run makes new workers. */
 TCI_FN void tci_pool_shutdown(void)
 {
@@ -34129,8 +34687,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
- * symbols has no steps. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+ * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -34153,7 +34711,7 @@ struct tc_program {
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex lock;            /* guards the two lists */
+    tci_mutex *lock;           /* guards the two lists; shared with other programs */
     tc_call *idle;
     tci_thread_error *errors;
 };
@@ -34488,6 +35046,8 @@ enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */
 TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
 TCI_FN void tci_dynamic_free(tc_program *f);
+/* The name of a size that no buffer tells anything of, so that no run can know it, or NULL. */
+TCI_FN const char *tci_dynamic_untold(const tc_program *f);
 /* Calls of a family: they remember the instance that ran last. */
 TCI_FN tc_call *tci_dynamic_call_make(tc_program *f);
 TCI_FN void tci_dynamic_call_free(tc_call *c);
@@ -34707,6 +35267,27 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
+/* A child made by fork finds every lock free (base/os.c), which is told of a few that stay rather
+ * than of one for each program. What they guard takes no other lock. */
+enum { TCI_PROGRAM_LOCKS = 8 };
+static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT};
+static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
+
+static void tci_program_keep_locks(void)
+{
+    for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
+        tci_os_keep_over_fork(&tci_program_locks[i], NULL);
+    }
+}
+
+static tci_mutex *tci_program_pick_lock(const tc_program *f)
+{
+    pthread_once(&tci_program_locks_once, tci_program_keep_locks);
+    return &tci_program_locks[(uintptr_t)f / 64 % TCI_PROGRAM_LOCKS];
+}
+
 /* A program that has captured nothing yet. */
 static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
                                  tc_program **f, int64_t **literal_words)
@@ -34733,7 +35314,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_captured = sizes->n_captured;
     p->busy = &p->is_busy;
     p->refs = 1;
-    pthread_mutex_init(&p->lock, NULL);
+    p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
@@ -34835,7 +35416,6 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_storage_release(f->captured[i]);
     }
     tci_code_release(f->code);
-    pthread_mutex_destroy(&f->lock);
     tci_heap_free(f);
     tci_pool_release();
 }
@@ -34845,12 +35425,12 @@ TCI_FN void tci_program_release(tc_program *f)
 static tci_thread_error *tci_program_find_error(tc_program *f)
 {
     pthread_t me = pthread_self();
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_thread_error *e = f->errors;
     while (e && !pthread_equal(e->thread, me)) {
         e = e->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return e;
 }
 
@@ -34863,10 +35443,10 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
             return; /* the status still tells */
         }
         e->thread = pthread_self();
-        pthread_mutex_lock(&f->lock);
+        pthread_mutex_lock(f->lock);
         e->next = f->errors;
         f->errors = e;
-        pthread_mutex_unlock(&f->lock);
+        pthread_mutex_unlock(f->lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);
@@ -35339,12 +35919,12 @@ TCI_FN tc_call *tci_call_take(tc_program *f)
     if (TCI_LIKELY(c != NULL)) {
         return c;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c = f->idle;
     if (c) {
         f->idle = c->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return c ? c : tci_call_make(f);
 }
 
@@ -35355,10 +35935,10 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
                                                __ATOMIC_RELAXED))) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c->next = f->idle;
     f->idle = c;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
 }
 
 /* ---- texts of refusals: never on the fast path ---- */
@@ -35818,12 +36398,12 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
  * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
  * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
  *
- * The one idea: every number that is given is an equation, expression = number, and every symbol has
- * a range. An equation with one open symbol narrows its range: numbers of elements grow (or shrink)
- * with a size, so the values that fit lie together and are found by halving. That is done until
- * nothing narrows any more, which mostly closes all symbols at once. What then is open, batch and
- * height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range, each
- * narrowing the rest; two that fit end the search.
+ * The one idea: every number that is given is an equation, expression = number, and every symbol
+ * has a range. An equation with one open symbol narrows its range: numbers of elements grow (or
+ * shrink) with a size, so the values that fit lie together and are found by halving. That is done
+ * until nothing narrows any more, which mostly closes all symbols at once. What then is open, batch
+ * and height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range,
+ * each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
 /* ---- src/run/solve.h ---- */
@@ -35843,6 +36423,8 @@ typedef struct tci_solver tci_solver;
 TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
                                    const tci_dim *user);
 TCI_FN void tci_solver_free(tci_solver *v);
+/* A symbol that no buffer tells anything of; -1: there is none. */
+TCI_FN int tci_solver_untold(const tci_solver *v);
 /* Words of room that one search needs, zeroed. */
 TCI_FN size_t tci_solver_room(const tci_solver *v);
 /* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
@@ -35987,7 +36569,24 @@ TCI_FN void tci_solver_free(tci_solver *v)
     tci_heap_free(v);
 }
 
-/* Every level but the first and the last closes a symbol or settles what an untyped buffer counts. */
+TCI_FN int tci_solver_untold(const tci_solver *v)
+{
+    for (int symbol = 0; symbol < v->n; symbol++) {
+        bool told = false;
+        for (int i = 0; i < v->n_equations; i++) {
+            for (int j = 0; j < v->equations[i].n; j++) {
+                told = told || v->equations[i].symbols[j] == symbol;
+            }
+        }
+        if (!told) {
+            return symbol;
+        }
+    }
+    return -1;
+}
+
+/* Every level but the first and the last closes a symbol or settles what an untyped buffer
+ * counts. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
     size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
@@ -36026,8 +36625,8 @@ static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x
     return tci_dim_value(d, s->point);
 }
 
-/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1: there
- * is none. */
+/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1:
+ * there is none. */
 static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
                                int64_t target, bool falling, bool beyond)
 {
@@ -36499,10 +37098,10 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
  * that a run does (run/call.c, run/device.c) knows nothing of symbols.
  *
- * An instance is made the first time its sizes are met: every expression of the family is evaluated,
- * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
- * words behind its literals, the values of the expressions it uses; an interpreted kernel is made
- * for the sizes and prepared. Nothing is compiled.
+ * An instance is made the first time its sizes are met: every expression of the family is
+ * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
+ * threads and, as words behind its literals, the values of the expressions it uses; an interpreted
+ * kernel is made for the sizes and prepared. Nothing is compiled.
  *
  * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
  * everything. A call remembers what it bound last and goes straight on when buffers look the same;
@@ -36565,6 +37164,12 @@ TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
     d->solver = tci_solver_make(f->code, f->n_inputs, f->n_outputs, d->user);
     f->dynamic = d;
     return d->solver != NULL;
+}
+
+TCI_FN const char *tci_dynamic_untold(const tc_program *f)
+{
+    int symbol = f->dynamic ? tci_solver_untold(f->dynamic->solver) : -1;
+    return symbol >= 0 ? tci_dim_name(f->dynamic->user[symbol]) : NULL;
 }
 
 static void tci_instance_release(tci_instance *x)
@@ -36913,8 +37518,8 @@ static void tci_dynamic_to_front(tci_dynamic *d, tci_instance **at)
     d->first = x;
 }
 
-/* The instance of these values (values NULL: that these buffers look like), counted and moved to the
- * front; NULL: there is none. The caller holds the lock. */
+/* The instance of these values (values NULL: that these buffers look like), counted and moved to
+ * the front; NULL: there is none. The caller holds the lock. */
 static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values,
                                       const tc_bufs *inputs, const tc_bufs *outputs)
 {
@@ -36934,9 +37539,9 @@ static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values
 static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
                                       const tc_bufs *outputs)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return x;
 }
 
@@ -36945,7 +37550,7 @@ static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, cons
 static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 {
     tci_instance *dropped = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
     if (other) {
         dropped = x;
@@ -36963,7 +37568,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
             }
         }
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     tci_instance_release(dropped);
     return x;
 }
@@ -37054,13 +37659,13 @@ TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int6
 
 TCI_FN tci_code *tci_dynamic_last(tc_program *f)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = f->dynamic->first;
     tci_code *code = x ? x->program->code : NULL;
     if (code) {
         tci_code_retain(code);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return code;
 }
 
@@ -37981,6 +38586,11 @@ TC_API void tc_shutdown(void)
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_pool_has_users()) {
+        tci_dim_free_all();
+    }
+#endif
     pthread_mutex_lock(&tci_context_process.lock);
     while (tci_context_process.n_retired) {
         tc_ctx *c = tci_context_process.oldest;
@@ -38265,7 +38875,9 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
 /* The error of t, kept where a kept value would be. */
 static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
 {
-    tci_frame_fail(f, why, "%s", tc_tensor_error(t));
+    tci_error e; /* the text lies where the new one will be written */
+    snprintf(e.text, sizeof(e.text), "%s", tc_tensor_error(t));
+    tci_frame_fail(f, why, "%s", e.text);
     return tci_handle_move_poison(f->bad);
 }
 
@@ -39633,6 +40245,17 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
+#ifdef TC_DYNAMIC_SHAPES
+    const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
+    if (untold) {
+        tci_program_release(*job->program);
+        *job->program = NULL;
+        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+                             "'%.60s' is the size of no axis of an input or output: no run could"
+                             " tell it",
+                             untold);
+    }
+#endif
     return status;
 }
 
@@ -39781,6 +40404,14 @@ static tc_status tci_eval_record(tc_program *f, tc_status why, const char *op, t
     return why;
 }
 
+/* Why there is no call: a device may know more. */
+static const char *tci_eval_no_workspace(const tc_program *f)
+{
+    const tc_backend *device = f->code->device;
+    const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
+    return why && why[0] ? why : "out of memory: no workspace for one more call";
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -39788,8 +40419,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here,
-                               "out of memory: no workspace for one more call");
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
     tc_status status = tci_call_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {

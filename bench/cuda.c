@@ -61,6 +61,16 @@ static tc_tensor make_product(tc_ctx *ctx)
     tc_tensor x = tc_input(ctx, "x", TC_F32, 2048, 2048);
     return tc_matmul(x, x);
 }
+static tc_tensor make_large_product(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4096, 4096);
+    return tc_matmul(x, x);
+}
+static tc_tensor make_layer(tc_ctx *ctx)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2048, 2048);
+    return tc_gelu(tc_add(tc_matmul(x, x), 0.5));
+}
 static tc_tensor make_chain(tc_ctx *ctx)
 {
     tc_tensor y = tc_input(ctx, "x", TC_F32, 256, 256);
@@ -131,6 +141,10 @@ static bench_case cases[] = {
     {"transpose + 1, 8192x8192", make_turned, TC_F32, M64, M64, 0, NULL, NULL, NULL},
     {"matmul f32 2048", make_product, TC_F32, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL, NULL,
      NULL},
+    {"matmul f32 4096", make_large_product, TC_F32, M64 / 4, M64 / 4, 4096.0 * (M64 / 2), NULL, NULL,
+     NULL},
+    {"gelu(x @ x + 0.5), 2048", make_layer, TC_F32, M64 / 16, M64 / 16, 2048.0 * (M64 / 8), NULL,
+     NULL, NULL},
     {"matmul bf16 4096", make_product_4096, TC_BF16, 2 * M16, M16, 8192.0 * M16, NULL, NULL, NULL},
     {"matmul bf16 8192", make_product_8192, TC_BF16, 2 * M64, M64, 16384.0 * M64, NULL, NULL,
      NULL},

@@ -76,6 +76,9 @@ PEERS = {
     "sum of all, 64 M": ((M64,), lambda x: x.sum()),
     "transpose + 1, 8192x8192": ((8192, 8192), lambda x: (x.t() + 1).contiguous()),
     "matmul f32 2048": ((2048, 2048), lambda x: x @ x),
+    "matmul f32 4096": ((4096, 4096), lambda x: x @ x),
+    "gelu(x @ x + 0.5), 2048": (
+        (2048, 2048), lambda x: torch.nn.functional.gelu(x @ x + 0.5)),
     "matmul bf16 4096": ((2 * M16,), product(4096, 4096, 4096), exact_product(4096, 4096, 4096)),
     "matmul bf16 8192": ((2 * M64,), product(8192, 8192, 8192), exact_product(8192, 8192, 8192)),
     "matmul + bias, gelu 4096": (

@@ -78,6 +78,7 @@
 #include "loop/matrix.c"
 #include "loop/row.c"
 #include "loop/square.c"
+#include "loop/product.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/verify.c"

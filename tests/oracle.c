@@ -144,6 +144,8 @@ int main(int argc, char **argv)
     for (int i = 3; i < argc; i++) {
         if (!strcmp(argv[i], "--grad")) {
             run.grad = true;
+        } else if (!strcmp(argv[i], "--symbolic")) {
+            run.symbolic = true;
         } else if (!strcmp(argv[i], "--quiet")) {
             run.quiet = true;
         } else if (!strcmp(argv[i], "--backend") && i + 1 < argc) {

@@ -30,6 +30,7 @@ typedef struct orc_case {
     bool is_index[ORC_MAX_TENSORS]; /* an output of positions: not compared where values tie */
     int n_outputs;
     bool gradients; /* the outputs are the gradients of the case's results */
+    bool symbolic;  /* sizes of the inputs are symbols; those that are 1 broadcast, so they are not */
     int64_t sizes[ORC_MAX_RANK + 1]; /* scratch of the adapter */
     char skip[160];
 } orc_case;
@@ -98,6 +99,42 @@ static bool orc_is_tensor(const json *v)
     return v && json_get(v, "t") != NULL;
 }
 
+/* Sizes of a tensor of the manifest; returns its number of elements. */
+static int64_t orc_spec_sizes(const json *v, int64_t *sizes)
+{
+    int64_t n = 1;
+    const json *shape = json_get(v, "s");
+    for (const json *size = shape ? shape->first : NULL; size; size = size->next) {
+        *sizes++ = size->integer;
+        n *= size->integer;
+    }
+    return n;
+}
+
+/* Equal sizes get one symbol: ops ask some of them to be equal. */
+static int64_t orc_symbol(const orc_case *c, int64_t size)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    char name[32];
+    snprintf(name, sizeof(name), "d%lld", (long long)size);
+    return c->symbolic && size != 1 ? TC_DIM(name, size > 0, 1024) : size;
+#else
+    (void)c;
+    return size;
+#endif
+}
+
+/* A size that the adapter computes with: a case whose size is a symbol is left out. */
+static int64_t orc_size(orc_case *c, tc_tensor x, int axis)
+{
+    int64_t size = tc_size(x, axis);
+    if (size > (int64_t)1 << 60) {
+        orc_skip(c, "a symbolic size as a number of the case");
+        return 1;
+    }
+    return size;
+}
+
 static void orc_make_input(orc_case *c, const json *v)
 {
     const orc_dtype *d = orc_dtype_find(json_string(v, "d"));
@@ -114,7 +151,7 @@ static void orc_make_input(orc_case *c, const json *v)
     }
     sizes[0] = d->dtype;
     for (const json *size = shape->first; size; size = size->next) {
-        sizes[n++] = size->integer;
+        sizes[n++] = orc_symbol(c, size->integer);
     }
     tc_tensor x = tc_input_at(c->ctx, "x", n, sizes, TC_HERE);
     if (tc_status_of(x)) {
@@ -169,7 +206,9 @@ static int orc_place(const orc_case *c, int i)
  * keywords. */
 static void orc_bind(orc_case *c, tc_ctx *ctx, const json *spec, const char *signature)
 {
+    bool symbolic = c->symbolic;
     memset(c, 0, sizeof(*c));
+    c->symbolic = symbolic;
     c->ctx = ctx;
     c->spec = spec;
     snprintf(c->signature, sizeof(c->signature), "%s", signature);

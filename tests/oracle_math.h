@@ -241,7 +241,7 @@ static void orc_glu(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
     int axis = orc_axis_arg(c, "dim", -1);
-    int64_t half = tc_size(x, axis) / 2;
+    int64_t half = orc_size(c, x, axis) / 2;
     orc_out(c,
             tc_mul(tc_slice(x, axis, 0, half, 1), tc_sigmoid(tc_slice(x, axis, half, TC_END, 1))));
 }
@@ -431,18 +431,18 @@ static void orc_min_max(orc_case *c)
 }
 
 /* Elements that a reduction over the axes takes together. */
-static double orc_group_size(tc_tensor x, tc_axes axes)
+static double orc_group_size(orc_case *c, tc_tensor x, tc_axes axes)
 {
-    double n = axes.all ? (double)tc_count(x) : 1;
-    for (int i = 0; i < axes.n; i++) {
-        n *= tc_rank(x) ? (double)tc_size(x, axes.items[i]) : 1;
+    double n = 1;
+    for (int i = 0; i < (axes.all ? tc_rank(x) : axes.n); i++) {
+        n *= tc_rank(x) ? (double)orc_size(c, x, axes.all ? i : axes.items[i]) : 1;
     }
     return n;
 }
 
-static tc_tensor orc_variance(tc_tensor x, tc_axes axes, double correction, bool keep)
+static tc_tensor orc_variance(orc_case *c, tc_tensor x, tc_axes axes, double correction, bool keep)
 {
-    double n = orc_group_size(x, axes) - correction;
+    double n = orc_group_size(c, x, axes) - correction;
     tc_tensor squares = tc_sum(tc_square(tc_sub(x, tc_mean(x, axes, true))), axes, keep);
     return tc_div(squares, n > 0 ? n : 0.0);
 }
@@ -465,7 +465,7 @@ static void orc_var(orc_case *c)
         correction = orc_bool(c, "unbiased");
     }
     bool keep = orc_bool(c, "keepdim");
-    tc_tensor x = orc_tensor(c, "input"), v = orc_variance(x, axes, correction, keep);
+    tc_tensor x = orc_tensor(c, "input"), v = orc_variance(c, x, axes, correction, keep);
     orc_out(c, op[0] == 's' ? tc_sqrt(v) : v);
     if (strstr(op, "_mean")) {
         orc_out(c, tc_mean(x, axes, keep));
@@ -580,7 +580,7 @@ static void orc_layer_norm(orc_case *c)
     orc_out(c, tc_layer_norm(x, axes, orc_optional(c, "weight"), orc_optional(c, "bias"), eps));
     if (!strcmp(json_string(c->spec, "op"), "native_layer_norm")) {
         orc_out(c, tc_mean(x, axes, true));
-        orc_out(c, tc_rsqrt(tc_add(orc_variance(x, axes, 0, true), eps)));
+        orc_out(c, tc_rsqrt(tc_add(orc_variance(c, x, axes, 0, true), eps)));
     }
 }
 

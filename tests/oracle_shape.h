@@ -209,7 +209,7 @@ static void orc_roll(orc_case *c)
     x = flat ? tc_reshape(x, -1) : x;
     for (int i = 0; i < n; i++) {
         int axis = flat ? 0 : orc_int_of(axes[i]);
-        int64_t size = tc_size(x, axis), by = size > 0 ? ((shifts[i] % size) + size) % size : 0;
+        int64_t size = orc_size(c, x, axis), by = size > 0 ? ((shifts[i] % size) + size) % size : 0;
         x = tc_cat(TC_TENSORS(tc_slice(x, axis, size - by, TC_END, 1),
                               tc_slice(x, axis, 0, size - by, 1)),
                    axis);
@@ -244,7 +244,7 @@ static tc_tensor orc_pad_by_itself(orc_case *c, tc_tensor x, int axis, int64_t b
         before = before < 0 ? 0 : before;
         after = after < 0 ? 0 : after;
     }
-    int64_t places[ROOM], size = tc_size(x, axis), n = size + before + after;
+    int64_t places[ROOM], size = orc_size(c, x, axis), n = size + before + after;
     if (size < 0 || n < 0 || n > ROOM) {
         orc_skip_argument(c, "pad", orc_value(c, "pad"));
         return x;
@@ -337,7 +337,7 @@ static void orc_split(orc_case *c)
     const json *how = orc_value(c, "how");
     int axis = orc_axis_arg(c, "dim", 0), n = 0;
     axis = op[0] == 'h' ? tc_rank(x) > 1 : op[0] == 'v' ? 0 : axis;
-    int64_t marks[ORC_MAX_TENSORS], size = tc_size(x, axis);
+    int64_t marks[ORC_MAX_TENSORS], size = orc_size(c, x, axis);
     bool by_size = !strncmp(op, "split", 5),
          parts = strstr(op, "_split") || op[0] == 'h' || op[0] == 'v';
     if (!how || orc_is_tensor(how)) {
@@ -368,7 +368,7 @@ static void orc_unbind(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
     int axis = orc_axis_arg(c, "dim", 0);
-    int64_t n = tc_size(x, axis);
+    int64_t n = orc_size(c, x, axis);
     if (n < 0) {
         orc_out(c, tc_slice(x, axis, 0, 1, 1)); /* tells what is wrong */
     }
@@ -381,7 +381,7 @@ static void orc_narrow(orc_case *c)
 {
     tc_tensor x = orc_tensor(c, "input");
     int axis = orc_axis_arg(c, "dim", 0);
-    int64_t length = orc_int(c, "length", 0), size = tc_size(x, axis);
+    int64_t length = orc_int(c, "length", 0), size = orc_size(c, x, axis);
     if (orc_is_tensor(orc_value(c, "start")) && length >= 0) {
         tc_tensor places = tc_arange(c->ctx, 0, length, 1, TC_I64);
         tc_tensor start = orc_tensor(c, "start");
@@ -404,7 +404,7 @@ static void orc_select(orc_case *c)
     tc_tensor x = orc_tensor(c, "input");
     int axis = orc_axis_arg(c, "dim", 0);
     int64_t i = orc_int(c, "index", 0);
-    i += i < 0 ? tc_size(x, axis) : 0;
+    i += i < 0 ? orc_size(c, x, axis) : 0;
     orc_out(c, tc_squeeze(tc_slice(x, axis, i, i + 1, 1), axis));
 }
 
@@ -606,7 +606,7 @@ static void orc_multi_dot(orc_case *c)
 static void orc_attention(orc_case *c)
 {
     tc_tensor q = orc_tensor(c, "query"), k = orc_tensor(c, "key"), v = orc_tensor(c, "value");
-    double scale = orc_number(c, "scale", 1 / sqrt((double)tc_size(q, -1)));
+    double scale = orc_number(c, "scale", 1 / sqrt((double)orc_size(c, q, -1)));
     tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, -1, -2)), scale);
     if (orc_number(c, "dropout_p", 0) != 0) {
         orc_skip_argument(c, "dropout_p", orc_value(c, "dropout_p"));
@@ -649,7 +649,7 @@ static void orc_conv(orc_case *c)
     for (int i = 0;
          padding && padding->kind == JSON_STRING && !strcmp(padding->string, "same") && i < n;
          i++) {
-        int64_t total = o.dilation[1 - i] * (tc_size(weight, -1 - i) - 1);
+        int64_t total = o.dilation[1 - i] * (orc_size(c, weight, -1 - i) - 1);
         x = tc_pad(x, -1 - i, total / 2, total - total / 2, 0);
     }
     tc_tensor y = tc_conv2d(x, weight, orc_optional(c, "bias"), &o);
@@ -774,7 +774,7 @@ static int orc_index_entry(orc_case *c, tc_tensor *x, int axis, const json *entr
         return 1;
     }
     if (entry->kind == JSON_NUMBER) {
-        int64_t i = entry->integer < 0 ? entry->integer + tc_size(*x, axis) : entry->integer;
+        int64_t i = entry->integer < 0 ? entry->integer + orc_size(c, *x, axis) : entry->integer;
         *x = tc_squeeze(tc_slice(*x, axis, i, i + 1, 1), axis);
         return 0;
     }

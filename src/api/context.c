@@ -176,6 +176,11 @@ TC_API void tc_shutdown(void)
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_pool_has_users()) {
+        tci_dim_free_all();
+    }
+#endif
     pthread_mutex_lock(&tci_context_process.lock);
     while (tci_context_process.n_retired) {
         tc_ctx *c = tci_context_process.oldest;

@@ -285,6 +285,17 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     } else if (status) {
         tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
     }
+#ifdef TC_DYNAMIC_SHAPES
+    const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
+    if (untold) {
+        tci_program_release(*job->program);
+        *job->program = NULL;
+        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+                             "'%.60s' is the size of no axis of an input or output: no run could"
+                             " tell it",
+                             untold);
+    }
+#endif
     return status;
 }
 
@@ -433,6 +444,14 @@ static tc_status tci_eval_record(tc_program *f, tc_status why, const char *op, t
     return why;
 }
 
+/* Why there is no call: a device may know more. */
+static const char *tci_eval_no_workspace(const tc_program *f)
+{
+    const tc_backend *device = f->code->device;
+    const char *why = device && device->last_error ? device->last_error(device->user) : NULL;
+    return why && why[0] ? why : "out of memory: no workspace for one more call";
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -440,8 +459,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     }
     tc_call *c = tci_call_take(f);
     if (TCI_UNLIKELY(!c)) {
-        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here,
-                               "out of memory: no workspace for one more call");
+        return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
     tc_status status = tci_call_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {

@@ -39,8 +39,8 @@
  *   2 contexts                   8 lazy form: values           14 caches
  *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
  *   4 operations                10 state and training          16 environment
- *   5 numbers and dtypes        11 what is promised            17 limits
- *   6 axes and shapes           12 errors
+ *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
+ *   6 axes and shapes           12 errors                      18 limits
  *
  * In the examples x and y are f32 tensors of shape [3, 4], in and out arrays of 12 floats.
  *
@@ -51,6 +51,7 @@
  *   TC_API              decorates the public functions (export attributes)
  *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
+ *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
@@ -298,10 +299,49 @@
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *
- * 17 LIMITS
+ * 17 SYMBOLIC SIZES
+ *
+ * One program for many sizes: TC_DIM("batch", 0, 4096) is a size that is any number from 0 to 4096,
+ * anew at each run, and stands where a size is given.
+ *
+ *     #define TC_DYNAMIC_SHAPES
+ *     #include "tc.h"
+ *
+ *     int main(void)
+ *     {
+ *         static float in[64 * 512], out[64 * 512];
+ *         tc_ctx *ctx;
+ *         tc_program *f;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         int64_t batch = TC_DIM("batch", 0, 4096);
+ *         tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 512);
+ *         if (tc_compile(tc_softmax(x, 1), &f) == TC_OK) {
+ *             for (int n = 0; n <= 64; n++) {
+ *                 tc_run(f, TC_BUFS(TC_BUF(in, n * 512)), TC_BUFS(TC_BUF(out, n * 512)));
+ *             }
+ *             tc_program_free(f);
+ *         }
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
+ * The shape rules are the ordinary ones, and hold for every value that the symbols may have: a
+ * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
+ * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
+ * rule could fail for some value, the call fails and names the dimension: a window of 3 over a
+ * height of 0 to 640 asks for TC_DIM("height", 3, 640). The same name with other ranges is another
+ * size. tc_size gives a symbolic size back, to be handed on as a size (reshape, expand, slice, pad,
+ * full, arange) or as an operand, where it stands for its value: tc_div(sum, tc_size(x, 0)). Plain
+ * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
+ * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
+ * have sizes that are numbers.
+ *
+ * 18 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
  * bytes. Native code needs a POSIX system and a C compiler at run time (or a filled cache): gcc and
- * clang give vectors, others scalar code. Sizes are fixed at compile time: another shape is another
+ * clang give vectors, others scalar code. Without symbolic sizes another shape is another
  * program. */

@@ -234,7 +234,9 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
 /* The error of t, kept where a kept value would be. */
 static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
 {
-    tci_frame_fail(f, why, "%s", tc_tensor_error(t));
+    tci_error e; /* the text lies where the new one will be written */
+    snprintf(e.text, sizeof(e.text), "%s", tc_tensor_error(t));
+    tci_frame_fail(f, why, "%s", e.text);
     return tci_handle_move_poison(f->bad);
 }
 

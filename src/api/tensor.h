@@ -63,8 +63,8 @@ static inline tc_arg tci_arg_float(double v)
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
  * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or nowhere: a mixture
- * does not link. */
+ * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
+ * nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
@@ -115,9 +115,9 @@ TC_API tc_tensor tc_retain(tc_tensor t);
  * copied; it stands in messages, and need not be unique. */
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here);
-/* Zero-copy: reads the user's memory at each run; it must outlive the use, also by programs that
- * captured it. strides in elements, NULL = dense row-major; may be 0 or negative (data then points
- * at element 0...0). */
+/* Zero-copy: reads the user's memory at each run (on a device: at the first one, and at the first
+ * one after tc_touch); it must outlive the use, also by programs that captured it. strides in
+ * elements, NULL = dense row-major; may be 0 or negative (data then points at element 0...0). */
 TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                               const int64_t *sizes, const int64_t *strides, tc_site here);
 /* Copies the elements at once; strides as above. */
@@ -336,7 +336,9 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #else
 #define TC_BUFS(...)                                                                               \
     ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                             \
-               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) / sizeof(tc_buf)) - 1})
+               (int)(sizeof((const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__}) /                   \
+                     sizeof(tc_buf)) -                                                             \
+                   1})
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \

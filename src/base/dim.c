@@ -63,6 +63,12 @@ typedef struct tci_dim_table {
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
 
+static void tci_dim_take_lock(void)
+{
+    tci_os_keep_over_fork(&tci_dim_lock, NULL);
+    pthread_mutex_lock(&tci_dim_lock);
+}
+
 /* ---- tables: chunk i holds 256 << i entries ---- */
 
 static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
@@ -292,6 +298,16 @@ TCI_FN int64_t tci_dim_hint_any(tci_dim d)
 
 /* ---- sums ---- */
 
+/* Only the terms in use; from NULL: none. */
+static void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
+{
+    to->n = from ? from->n : 0;
+    to->bad = from && from->bad;
+    if (from) {
+        memcpy(to->terms, from->terms, sizeof(*to->terms) * (size_t)from->n);
+    }
+}
+
 static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
 {
     int at = 0, order = 1;
@@ -368,7 +384,7 @@ static uint32_t tci_dim_hash(const tci_dim_sum *s)
     for (int i = 0; i < s->n; i++) {
         h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
         for (int a = 0; a < s->terms[i].n; a++) {
-            h = tci_hash_mix(h, (uint64_t)s->terms[i].atoms[a]);
+            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
         }
     }
     return (uint32_t)(h ^ h >> 32);
@@ -420,8 +436,7 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
     }
-    tci_os_keep_over_fork(&tci_dim_lock, NULL);
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     tci_dim d = tci_dim_intern(s);
     pthread_mutex_unlock(&tci_dim_lock);
     return d;
@@ -441,13 +456,14 @@ static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
 {
     uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
     h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
     for (const char *c = a->name; *c; c++) {
         h = tci_hash_mix(h, (uint8_t)*c);
     }
     return (uint32_t)(h ^ h >> 32);
 }
 
-/* The index of an atom, found or made; -1: out of memory. The name is copied. With the lock held. */
+/* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
 static int tci_dim_atom_intern(tci_dim_atom atom)
 {
     atom.hash = tci_dim_hash_atom(&atom);
@@ -478,7 +494,7 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     memset(&s.terms[0], 0, sizeof(s.terms[0]));
     s.terms[0].coef = 1;
     s.terms[0].n = 1;
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
     s.bad = index < 0;
@@ -521,7 +537,8 @@ static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
 TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
     return tci_dim_finish(&s);
@@ -529,7 +546,8 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 
 TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
@@ -565,7 +583,8 @@ static void tci_dim_divide(tci_dim a, tci_dim b, tci_dim_sum *q, tci_dim_sum *r)
     int n;
     tci_dim_term known, factor;
     const tci_dim_term *terms = tci_dim_terms(b, &known, &n);
-    tci_dim_sum left = {.n = 0};
+    tci_dim_sum left;
+    tci_dim_sum_copy(&left, NULL);
     tci_dim_sum_take(&left, a, &tci_dim_one);
     q->n = r->n = 0;
     q->bad = r->bad = left.bad || n <= 0;
@@ -608,7 +627,8 @@ static tci_dim tci_dim_reduce(tci_dim r, tci_dim *b)
     if (g <= 1) {
         return r;
     }
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     for (int i = 0; i < n; i++) {
         tci_dim_term t = terms[i];
         t.coef = t.n ? t.coef / g : tci_dim_quotient(t.coef, g);
@@ -765,13 +785,17 @@ static bool tci_dim_is_bounded(tci_dim d)
 /* Every atom written as its least value and what it has above that: no coefficient is below 0. */
 static bool tci_dim_is_above_least(const tci_dim_sum *s)
 {
-    tci_dim_sum all = {.n = 0};
+    tci_dim_sum all;
+    tci_dim_sum_copy(&all, NULL);
     for (int t = 0; t < s->n; t++) {
-        tci_dim_sum product = {.n = 1};
+        tci_dim_sum product;
+        tci_dim_sum_copy(&product, NULL);
+        product.n = 1;
         product.terms[0] = tci_dim_one;
         product.terms[0].coef = s->terms[t].coef;
         for (int i = 0; i < s->terms[t].n; i++) {
-            tci_dim_sum longer = {.n = 0};
+            tci_dim_sum longer;
+            tci_dim_sum_copy(&longer, NULL);
             tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
             least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
             longer.bad = product.bad || least.coef <= -tci_dim_limit;
@@ -781,7 +805,7 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
                 tci_dim_sum_add(&longer, &x);
                 tci_dim_sum_add(&longer, &y);
             }
-            product = longer;
+            tci_dim_sum_copy(&product, &longer);
         }
         all.bad = all.bad || product.bad;
         for (int k = 0; k < product.n && !all.bad; k++) {
@@ -797,12 +821,13 @@ static bool tci_dim_is_above_least(const tci_dim_sum *s)
 
 static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
 
-/* Whether s >= 0 follows when the atom at place `at` of term t, which stands for itself, is taken
- * for x: the other terms are multiplied by `scale`, a number above 0, as x is scale times larger. */
+/* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
+ * above 0: all terms are multiplied by it. */
 static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
                                bool rounded_down, int depth)
 {
-    tci_dim_sum with = {.n = 0};
+    tci_dim_sum with;
+    tci_dim_sum_copy(&with, NULL);
     tci_dim_term cut = s->terms[t];
     cut.n--;
     memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
@@ -842,7 +867,8 @@ static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
  * maximum in it replaced by what bounds it. */
 static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 {
-    tci_dim_sum s = *given;
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, given);
     if (s.bad) {
         return false;
     }
@@ -864,7 +890,8 @@ static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
 
 TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
 {
-    tci_dim_sum s = {.n = 0};
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
         return a == b && a != TCI_DIM_NONE;
@@ -1138,7 +1165,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 
 TCI_FN void tci_dim_free_all(void)
 {
-    pthread_mutex_lock(&tci_dim_lock);
+    tci_dim_take_lock();
     for (int i = 1; i < tci_dim_exprs.n; i++) {
         tci_heap_free(tci_dim_expr_at(i)->terms);
     }

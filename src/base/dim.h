@@ -9,9 +9,9 @@
  * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
  * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
  *
- * Interned expressions belong to the process; tci_dim_free_all gives them back. Any thread. Where
- * memory runs out or numbers overflow the result is TCI_DIM_NONE, which no rule accepts as a
- * size. */
+ * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
+ * no context or program is left. Any thread. Where memory runs out or numbers overflow the result
+ * is TCI_DIM_NONE, which no rule accepts as a size. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -74,8 +74,16 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
 #define tci_dim_least_any(d) (d)
 #define tci_dim_most_any(d) (d)
 #define tci_dim_hint_any(d) (d)
-#define tci_dim_is_known(d) true
-#define tci_dim_is_valid(d) true
+static inline bool tci_dim_is_known(tci_dim d)
+{
+    (void)d;
+    return true;
+}
+static inline bool tci_dim_is_valid(tci_dim d)
+{
+    (void)d;
+    return true;
+}
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
     tci_str_printf(out, "%lld", (long long)d);

@@ -36,7 +36,7 @@ TCI_FN const char *tci_os_getenv(const char *name)
 
 /* ---- fork ---- */
 
-enum { TCI_OS_FORK_LOCKS = 16 };
+enum { TCI_OS_FORK_LOCKS = 32 };
 
 static struct {
     tci_mutex lock; /* of those that announce; a fork does not take it */

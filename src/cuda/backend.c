@@ -6,7 +6,8 @@
  *
  * Faults: kernels write to pinned host words that the device sees; sync, which waits for the
  * stream, hands them on to the words of the launches (tci_cuda.pending).
- * Invariant: tci_cuda.lock is held while anything is put into the stream or taken from pending. */
+ * Invariant: tci_cuda.lock is held while a launch is put into the stream or taken from pending.
+ * After a fork the child has no device: every call says so, and none reaches the driver. */
 #include "../compile/backend.h"
 
 #include <stdio.h>
@@ -46,6 +47,7 @@ typedef struct tci_cuda_sequence {
 static struct {
     tci_mutex lock;
     bool known;
+    bool is_lost; /* in a child made by fork */
     const tci_cu *cu;
     void *context, *stream;
     char architecture[48];
@@ -85,11 +87,28 @@ static const char *tci_cuda_last_error(void *user)
 
 /* ---- the device ---- */
 
-static void tci_cuda_use(void)
+/* Makes the device this thread's. A process made by fork has none of its parent's, and no call of
+ * the driver may be made in it. */
+static tc_status tci_cuda_use(void)
 {
+    if (tci_cuda.is_lost) {
+        return tci_cuda_say("this process was made by fork, and its parent used the GPU before",
+                            "CUDA does not survive a fork");
+    }
     if (!tci_cuda_is_current) {
         tci_cuda.cu->context_set(tci_cuda.context);
         tci_cuda_is_current = true;
+    }
+    return TC_OK;
+}
+
+static void tci_cuda_after_fork(void)
+{
+    tci_cuda.is_lost = tci_cuda.context != NULL;
+    if (tci_cuda.is_lost) {
+        tci_cuda.target.usable = false;
+        snprintf(tci_cuda.target.why, sizeof(tci_cuda.target.why),
+                 "CUDA does not survive a fork of a process that used the GPU");
     }
 }
 
@@ -99,7 +118,9 @@ static tc_status tci_cuda_open_device(int device)
     tc_status status =
         tci_cuda_check(cu->context_retain(&tci_cuda.context, device), "cuDevicePrimaryCtxRetain");
     if (!status) {
-        tci_cuda_use();
+        status = tci_cuda_use();
+    }
+    if (!status) {
         status = tci_cuda_check(cu->stream_create(&tci_cuda.stream, 1), "cuStreamCreate");
     }
     if (!status) {
@@ -175,6 +196,9 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     (void)user;
     (void)wanted; /* a C compiler */
     memset(compiler, 0, sizeof(*compiler));
+    if (tci_cuda_use()) {
+        return TC_ERR_COMPILER; /* what it makes could not be loaded */
+    }
     snprintf(compiler->path, sizeof(compiler->path), "%s", tci_nvrtc_path());
     compiler->vector_bytes = TCI_CUDA_THREAD_BYTES;
     if (compiler->path[0] && tci_os_stat(compiler->path, &compiler->bytes, &compiler->mtime_ns)) {
@@ -210,11 +234,11 @@ static tc_status tci_cuda_module_load(void *user, const char *path, void **modul
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = TC_ERR_BACKEND;
-    if (!tci_os_read_file(path, &cubin, &code)) {
-        tci_cuda_say("a cubin cannot be read", strerror(code));
-    } else {
-        tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (!status && !tci_os_read_file(path, &cubin, &code)) {
+        status = tci_cuda_say("a cubin cannot be read", strerror(code));
+    }
+    if (!status) {
         status =
             tci_cuda_check(tci_cuda.cu->module_load(&m->handle, cubin.text), "cuModuleLoadData");
     }
@@ -257,8 +281,7 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
     if (!f) {
         return NULL;
     }
-    tci_cuda_use();
-    if (tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
+    if (tci_cuda_use() || tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
         tci_cuda.cu->function_attribute(&f->threads, MAX_THREADS_PER_BLOCK, f->handle) ||
         !tci_cuda_read_skeleton(m, symbol, f)) {
         tci_heap_free(f);
@@ -275,8 +298,9 @@ static void tci_cuda_module_free(void *user, void *module)
 {
     tci_cuda_module *m = module;
     (void)user;
-    tci_cuda_use();
-    tci_cuda.cu->module_free(m->handle);
+    if (!tci_cuda_use()) {
+        tci_cuda.cu->module_free(m->handle);
+    }
     while (m->functions) {
         tci_cuda_function *next = m->functions->next;
         tci_heap_free(m->functions);
@@ -409,9 +433,12 @@ static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
     if (launch->task_end == launch->task_begin) {
         return TC_OK;
     }
-    tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (status) {
+        return status;
+    }
     pthread_mutex_lock(&tci_cuda.lock);
-    tc_status status = tci_cuda_launch_locked(launch);
+    status = tci_cuda_launch_locked(launch);
     pthread_mutex_unlock(&tci_cuda.lock);
     return status;
 }
@@ -419,9 +446,12 @@ static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
 static tc_status tci_cuda_sync(void *user)
 {
     (void)user;
-    tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (status) {
+        return status;
+    }
     pthread_mutex_lock(&tci_cuda.lock);
-    tc_status status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
+    status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
     tci_cuda_collect();
     pthread_mutex_unlock(&tci_cuda.lock);
     return status;
@@ -436,14 +466,14 @@ static void tci_cuda_sequence_free(void *user, void *sequence)
     if (!s) {
         return;
     }
-    tci_cuda_use();
-    if (s->executable) {
+    bool lives = !tci_cuda_use();
+    if (lives && s->executable) {
         tci_cuda.cu->graph_exec_free(s->executable);
     }
-    if (s->graph) {
+    if (lives && s->graph) {
         tci_cuda.cu->graph_free(s->graph);
     }
-    if (s->word) {
+    if (lives && s->word) {
         tci_cuda.cu->host_free(s->word);
     }
     tci_heap_free(s);
@@ -485,8 +515,10 @@ static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, v
     if (!s) {
         return TC_ERR_MEMORY;
     }
-    tci_cuda_use();
-    tc_status status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    tc_status status = tci_cuda_use();
+    if (!status) {
+        status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
+    }
     for (int i = 0; i < n && !status; i++) {
         if (launches[i].fault && !s->word) {
             status = tci_cuda_check(tci_cuda.cu->host_alloc((void **)&s->word, sizeof(*s->word), 3),
@@ -512,9 +544,12 @@ static tc_status tci_cuda_replay(void *user, void *sequence)
 {
     const tci_cuda_sequence *s = sequence;
     (void)user;
-    tci_cuda_use();
+    tc_status status = tci_cuda_use();
+    if (status) {
+        return status;
+    }
     pthread_mutex_lock(&tci_cuda.lock);
-    tc_status status = s->word ? tci_cuda_reserve() : TC_OK;
+    status = s->word ? tci_cuda_reserve() : TC_OK;
     if (!status && s->word) {
         tci_cuda.pending[tci_cuda.n_pending].word = s->word;
         tci_cuda.pending[tci_cuda.n_pending++].fault = s->fault;
@@ -533,25 +568,37 @@ static void *tci_cuda_alloc(void *user, int64_t bytes)
 {
     tci_cu_ptr p = 0;
     (void)user;
-    tci_cuda_use();
-    tc_status status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+    tc_status status = tci_cuda_use();
+    if (!status) {
+        status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+    }
     return status ? NULL : (void *)(uintptr_t)p;
 }
 
 static void tci_cuda_free(void *user, void *memory)
 {
     (void)user;
-    tci_cuda_use();
-    tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
+    if (!tci_cuda_use()) {
+        tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
+    }
 }
 
+/* In order with the launches; does not wait. */
+static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+{
+    tc_status status = tci_cuda_use();
+    (void)user;
+    return status ? status
+                  : tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to,
+                                                     (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
+                                                     tci_cuda.stream),
+                                   "cuMemcpyAsync");
+}
+
+/* Takes no lock of this room: callers may hold locks of their own. */
 static tc_status tci_cuda_copy(void *to, const void *from, int64_t bytes)
 {
-    tci_cuda_use();
-    tc_status status = tci_cuda_check(
-        tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
-                          tci_cuda.stream),
-        "cuMemcpyAsync");
+    tc_status status = tci_cuda_copy_within(NULL, to, from, bytes);
     return status
                ? status
                : tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
@@ -569,22 +616,13 @@ static tc_status tci_cuda_download(void *user, void *to, const void *from_device
     return tci_cuda_copy(to, from_device, bytes);
 }
 
-static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
-{
-    (void)user;
-    tci_cuda_use();
-    return tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to, (tci_cu_ptr)(uintptr_t)from,
-                                            (size_t)bytes, tci_cuda.stream),
-                          "cuMemcpyAsync");
-}
-
 static bool tci_cuda_is_device(void *user, const void *memory)
 {
     enum { MEMORY_TYPE = 2, DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
     unsigned type = 0;
     (void)user;
-    tci_cuda_use();
-    return !tci_cuda.cu->pointer_attribute(&type, MEMORY_TYPE, (tci_cu_ptr)(uintptr_t)memory) &&
+    return !tci_cuda_use() &&
+           !tci_cuda.cu->pointer_attribute(&type, MEMORY_TYPE, (tci_cu_ptr)(uintptr_t)memory) &&
            type == DEVICE;
 }
 
@@ -628,6 +666,8 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
     return bytes ? tci_cuda_copy(to, from, bytes) : TC_OK;
 }
 
+/* Called once, before anything else of this backend. The order in which the locks are announced is
+ * that in which they are taken: for the target the driver is looked up. */
 TCI_FN const tc_backend *tci_cuda_backend(void)
 {
     static const tc_backend backend = {
@@ -652,5 +692,7 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,
     };
+    tci_os_keep_over_fork(&tci_cuda.lock, tci_cuda_after_fork);
+    tci_cu_keep_over_fork();
     return &backend;
 }

@@ -384,14 +384,16 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
         tci_cuda_matrix_head(out, symbol, l, n_words);
         return;
     }
+    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
-                   "extern \"C\" __global__ void __launch_bounds__(%d) %s(const %s_args args)\n{\n"
+                   "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
+                   "{\n"
                    "    void *const *bufs = args.bufs;\n    const %s *lits = args.lits;\n"
                    "    %s *fault = args.fault;\n"
                    "    const %s task_begin = blockIdx.x, task_end = task_begin + 1;\n",
                    symbol, TCI_MAX(l->n_operands, 1), word, TCI_MAX(n_words, 1), word,
-                   l->threads, symbol, symbol, word, word, word);
+                   l->threads, resident, symbol, symbol, word, word, word);
 }
 
 static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)

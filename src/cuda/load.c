@@ -46,6 +46,11 @@ static bool tci_cu_fill(void *library, const tci_cu_symbol *symbols, int n, void
     return true;
 }
 
+TCI_FN void tci_cu_keep_over_fork(void)
+{
+    tci_os_keep_over_fork(&tci_cu_tables.lock, NULL);
+}
+
 TCI_FN const tci_cu *tci_cu_get(const char **why)
 {
     pthread_mutex_lock(&tci_cu_tables.lock);

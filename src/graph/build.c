@@ -518,10 +518,6 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
-    if (needs_one && !tci_build_has_identity(g, op, x, picked)) {
-        return NULL;
-    }
     if (tci_build_is_arg(op)) {
         return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
@@ -564,7 +560,8 @@ static tci_node *tci_build_arg(tci_graph *g, int op, tci_node *x, tc_axes axes, 
     return tci_words_put(g, &w, tci_build_reshape(g, r, rank, ones));
 }
 
-TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims, bool needs_one)
 {
     if (!x) {
         return NULL;
@@ -578,11 +575,24 @@ TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axe
         return NULL;
     }
     int n_picked = tci_build_pick_axes(g, x, axes, picked);
-    tci_node *r = n_picked < 0 ? NULL : tci_build_reduce_picked(g, op, x, picked, n_picked);
+    bool valid = n_picked >= 0 && (!needs_one || tci_build_has_identity(g, op, x, picked));
+    tci_node *r = valid ? tci_build_reduce_picked(g, op, x, picked, n_picked) : NULL;
     if (r && keepdims) {
         r = tci_build_keepdims(g, r, x, picked);
     }
     return tci_words_put(g, &w, r);
+}
+
+TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
+{
+    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, needs_one);
+}
+
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims)
+{
+    return tci_build_reduce_axes(g, op, x, axes, keepdims, false);
 }
 
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims)

@@ -46,6 +46,9 @@ TCI_FN tci_node *tci_build_where(tci_graph *g, tci_node *c, tci_node *a, tci_nod
 TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to);
 /* n_axes 0 with all = true: every axis. Negative axes count from the end. */
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims);
+/* For a result that is only read where x has elements: it may be of an axis without. */
+TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axes axes,
+                                       bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
 /* A size as a 0-d tensor. */

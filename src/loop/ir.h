@@ -107,6 +107,7 @@ typedef struct tci_lblock {
 struct tci_loop {
     tci_scratch *s;
     int lanes;      /* of a vector */
+    int resident;   /* blocks that a processor should hold at once; 0: as it comes */
     int threads;    /* that a vector is spread over, lanes / threads neighbours each */
     const char *note;
     tci_koperand *operands; int n_operands;

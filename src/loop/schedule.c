@@ -13,6 +13,7 @@
 
 #include "blocked.h"
 #include "matrix.h"
+#include "product.h"
 #include "row.h"
 #include "square.h"
 
@@ -28,6 +29,7 @@ enum {
     TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
+    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
@@ -65,6 +67,7 @@ typedef struct tci_sched {
     bool turn;                /* in registers, squares of lanes x lanes */
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
+    tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -440,6 +443,22 @@ static void tci_sched_block_map(tci_sched *s)
     } else {
         s->row_axis = -1;
     }
+}
+
+/* A contraction in tiles of a block. */
+static void tci_sched_block_product(tci_sched *s)
+{
+    tci_product p = {0};
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
+        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        return;
+    }
+    s->product = p;
+    s->l->lanes = 1;
+    s->l->threads = TCI_PRODUCT_THREADS;
+    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->unroll = (int)p.columns.extent;
+    s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
 }
 
 static void tci_sched_map_tile(tci_sched *s)
@@ -883,6 +902,10 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_row_emit(s->b, s->held);
         return;
     }
+    if (s->product.rows.extent > 0) {
+        tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->square.n_loads > 0) {
         tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
         return;
@@ -998,6 +1021,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     if (s->transposing) {
         snprintf(tile, sizeof(tile), ", %s %dx%d", s->turn ? "square" : "block",
                  s->turn ? s->rows : TCI_SCHED_BLOCK, s->unroll * s->l->lanes);
+    } else if (s->product.rows.extent > 0) {
+        snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
+                 (int)s->product.columns.extent, s->l->threads);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
@@ -1046,6 +1072,7 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_reduce_tile(s, cost);
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
+            tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;

@@ -50,7 +50,7 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
         list[i] = (int)axes[i];
     }
     tc_axes a = {list, n, false};
-    return tci_words_put(g, &w, tci_build_reduce(g, op, x, a, keepdims));
+    return tci_words_put(g, &w, tci_build_reduce_some(g, op, x, a, keepdims));
 }
 
 static tci_dim tci_composite_count(const tci_node *x, const int64_t *axes, int n)

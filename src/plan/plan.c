@@ -203,13 +203,17 @@ TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
             written[p->steps[t].operands[o]] |= k->operands[o].is_output;
         }
     }
-    for (int a = 0; a < p->n_buffers; a++) { /* live at once means apart */
+    bool placed = true; /* where one size is symbolic, none is */
+    for (int b = 0; b < p->n_buffers; b++) {
+        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
+        placed = placed && (!is_temp || tci_dim_is_known(p->buffers[b].bytes));
+    }
+    for (int a = 0; a < p->n_buffers && placed; a++) { /* live at once means apart */
         for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
             const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
             bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            int64_t n_x = tci_dim_hint(x->bytes), n_y = tci_dim_hint(y->bytes);
-            TCI_ASSERT(s, !together || x->offset + n_x <= y->offset ||
-                              y->offset + n_y <= x->offset || n_x == 0 || n_y == 0);
+            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
         }
     }
 }

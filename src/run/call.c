@@ -116,12 +116,12 @@ TCI_FN tc_call *tci_call_take(tc_program *f)
     if (TCI_LIKELY(c != NULL)) {
         return c;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c = f->idle;
     if (c) {
         f->idle = c->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return c ? c : tci_call_make(f);
 }
 
@@ -132,10 +132,10 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
                                                __ATOMIC_RELAXED))) {
         return;
     }
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     c->next = f->idle;
     f->idle = c;
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
 }
 
 /* ---- texts of refusals: never on the fast path ---- */

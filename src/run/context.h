@@ -62,8 +62,8 @@ typedef struct tci_thread_error {
     tci_error error;
 } tci_thread_error;
 
-/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program with
- * symbols has no steps. */
+/* One heap block: the arrays lie behind the struct. Immutable but for the last group. A program
+ * with symbols has no steps. */
 struct tc_program {
     tci_code *code;
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
@@ -86,7 +86,7 @@ struct tc_program {
     bool faults, from_memory, from_disk;
     int32_t refs;              /* atomic: the user's, and one for each tc_call_make */
     tc_call *spare;            /* atomic: one idle call, taken and given back without the lock */
-    tci_mutex lock;            /* guards the two lists */
+    tci_mutex *lock;           /* guards the two lists; shared with other programs */
     tc_call *idle;
     tci_thread_error *errors;
 };

@@ -4,10 +4,10 @@
  * ordinary program whose code has the family's functions and known sizes everywhere else. So all
  * that a run does (run/call.c, run/device.c) knows nothing of symbols.
  *
- * An instance is made the first time its sizes are met: every expression of the family is evaluated,
- * temporaries are placed in an arena of their own, each launch gets its tasks, its threads and, as
- * words behind its literals, the values of the expressions it uses; an interpreted kernel is made
- * for the sizes and prepared. Nothing is compiled.
+ * An instance is made the first time its sizes are met: every expression of the family is
+ * evaluated, temporaries are placed in an arena of their own, each launch gets its tasks, its
+ * threads and, as words behind its literals, the values of the expressions it uses; an interpreted
+ * kernel is made for the sizes and prepared. Nothing is compiled.
  *
  * The one idea: what the buffers look like (numbers of elements, types, sizes where given) decides
  * everything. A call remembers what it bound last and goes straight on when buffers look the same;
@@ -75,6 +75,12 @@ TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r)
     d->solver = tci_solver_make(f->code, f->n_inputs, f->n_outputs, d->user);
     f->dynamic = d;
     return d->solver != NULL;
+}
+
+TCI_FN const char *tci_dynamic_untold(const tc_program *f)
+{
+    int symbol = f->dynamic ? tci_solver_untold(f->dynamic->solver) : -1;
+    return symbol >= 0 ? tci_dim_name(f->dynamic->user[symbol]) : NULL;
 }
 
 static void tci_instance_release(tci_instance *x)
@@ -423,8 +429,8 @@ static void tci_dynamic_to_front(tci_dynamic *d, tci_instance **at)
     d->first = x;
 }
 
-/* The instance of these values (values NULL: that these buffers look like), counted and moved to the
- * front; NULL: there is none. The caller holds the lock. */
+/* The instance of these values (values NULL: that these buffers look like), counted and moved to
+ * the front; NULL: there is none. The caller holds the lock. */
 static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values,
                                       const tc_bufs *inputs, const tc_bufs *outputs)
 {
@@ -444,9 +450,9 @@ static tci_instance *tci_dynamic_find(const tc_program *f, const int64_t *values
 static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, const tc_bufs *inputs,
                                       const tc_bufs *outputs)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = tci_dynamic_find(f, values, inputs, outputs);
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return x;
 }
 
@@ -455,7 +461,7 @@ static tci_instance *tci_dynamic_take(tc_program *f, const int64_t *values, cons
 static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
 {
     tci_instance *dropped = NULL;
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *other = tci_dynamic_find(f, x->values, NULL, NULL);
     if (other) {
         dropped = x;
@@ -473,7 +479,7 @@ static tci_instance *tci_dynamic_put(tc_program *f, tci_instance *x)
             }
         }
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     tci_instance_release(dropped);
     return x;
 }
@@ -564,13 +570,13 @@ TCI_FN tc_status tci_dynamic_output(tc_call *c, tc_bufs inputs, int output, int6
 
 TCI_FN tci_code *tci_dynamic_last(tc_program *f)
 {
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_instance *x = f->dynamic->first;
     tci_code *code = x ? x->program->code : NULL;
     if (code) {
         tci_code_retain(code);
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return code;
 }
 

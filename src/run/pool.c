@@ -418,6 +418,11 @@ TCI_FN void tci_pool_release(void)
     }
 }
 
+TCI_FN bool tci_pool_has_users(void)
+{
+    return __atomic_load_n(&tci_pool.users, __ATOMIC_ACQUIRE) != 0;
+}
+
 /* Runs meanwhile find the pool busy and work alone; a later run makes new workers. */
 TCI_FN void tci_pool_shutdown(void)
 {

@@ -22,6 +22,7 @@ TCI_FN void tci_pool_run(const tc_options *o, int threads, int64_t n, tci_pool_b
 TCI_FN int tci_pool_threads(const tc_options *o); /* how many a run with these options may use */
 TCI_FN void tci_pool_retain(void);                /* a context or program exists */
 TCI_FN void tci_pool_release(void);               /* the last one gone joins the workers */
+TCI_FN bool tci_pool_has_users(void);             /* a context or program exists */
 TCI_FN void tci_pool_shutdown(void);
 
 /* Floating-point environment: default (no FTZ/DAZ, round to nearest, exceptions masked). */

@@ -219,6 +219,27 @@ static tc_options tci_program_options(const tc_options *o)
     return kept;
 }
 
+/* A child made by fork finds every lock free (base/os.c), which is told of a few that stay rather
+ * than of one for each program. What they guard takes no other lock. */
+enum { TCI_PROGRAM_LOCKS = 8 };
+static tci_mutex tci_program_locks[TCI_PROGRAM_LOCKS] = {
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT,
+    TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT, TCI_MUTEX_INIT};
+static pthread_once_t tci_program_locks_once = PTHREAD_ONCE_INIT;
+
+static void tci_program_keep_locks(void)
+{
+    for (int i = 0; i < TCI_PROGRAM_LOCKS; i++) {
+        tci_os_keep_over_fork(&tci_program_locks[i], NULL);
+    }
+}
+
+static tci_mutex *tci_program_pick_lock(const tc_program *f)
+{
+    pthread_once(&tci_program_locks_once, tci_program_keep_locks);
+    return &tci_program_locks[(uintptr_t)f / 64 % TCI_PROGRAM_LOCKS];
+}
+
 /* A program that has captured nothing yet. */
 static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const tc_options *o,
                                  tc_program **f, int64_t **literal_words)
@@ -245,7 +266,7 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_captured = sizes->n_captured;
     p->busy = &p->is_busy;
     p->refs = 1;
-    pthread_mutex_init(&p->lock, NULL);
+    p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
     tci_pool_retain();
     *f = p;
@@ -347,7 +368,6 @@ TCI_FN void tci_program_release(tc_program *f)
         tci_storage_release(f->captured[i]);
     }
     tci_code_release(f->code);
-    pthread_mutex_destroy(&f->lock);
     tci_heap_free(f);
     tci_pool_release();
 }
@@ -357,12 +377,12 @@ TCI_FN void tci_program_release(tc_program *f)
 static tci_thread_error *tci_program_find_error(tc_program *f)
 {
     pthread_t me = pthread_self();
-    pthread_mutex_lock(&f->lock);
+    pthread_mutex_lock(f->lock);
     tci_thread_error *e = f->errors;
     while (e && !pthread_equal(e->thread, me)) {
         e = e->next;
     }
-    pthread_mutex_unlock(&f->lock);
+    pthread_mutex_unlock(f->lock);
     return e;
 }
 
@@ -375,10 +395,10 @@ TCI_FN void tci_program_record(tc_program *f, tc_status why, const char *op, con
             return; /* the status still tells */
         }
         e->thread = pthread_self();
-        pthread_mutex_lock(&f->lock);
+        pthread_mutex_lock(f->lock);
         e->next = f->errors;
         f->errors = e;
-        pthread_mutex_unlock(&f->lock);
+        pthread_mutex_unlock(f->lock);
     }
     e->error.status = why;
     snprintf(e->error.text, sizeof(e->error.text), "%s: %s", op, text);

@@ -3,12 +3,12 @@
  * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
  * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
  *
- * The one idea: every number that is given is an equation, expression = number, and every symbol has
- * a range. An equation with one open symbol narrows its range: numbers of elements grow (or shrink)
- * with a size, so the values that fit lie together and are found by halving. That is done until
- * nothing narrows any more, which mostly closes all symbols at once. What then is open, batch and
- * height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range, each
- * narrowing the rest; two that fit end the search.
+ * The one idea: every number that is given is an equation, expression = number, and every symbol
+ * has a range. An equation with one open symbol narrows its range: numbers of elements grow (or
+ * shrink) with a size, so the values that fit lie together and are found by halving. That is done
+ * until nothing narrows any more, which mostly closes all symbols at once. What then is open, batch
+ * and height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range,
+ * each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
 #include "solve.h"
@@ -145,7 +145,24 @@ TCI_FN void tci_solver_free(tci_solver *v)
     tci_heap_free(v);
 }
 
-/* Every level but the first and the last closes a symbol or settles what an untyped buffer counts. */
+TCI_FN int tci_solver_untold(const tci_solver *v)
+{
+    for (int symbol = 0; symbol < v->n; symbol++) {
+        bool told = false;
+        for (int i = 0; i < v->n_equations; i++) {
+            for (int j = 0; j < v->equations[i].n; j++) {
+                told = told || v->equations[i].symbols[j] == symbol;
+            }
+        }
+        if (!told) {
+            return symbol;
+        }
+    }
+    return -1;
+}
+
+/* Every level but the first and the last closes a symbol or settles what an untyped buffer
+ * counts. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
     size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
@@ -184,8 +201,8 @@ static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x
     return tci_dim_value(d, s->point);
 }
 
-/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1: there
- * is none. */
+/* The first x in [lo, hi] where d is at least (falling: at most) target, or beyond it; hi + 1:
+ * there is none. */
 static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
                                int64_t target, bool falling, bool beyond)
 {

@@ -15,6 +15,8 @@ typedef struct tci_solver tci_solver;
 TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
                                    const tci_dim *user);
 TCI_FN void tci_solver_free(tci_solver *v);
+/* A symbol that no buffer tells anything of; -1: there is none. */
+TCI_FN int tci_solver_untold(const tci_solver *v);
 /* Words of room that one search needs, zeroed. */
 TCI_FN size_t tci_solver_room(const tci_solver *v);
 /* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the

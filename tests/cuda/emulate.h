@@ -141,8 +141,9 @@ static void emu_write_entries(FILE *file, const char *source)
     for (const char *at = strstr(source, mark); at; at = strstr(at + 1, mark)) {
         int threads = 0;
         char name[200] = "";
-        if (sscanf(at, "__launch_bounds__(%d) %199[a-zA-Z0-9_](", &threads, name) == 2 ||
-            sscanf(at, "__launch_bounds__(%d, 1) %199[a-zA-Z0-9_](", &threads, name) == 2) {
+        const char *after = strchr(at, ')');
+        sscanf(at, "__launch_bounds__(%d", &threads);
+        if (threads > 0 && after && sscanf(after, ") %199[a-zA-Z0-9_](", name) == 1) {
             fprintf(file,
                     "extern \"C\" int %s_threads = %d;\n"
                     "extern \"C\" void %s_entry(const void *args) {\n"

@@ -230,7 +230,28 @@ static tc_tensor sc_padded(tc_tensor x)
 }
 static tc_tensor sc_wave(tc_tensor x) { return tc_sin(tc_cos(tc_mul(x, 3))); }
 
+static tc_tensor sc_gram(tc_tensor x) { return tc_matmul(x, tc_permute(x, 1, 0)); }
+static tc_tensor sc_inner(tc_tensor x)
+{
+    return tc_relu(tc_add(tc_matmul(tc_permute(x, 1, 0), x), 0.5));
+}
+static tc_tensor sc_evaluated(tc_tensor x)
+{
+    return tc_matmul(tc_mul(x, 3), tc_add(tc_permute(x, 1, 0), 1));
+}
+static tc_tensor sc_batched(tc_tensor x) { return tc_matmul(x, tc_permute(x, 0, 2, 1)); }
+
 static const schedule_case schedule_cases[] = {
+    {"tiles 64x64", TC_F32, {64, 32}, 2, sc_gram},
+    {"tiles 64x64", TC_F32, {130, 51}, 2, sc_gram},
+    {"tiles 64x64", TC_F32, {16, 192}, 2, sc_inner},
+    {"tiles 64x64", TC_F32, {37, 70}, 2, sc_inner},
+    {"tiles 64x64", TC_F64, {65, 33}, 2, sc_evaluated},
+    {"tiles 64x64", TC_I32, {70, 20}, 2, sc_evaluated},
+    {"tiles 64x64", TC_BF16, {70, 40}, 2, sc_gram},
+    {"tiles 64x64", TC_F32, {3, 66, 40}, 3, sc_batched},
+    {"tiles 128x128", TC_F32, {1500, 35}, 2, sc_gram},
+    {"tiles 128x128", TC_F32, {32, 1536}, 2, sc_inner},
     {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
     {"rows in registers", TC_F32, {3, 8190}, 2, sc_softmax},
     {"rows in registers", TC_F32, {7, 1003}, 2, sc_softmax},

@@ -303,6 +303,8 @@ TEST(handles_that_name_nothing)
     CHECK_HAS(tc_error(tc_full(NULL, 1, TC_F32, 3)), "NULL or freed context");
     CHECK_HAS(tc_error(tc_arange(NULL, 0, 1, 1, TC_F32)), "NULL or freed context");
     CHECK_EQ_INT(tc_status_of(tc_keep(zeroed)), TC_ERR_HANDLE);
+    tc_tensor unbound = tc_keep(tc_input(ctx, "unbound", TC_F32, 3));
+    CHECK_HAS(tc_error(unbound), "the value needs 'unbound', a tc_input placeholder");
     CHECK_EQ_INT(tc_status_of(tc_retain(zeroed)), TC_ERR_HANDLE);
     CHECK_EQ_INT(tc_touch(zeroed), TC_ERR_HANDLE);
     end();

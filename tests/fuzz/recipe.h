@@ -398,7 +398,7 @@ static bool fz_build_step(fz_recipe *f, int i, tc_ctx *ctx, fz_graph *g)
 }
 
 /* Steps that the outputs do not need are left out. */
-static bool fz_build(fz_recipe *f, tc_ctx *ctx, fz_graph *g)
+TCT_UNUSED static bool fz_build(fz_recipe *f, tc_ctx *ctx, fz_graph *g)
 {
     bool needed[FZ_MAX_STEPS] = {false};
     memset(g, 0, sizeof(*g));

@@ -177,6 +177,24 @@ TEST(translation_units_in_c_and_cxx_and_no_foreign_symbol)
                " grep -vE '^(tc_|main$)' && exit 1; exit 0");
 }
 
+/* Where only some translation units define TC_DYNAMIC_SHAPES they do not link. */
+TEST(symbolic_sizes_in_all_units_or_in_none)
+{
+    tct_need("g++");
+    CHECK_RUNS("for d in '' -DTC_DYNAMIC_SHAPES; do"
+               " $CC " FAST "$d $I -c tests/tc_impl.c -o $T/impl$d.o &&"
+               " $CC -std=c11 " STRICT "$d $I -c " CASES "dims.c -o $T/c$d.o &&"
+               " g++ -x c++ " CXX_STRICT "$d $I -c " CASES "dims.c -o $T/cxx$d.o || exit 1;"
+               " for u in c cxx; do $CC $T/$u$d.o $T/impl$d.o -o $T/ok $L && $T/ok || exit 1;"
+               " done; done; D=-DTC_DYNAMIC_SHAPES; for u in c cxx; do"
+               " $CC $T/$u$D.o $T/impl.o -o $T/no $L >$T/why 2>&1 && exit 1;"
+               " grep -q 'tc_ctx_make_dynamic_shapes' $T/why || exit 1;"
+               " $CC $T/$u.o $T/impl$D.o -o $T/no $L >$T/why 2>&1 && exit 1;"
+               " grep -q 'tc_ctx_make' $T/why || exit 1; done");
+    CHECK_RUNS("$CC -DCASE_FORGETS $I -fsyntax-only " CASES "dims.c >$T/why 2>&1 && exit 1;"
+               " grep -q TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h $T/why");
+}
+
 TEST(everything_static_and_no_cpu_header)
 {
     CHECK_RUNS("cp " CASES "alone.c $T; [ \"$I\" != -I. ] || { cp tc.h $T; I=; };"

@@ -162,7 +162,7 @@ TEST(expressions_against_numbers)
     for (int i = 0; i < N_SYMBOLS; i++) {
         symbols[i] = symbol(i);
     }
-    for (int round = 0; round < 400; round++) {
+    for (int round = 0; round < 150; round++) {
         entry all[N_NODES];
         bool le[N_NODES], multiple[N_NODES];
         draw_expression(all);
@@ -191,7 +191,7 @@ TEST(expressions_against_numbers)
             n_proven += proven;
         }
     }
-    CHECK_MSG(n_proven * 10 > n_true * 8, "%d of %d comparisons are proven", n_proven, n_true);
+    CHECK_MSG(n_proven * 100 > n_true * 95, "%d of %d comparisons are proven", n_proven, n_true);
 }
 
 TEST(equal_expressions_are_one)
@@ -264,7 +264,7 @@ TEST(symbols_are_what_they_are_called)
     CHECK_STR(TCI_DIM_TEXT(tci_dim_div(tci_dim_add(a, 1), 2)), "floor((batch + 1) / 2)");
     CHECK_STR(TCI_DIM_TEXT(symbol(1)), "s1{0..5}");
     CHECK(!tci_dim_is_valid(a + 1));
-    CHECK(!tci_dim_is_valid(a * 2) || tci_dim_is_known(a * 2));
+    CHECK(tci_dim_is_known((tci_dim)((uint64_t)a * 2))); /* and negative */
     CHECK(!tci_dim_is_valid(TCI_DIM_NONE));
     CHECK(tci_dim_add(TCI_DIM_NONE, 1) == TCI_DIM_NONE);
     CHECK(tci_dim_mul(a, (int64_t)1 << 61) == TCI_DIM_NONE);
@@ -520,7 +520,7 @@ static void check_recipe(int recipe)
 {
     static const int64_t batches[] = {0, 1, 2, 3, 5}, heights[] = {3, 4, 5, 8};
     const tci_dim symbols[2] = {TC_DIM("batch", 0, 64), TC_DIM("height", 3, 40)};
-    const tci_dim canonical[2] = {tci_dim_symbol(NULL, 0, 1, 64), tci_dim_symbol(NULL, 1, 3, 40)};
+    const tci_dim canonical[2] = {tci_dim_symbol(NULL, 0, 0, 64), tci_dim_symbol(NULL, 1, 3, 40)};
     tci_scratch s;
     tci_scratch_init(&s);
     if (setjmp(s.escape)) {
@@ -544,11 +544,9 @@ static void check_recipe(int recipe)
             continue;
         }
         compare(recipes[recipe].name, "as built", &got, &want, at);
-        if (at[0] > 0) {
-            got = replaced(&s, &g, &program, canonical, at);
-            want = rewritten(&s, &g, replaced(&s, &g, &want, symbols, at));
-            compare(recipes[recipe].name, "rewritten", &got, &want, at);
-        }
+        got = replaced(&s, &g, &program, canonical, at);
+        want = rewritten(&s, &g, replaced(&s, &g, &want, symbols, at));
+        compare(recipes[recipe].name, "rewritten", &got, &want, at);
     }
     CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
     tci_scratch_free(&s);
@@ -561,6 +559,181 @@ TEST(ops_with_symbolic_sizes)
         check_recipe(i);
     }
     tc_ctx_free(ctx);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(tc_tensor t, tc_status status, const char *text)
+{
+    CHECK_EQ_INT(tc_status_of(t), status);
+    CHECK_HAS(tc_error(t), text);
+}
+
+static tc_tensor image(int64_t b, int64_t h)
+{
+    return tc_input(ctx, "x", TC_F32, b, 2, h, 6);
+}
+
+TEST(errors_name_the_dimension)
+{
+    begin();
+    int64_t batch = TC_DIM("batch", 0, 64), height = TC_DIM("height", 0, 40);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, batch, 4), w = weights(3, 2, 3);
+    refused(tc_add(x, tc_input(ctx, "y", TC_F32, 64, 4)), TC_ERR_SHAPE,
+            "shapes [batch, 4] and [64, 4] do not broadcast: axis 0 is batch against 64 (a "
+            "symbolic size is equal only to itself)");
+    refused(tc_add(x, tc_input(ctx, "y", TC_F32, height, 4)), TC_ERR_SHAPE,
+            "axis 0 is batch against height");
+    refused(tc_add(x, tc_input(ctx, "y", TC_F32, TC_DIM("batch", 1, 64), 4)), TC_ERR_SHAPE,
+            "axis 0 is batch against batch (batch is declared as 0..64 and as 1..64)");
+    refused(tc_matmul(x, tc_input(ctx, "y", TC_F32, batch, 4)), TC_ERR_SHAPE,
+            "axis 1 of the first is 4, axis 0 of the second is batch (a symbolic");
+    refused(tc_expand(x, 64, 4), TC_ERR_SHAPE, "axis 0 is batch, only size 1 repeats (a symbolic");
+    refused(tc_reshape(x, 8, -1), TC_ERR_SHAPE,
+            "4*batch elements of shape [batch, 4] do not fit shape [8, -1] at every value");
+    refused(tc_reshape(x, batch, 5), TC_ERR_SHAPE, "4*batch elements of shape [batch, 4]");
+    refused(tc_conv2d(image(batch, height), w, TC_NONE, NULL), TC_ERR_SHAPE,
+            "axis 2 is height, which may be 0: a window of 3 elements (dilation 1) needs at least "
+            "3: declare TC_DIM(\"height\", 3, ...)");
+    refused(tc_conv2d(image(batch, height), w, TC_NONE,
+                      &(tc_conv){.padding = {1, 1}, .dilation = {2, 1}}), TC_ERR_SHAPE,
+            "axis 2 is (height + 2), which may be 2: a window of 3 elements (dilation 2) needs at "
+            "least 5: declare TC_DIM(\"height\", 3, ...)");
+    refused(tc_conv2d(image(batch, 2), w, TC_NONE, NULL), TC_ERR_SHAPE,
+            "a window of 3 elements (dilation 1, stride 1) does not fit axis 2 of size 2");
+    refused(tc_max_pool2d(image(batch, height), &(tc_pool){.kernel = {2, 2}}), TC_ERR_SHAPE,
+            "as height may be 0: only the batch axis may: declare TC_DIM(\"height\", 1, ...)");
+    refused(tc_max_pool2d(image(batch, TC_DIM("height", 1, 40)), &(tc_pool){.kernel = {2, 2}}),
+            TC_ERR_SHAPE, "does not fit height elements and padding 0: declare TC_DIM(\"height\", "
+                          "2, ...)");
+    refused(tc_pad(x, 0, -1, 0, 0), TC_ERR_SHAPE,
+            "leaves no valid size: declare TC_DIM(\"batch\", 1, ...)");
+    refused(tc_max(x, TC_AXES(0), false), TC_ERR_SHAPE,
+            "max over axis 0 of shape [batch, 4] has no value where batch is 0: declare "
+            "TC_DIM(\"batch\", 1, ...)");
+    refused(tc_argmax(x, 0, false), TC_ERR_SHAPE, "has no value where batch is 0");
+    tc_tensor three = tc_input(ctx, "i", TC_I64, 3);
+    refused(tc_index_select(x, 0, three), TC_ERR_SHAPE,
+            "axis 0 of x is batch, which may be 0: nothing can be read from it then: declare "
+            "TC_DIM(\"batch\", 1, ...)");
+    refused(tc_cross_entropy(tc_input(ctx, "l", TC_F32, 3, batch), three), TC_ERR_SHAPE,
+            "axis 1 of the logits is batch, which may be 0");
+    refused(tc_gather(x, 1, tc_input(ctx, "i", TC_I64, height, 2)), TC_ERR_SHAPE,
+            "index of shape [height, 2] does not fit x of shape [batch, 4]");
+    refused(tc_bmm(tc_input(ctx, "a", TC_F32, batch, 2, 2), tc_input(ctx, "b", TC_F32, 8, 2, 2)),
+            TC_ERR_SHAPE, "shapes [batch, 2, 2] and [8, 2, 2]");
+    refused(tc_cat(TC_TENSORS(x, tc_input(ctx, "y", TC_F32, batch, height)), 0), TC_ERR_SHAPE,
+            "sizes off axis 0 must be equal");
+    tc_ctx_free(ctx);
+}
+
+TEST(no_valid_dims)
+{
+    begin();
+    const char *text = "the size of axis 0 is no valid TC_DIM: expected a name and 0 <= least <= "
+                       "most <= 2^40";
+    int64_t wrong[] = {TC_DIM(NULL, 0, 4),  TC_DIM("", 0, 4),
+                       TC_DIM("n", -1, 4),  TC_DIM("n", 5, 4),
+                       TC_DIM("n", 0, ((int64_t)1 << 40) + 1),
+                       TC_DIM("n", 0, 4) + 1, TC_DIM("n", 0, 4) - 5};
+    for (int i = 0; i < TCI_COUNT(wrong); i++) {
+        refused(tc_input(ctx, "x", TC_F32, wrong[i]), TC_ERR_SHAPE, text);
+        refused(tc_full(ctx, 0, TC_F32, wrong[i]), TC_ERR_SHAPE, text);
+    }
+    tc_tensor x = tc_input(ctx, "x", TC_F32, TC_DIM("n", 0, 4));
+    refused(tc_slice(x, 0, 0, TC_DIM("n", 0, 4) + 1, 1), TC_ERR_ARGUMENT, "no valid symbolic size");
+    refused(tc_slice(x, 0, 0, 2, TC_DIM("n", 0, 4)), TC_ERR_ARGUMENT,
+            "the step of a slice, n, may be 0: declare TC_DIM(\"n\", 1, ...)");
+    refused(tc_pad(x, 0, TC_DIM("n", 0, 4) + 1, 0, 0), TC_ERR_LIMIT, "leaves no valid size");
+    CHECK_EQ_INT(TC_DIM("n", 7, 7), 7);
+    int64_t big = TC_DIM("big", 0, (int64_t)1 << 40), large = TC_DIM("large", 0, (int64_t)1 << 30);
+    refused(tc_input(ctx, "x", TC_F32, big, large), TC_ERR_LIMIT,
+            "shape [big, large] may have more elements than memory can address");
+    CHECK_STR(tc_error(tc_input(ctx, "x", TC_F32, big, 1 << 18)), "");
+    refused(tc_arange(ctx, 0, big, 0.5, TC_F32), TC_ERR_ARGUMENT, "a symbolic size");
+    refused(tc_arange(ctx, 0, 10, large, TC_F32), TC_ERR_ARGUMENT, "a symbolic size");
+    tc_ctx_free(ctx);
+}
+
+TEST(memory_has_known_sizes)
+{
+    begin();
+    float data[64] = {0}, out[64];
+    int64_t n = TC_DIM("n", 0, 64);
+    const char *text = "size n of axis 0 has no value before a run";
+    refused(tc_borrow(ctx, data, TC_F32, n), TC_ERR_SHAPE, text);
+    refused(tc_copy_in(ctx, data, TC_F32, n), TC_ERR_SHAPE, text);
+    refused(tc_param(ctx, data, TC_F32, n), TC_ERR_SHAPE, text);
+    text = "n, the size of axis 0 of a tensor made by expand, has no value before a run";
+    tc_tensor ones = tc_full(ctx, 1, TC_F32, n), sum = tc_sum(ones, TC_ALL, false);
+    CHECK_EQ_INT(tc_eval(sum), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(sum), text);
+    CHECK_EQ_INT(tc_read(ones, out, 64), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_print(stdout, ones), TC_ERR_SHAPE);
+    CHECK_EQ_INT(tc_eval(tc_input(ctx, "x", TC_F32, n)), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_scope_begin(ctx), TC_OK);
+    refused(tc_keep(tc_mul(ones, 2)), TC_ERR_SHAPE, text);
+    CHECK_EQ_INT(tc_scope_end(ctx), TC_OK);
+    tc_tensor p = tc_param(ctx, data, TC_F32, 64);
+    refused(tc_assign(p, ones), TC_ERR_SHAPE, "the value has shape [n], the parameter [64]");
+    tc_ctx_free(ctx);
+}
+
+TEST(queries)
+{
+    begin();
+    int64_t n = TC_DIM("n", 0, 64);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, n, 3), y = tc_cat(TC_TENSORS(x, x), 0);
+    CHECK(tc_size(x, 0) == n);
+    CHECK(tc_size(x, -2) == TC_DIM("n", 0, 64));
+    CHECK_EQ_INT(tc_size(x, 1), 3);
+    CHECK_EQ_INT(tc_count(x), -1);
+    CHECK_EQ_INT(tc_nbytes(x), -1);
+    CHECK_EQ_INT(tc_count(tc_sum(x, TC_AXES(0), false)), 3);
+    CHECK_EQ_INT(tc_nbytes(tc_sum(x, TC_AXES(0), false)), 12);
+    CHECK(tc_size(tc_input(ctx, "z", TC_F32, tc_size(y, 0)), 0) == tc_size(y, 0));
+    CHECK_STR(tc_error(tc_add(y, tc_input(ctx, "z", TC_F32, tc_size(y, 0), 3))), "");
+    tc_ctx_free(ctx);
+}
+
+TEST(shutdown_ends_symbols)
+{
+    begin();
+    int64_t first = TC_DIM("first", 0, 7), other = TC_DIM("other", 0, 9);
+    tc_shutdown(); /* a context is left */
+    CHECK_STR(tc_error(tc_input(ctx, "x", TC_F32, first, other)), "");
+    tc_ctx_free(ctx);
+    tc_shutdown();
+    begin();
+    refused(tc_input(ctx, "x", TC_F32, first), TC_ERR_SHAPE, "no valid TC_DIM");
+    CHECK_STR(tc_error(tc_input(ctx, "x", TC_F32, TC_DIM("new", 0, 7))), "");
+    refused(tc_input(ctx, "x", TC_F32, first), TC_ERR_SHAPE, "no valid TC_DIM");
+    CHECK(TC_DIM("other", 0, 9) != other || !tci_dim_is_valid(first));
+    tc_ctx_free(ctx);
+}
+
+static void *make_dims(void *arg)
+{
+    int64_t *sums = arg;
+    for (int i = 0; i < 400; i++) {
+        tci_dim a = tci_dim_symbol("shared", -1, 0, i % 50 + 1);
+        tci_dim b = tci_dim_mul(tci_dim_add(a, i), tci_dim_div(a, 3));
+        sums[i] = b;
+    }
+    return NULL;
+}
+
+TEST(threads_share_symbols)
+{
+    static int64_t sums[4][400];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        REQUIRE(pthread_create(&threads[i], NULL, make_dims, sums[i]) == 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(threads[i], NULL);
+        CHECK(memcmp(sums[i], sums[0], sizeof(sums[0])) == 0);
+    }
 }
 
 TEST_MAIN

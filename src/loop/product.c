@@ -1,0 +1,403 @@
+/* loop/product.c - one contraction over one axis (DOT), on a block of threads.
+ *
+ * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
+ * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
+ *
+ * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
+ * points each, and every factor is read once for the whole tile: slab by slab of the contracted
+ * axis, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. While a slab is worked on, the values of the next one are on
+ * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
+ *
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
+ * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
+ * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
+ * neighbours at a time. Places outside the result are computed from the last element inside, and
+ * not stored. */
+#include "product.h"
+
+enum {
+    TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
+    TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
+    TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_LARGE = 128, /* sides of a tile */
+    TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
+};
+
+/* ---- whether and how ---- */
+
+static bool tci_product_fits(const tci_kernel *k, int row_axis, int vec_axis)
+{
+    bool fits = row_axis >= 0 && vec_axis >= 0 && k->n_reds == 1 && k->n_axes < 63 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
+                k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
+                k->stages[0].n_axes == 1;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    return fits && tci_dim_is_known(k->axes[row_axis].size) &&
+           tci_dim_is_known(k->axes[vec_axis].size) &&
+           tci_dim_is_known(k->axes[k->stages[0].axes[0]].size);
+}
+
+/* Every load of the factor that knows the contracted axis runs along it. */
+static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int depth_axis)
+{
+    tci_dim along = 0, across = 0;
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    bool any = false;
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, depth_axis)) {
+            bool linear = tci_build_coef(k, in->x, depth_axis, &along) &&
+                          tci_build_coef(k, in->x, axis, &across);
+            if (!linear || (along != 1 && along != -1) || across == 1) {
+                return false;
+            }
+            any = true;
+        }
+    }
+    return any;
+}
+
+static bool tci_product_sides(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    const tci_kred *red = &k->reds[0];
+    int depth_axis = k->stages[0].axes[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, vec_axis);
+    p->rows.axis = row_axis;
+    p->columns.axis = vec_axis;
+    p->rows.inst = swap ? red->b : red->a;
+    p->columns.inst = swap ? red->a : red->b;
+    uint64_t row = k->insts[p->rows.inst].axes, column = k->insts[p->columns.inst].axes;
+    p->rows.along_depth = tci_product_runs_along(k, p->rows.inst, row_axis, depth_axis);
+    p->columns.along_depth = tci_product_runs_along(k, p->columns.inst, vec_axis, depth_axis);
+    return tci_build_depends(row, row_axis) && !tci_build_depends(row, vec_axis) &&
+           tci_build_depends(column, vec_axis) && !tci_build_depends(column, row_axis);
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+{
+    if (!tci_product_fits(k, row_axis, vec_axis) || !tci_product_sides(k, row_axis, vec_axis, p)) {
+        return false;
+    }
+    int64_t points = 1, large = TCI_PRODUCT_LARGE;
+    p->rows.size = k->axes[row_axis].size;
+    p->columns.size = k->axes[vec_axis].size;
+    p->depth = k->axes[k->stages[0].axes[0]].size;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool fixed = a != row_axis && a != vec_axis && tci_dim_is_known(k->axes[a].size);
+        points *= fixed ? k->axes[a].size : 1;
+    }
+    int64_t tiles = points * ((p->rows.size + large - 1) / large) *
+                    ((p->columns.size + large - 1) / large);
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    p->rows.extent = p->columns.extent =
+        tiles >= TCI_PRODUCT_BLOCKS && !wide ? TCI_PRODUCT_LARGE : TCI_PRODUCT_SMALL;
+    return p->rows.size >= TCI_PRODUCT_SMALL / 2 && p->columns.size >= TCI_PRODUCT_SMALL / 2 &&
+           p->depth >= TCI_PRODUCT_SLAB;
+}
+
+/* ---- the state of one tile ---- */
+
+/* One factor: its panel, and the values that wait for their turn. */
+typedef struct tci_product_panel {
+    const tci_product_side *side;
+    tci_lin base;        /* of the tile along the axis */
+    tci_lin depth, at;   /* this thread's first element: in the slab, and along the axis */
+    int64_t step;        /* to its next element, along whichever of the two moves */
+    int n;               /* elements of a thread */
+    int local;           /* panel */
+    int *waiting;        /* n mutable values */
+    tci_lin take;        /* where the thread takes its points' values */
+} tci_product_panel;
+
+typedef struct tci_product_state {
+    tci_build *b;
+    const tci_product *p;
+    int depth_axis;
+    tci_product_panel panels[2]; /* rows, columns */
+    tci_stage_pair *acc;         /* row * columns of a thread + column */
+} tci_product_state;
+
+static int64_t tci_product_pitch(const tci_product_side *side)
+{
+    return side->extent + TCI_PRODUCT_PAD;
+}
+
+/* A thread's n-th point along an axis, from its first one. */
+static int64_t tci_product_skip(int n)
+{
+    return n / TCI_PRODUCT_NEXT * TCI_PRODUCT_SIDE * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
+}
+
+static int tci_product_points(const tci_product_side *side)
+{
+    return (int)(side->extent / TCI_PRODUCT_SIDE);
+}
+
+static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
+{
+    int thread = tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0);
+    return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
+}
+
+static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
+                                   const tci_product_side *side, tci_lin tile, tci_lin place)
+{
+    int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
+    tci_lin low = tci_product_thread(b, TCI_LX_MOD, across);
+    tci_lin high = tci_product_thread(b, TCI_LX_DIV, across);
+    panel->side = side;
+    panel->base = tci_lin_mul(b, tile, side->extent);
+    panel->depth = side->along_depth ? low : high;
+    panel->at = side->along_depth ? high : low;
+    panel->step = TCI_PRODUCT_THREADS / across;
+    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
+    panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
+                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+    panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
+    panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
+}
+
+/* The smaller of x and the last element of an axis. */
+static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
+{
+    int last = tci_lx_const(b->l, size - 1);
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
+}
+
+/* ---- slabs ---- */
+
+/* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
+static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci_lin from,
+                             bool first)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = panel->side;
+    bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
+    for (int i = 0; i < panel->n; i++) {
+        int64_t skip = i * panel->step;
+        tci_lin depth = tci_lin_add(b, from, panel->depth);
+        tci_lin at = tci_lin_add(b, panel->base, panel->at);
+        depth = tci_lin_plus(depth, side->along_depth ? 0 : skip);
+        at = tci_lin_plus(at, side->along_depth ? skip : 0);
+        depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
+        at = cut ? tci_product_inside(b, at, side->size) : at;
+        tci_build_set(b, s->depth_axis,
+                      tci_build_bind(b, depth, 0, s->p->depth - 1, false, -1));
+        tci_build_set(b, side->axis, tci_build_bind(b, at, 0, side->size - 1, false, -1));
+        int value = tci_build_value(b, side->inst);
+        if (first) {
+            panel->waiting[i] = tci_build_mutable(b, value);
+        } else {
+            tci_build_assign(b, panel->waiting[i], value);
+        }
+    }
+    tci_build_set(b, s->depth_axis, NULL);
+    tci_build_set(b, side->axis, NULL);
+}
+
+static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
+{
+    tci_product_load(s, &s->panels[0], from, first);
+    tci_product_load(s, &s->panels[1], from, first);
+}
+
+static void tci_product_barrier(tci_build *b)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_BARRIER;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* The waiting values become the panels. */
+static void tci_product_publish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    for (int f = 0; f < 2; f++) {
+        const tci_product_panel *panel = &s->panels[f];
+        int64_t pitch = tci_product_pitch(panel->side);
+        int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
+        tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        for (int i = 0; i < panel->n; i++) {
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_STORE_ONE;
+            st.base = ~panel->local;
+            st.x = tci_build_lx(b, tci_lin_plus(first, i * step));
+            st.args[0] = panel->waiting[i];
+            tci_build_mem(b, st, TC_F32, 1, b->cur);
+        }
+    }
+    tci_product_barrier(b);
+}
+
+static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
+    tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
+    tci_lin first = tci_lin_add(b, row, panel->take);
+    for (int i = 0; i < tci_product_points(panel->side); i++) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_LOAD_ONE;
+        st.base = ~panel->local;
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(i)));
+        values[i] = tci_build_mem(b, st, t, 1, b->cur);
+    }
+}
+
+/* n steps of every point's chain. */
+static void tci_product_multiply(tci_product_state *s, int64_t n)
+{
+    tci_build *b = s->b;
+    const tci_kred *red = &b->k->reds[0];
+    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
+    int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
+    open.st.unroll = TCI_PRODUCT_SLAB;
+    tci_product_take(s, 0, tci_lin_var(b, i), rows);
+    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    for (int r = 0; r < n_rows; r++) {
+        for (int c = 0; c < n_columns; c++) {
+            bool swap = s->p->rows.inst != red->a;
+            tci_stage_pair v = {swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]};
+            tci_stage_pair acc = s->acc[r * n_columns + c];
+            tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
+        }
+    }
+    tci_build_close(b, &open);
+}
+
+static void tci_product_slabs(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
+    tci_lopen open, next;
+    tci_product_load_both(s, tci_lin_const(0), true);
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
+    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
+    tci_product_publish(s);
+    if (tail == 0) {
+        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+        st.x = tci_lx_var(l, i);
+        st.imm = whole - 2;
+        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
+        tci_loop_append(l, b->cur, st);
+        tci_build_if(b, st.dst, &next);
+    }
+    tci_product_load_both(s, after, false);
+    if (tail == 0) {
+        tci_build_close(b, &next);
+    }
+    tci_product_multiply(s, TCI_PRODUCT_SLAB);
+    tci_product_barrier(b);
+    tci_build_close(b, &open);
+    if (tail > 0) {
+        tci_product_publish(s);
+        tci_product_multiply(s, tail);
+    }
+}
+
+/* ---- the result ---- */
+
+static int tci_product_test(tci_build *b, tci_lin at, int64_t size)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = tci_build_lx(b, at);
+    st.imm = size - 1;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
+/* A thread's bindings of an axis, one for each of its points. */
+static const tci_bind **tci_product_binds(tci_product_state *s, int f)
+{
+    tci_build *b = s->b;
+    const tci_product_panel *panel = &s->panels[f];
+    int n = tci_product_points(panel->side);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    for (int i = 0; i < n; i++) {
+        binds[i] = tci_build_bind(b, tci_lin_plus(first, tci_product_skip(i)),
+                                  TCI_MIN(tci_product_skip(i), panel->side->size - 1),
+                                  panel->side->size - 1, false, -1);
+    }
+    return binds;
+}
+
+/* The later stages for the points of one row of the thread. */
+static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
+                                   const tci_bind **columns, int r)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->columns;
+    int n = tci_product_points(side);
+    bool cut = side->size % side->extent != 0;
+    for (int c = 0; c < n; c++) {
+        tci_lopen open;
+        const tci_bind *column = columns[c];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, column->at, side->size), &open);
+            column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
+        }
+        tci_build_set(b, s->p->rows.axis, row);
+        tci_build_set(b, side->axis, column);
+        tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n + c]);
+        for (int t = 1; t < b->k->n_stages; t++) {
+            b->stage = t;
+            tci_stage_stores(b, t, NULL);
+        }
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+}
+
+static void tci_product_finish(tci_product_state *s)
+{
+    tci_build *b = s->b;
+    const tci_product_side *side = &s->p->rows;
+    bool cut = side->size % side->extent != 0;
+    const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
+    for (int r = 0; r < tci_product_points(side); r++) {
+        tci_lopen open;
+        const tci_bind *row = rows[r];
+        if (cut) {
+            tci_build_if(b, tci_product_test(b, row->at, side->size), &open);
+            row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
+        }
+        tci_product_finish_row(s, row, columns, r);
+        if (cut) {
+            tci_build_close(b, &open);
+        }
+    }
+    tci_build_set(b, side->axis, NULL);
+    tci_build_set(b, s->p->columns.axis, NULL);
+}
+
+TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
+{
+    tci_product_state s = {b, p, b->k->stages[0].axes[0], {{0}}, NULL};
+    int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
+    b->stage = 0;
+    tci_product_open_panel(b, &s.panels[0], &p->rows, row,
+                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+    tci_product_open_panel(b, &s.panels[1], &p->columns, column,
+                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    for (int i = 0; i < n; i++) {
+        s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
+    }
+    tci_product_slabs(&s);
+    tci_product_finish(&s);
+}

@@ -1,0 +1,165 @@
+/* tests/cpu/test_dynamic.c - sizes as symbols in native code: one compile is right for every size,
+ * with the bits of the interpreter and of programs made for one size; warm starts; threads. Needs a
+ * compiler. */
+#define _GNU_SOURCE
+#define TC_DYNAMIC_SHAPES
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "dynamic.h"
+
+#include <unistd.h>
+
+#define CHECK_OK(call)                                                                             \
+    do {                                                                                           \
+        tc_status status_of_call = (call);                                                         \
+        CHECK_EQ_INT(status_of_call, TC_OK);                                                       \
+    } while (0)
+
+static tc_stats dyn_stats(tc_ctx *ctx)
+{
+    tc_stats stats;
+    tc_stats(ctx, &stats);
+    return stats;
+}
+
+/* The sizes of run i. */
+static int64_t dyn_batch(const dyn_case *c, int i)
+{
+    return c->has_height ? TCI_MIN(dyn_sizes[i], 64) : dyn_sizes[i];
+}
+
+static int64_t dyn_height(const dyn_case *c, int i)
+{
+    return c->has_height ? 1 + (i * 29) % 64 : 1;
+}
+
+TEST(any_size_is_right)
+{
+    for (int k = 0; k < DYN_CASES; k++) {
+        const dyn_case *c = &dyn_cases[k];
+        tc_ctx *ctx = dyn_ctx("cpu", 2, NULL), *fixed = dyn_ctx("interp", 1, NULL);
+        REQUIRE(ctx && fixed);
+        tc_stats before = dyn_stats(ctx);
+        tc_program *f = dyn_compile(ctx, c, TC_DIM("batch", 0, 5000), TC_DIM("height", 1, 600));
+        for (int i = 0; i < 7 && f; i++) {
+            dyn_check_at(fixed, c, f, dyn_batch(c, i), dyn_height(c, i));
+        }
+        tc_stats after = dyn_stats(ctx);
+        CHECK_EQ_INT(after.compiler_runs, before.compiler_runs + 1);
+        tc_program_info info = {0};
+        CHECK_OK(tc_program_get_info(f, &info));
+        CHECK_STR(info.backend, "cpu");
+        tc_program_free(f);
+        tc_ctx_free(fixed);
+        tc_ctx_free(ctx);
+    }
+}
+
+/* Bits do not depend on who runs the kernels, nor on how many threads. */
+TEST(the_bits_of_the_interpreter)
+{
+    for (int k = 0; k < DYN_CASES; k++) {
+        const dyn_case *c = &dyn_cases[k];
+        tc_ctx *ctx[3] = {dyn_ctx("interp", 1, NULL), dyn_ctx("cpu", 1, NULL),
+                          dyn_ctx("cpu", 3, NULL)};
+        tc_program *f[3];
+        for (int j = 0; j < 3; j++) {
+            REQUIRE(ctx[j]);
+            f[j] = dyn_compile(ctx[j], c, TC_DIM("batch", 0, 5000), TC_DIM("height", 1, 600));
+            REQUIRE(f[j]);
+        }
+        for (int i = 0; i < 7; i++) {
+            dyn_memory m[3];
+            for (int j = 0; j < 3; j++) {
+                m[j] = dyn_fill(c, dyn_batch(c, i), dyn_height(c, i));
+                CHECK_OK(dyn_run(f[j], &m[j]));
+                CHECK_MSG(!memcmp(m[j].out, m[0].out, sizeof(float) * (size_t)(m[0].n_out + 1)),
+                          "%s at %lld, %lld: other bits", c->name, (long long)dyn_batch(c, i),
+                          (long long)dyn_height(c, i));
+            }
+            for (int j = 0; j < 3; j++) {
+                dyn_drop(&m[j]);
+            }
+        }
+        for (int j = 0; j < 3; j++) {
+            tc_program_free(f[j]);
+            tc_ctx_free(ctx[j]);
+        }
+    }
+}
+
+static void dyn_run_all(tc_program *const *f, int first_size)
+{
+    for (int k = 0; k < DYN_CASES; k++) {
+        const dyn_case *c = &dyn_cases[k];
+        for (int i = first_size; i < 6 && f[k]; i++) {
+            dyn_memory m = dyn_fill(c, dyn_batch(c, i), dyn_height(c, i));
+            tc_status status = dyn_run(f[k], &m);
+            CHECK_MSG(status == TC_OK, "%s: %s", c->name, tc_error(f[k]));
+            CHECK(m.out[m.n_out] == -77 && (m.n_out == 0 || m.out[m.n_out - 1] != -77));
+            dyn_drop(&m);
+        }
+    }
+}
+
+/* Programs, then kernels alone, come from disk with all that a run of any size needs. */
+TEST(warm_starts)
+{
+    char dir[] = "/tmp/tc-dynamic-XXXXXX", command[96];
+    REQUIRE(mkdtemp(dir));
+    for (int pass = 0; pass < 3; pass++) {
+        tc_ctx *ctx = dyn_ctx("cpu", 1, dir);
+        REQUIRE(ctx);
+        if (pass == 2) { /* programs are gone: their kernels are found one by one */
+            snprintf(command, sizeof(command), "rm %s/tc-p-*", dir);
+            CHECK_EQ_INT(system(command), 0);
+        }
+        tc_stats before = dyn_stats(ctx);
+        tc_program *f[DYN_CASES];
+        for (int k = 0; k < DYN_CASES; k++) {
+            f[k] = dyn_compile(ctx, &dyn_cases[k], TC_DIM("batch", 0, 4090),
+                               TC_DIM("height", 1, 600));
+        }
+        dyn_run_all(f, 0);
+        tc_stats after = dyn_stats(ctx);
+        CHECK_EQ_INT(after.compiler_runs - before.compiler_runs, pass ? 0 : DYN_CASES);
+        CHECK_EQ_INT(after.disk_hits - before.disk_hits, pass == 1 ? DYN_CASES : 0);
+        CHECK_EQ_INT(after.cache_rejects, before.cache_rejects);
+        CHECK(pass != 2 || after.kernel_hits - before.kernel_hits >= DYN_CASES);
+        for (int k = 0; k < DYN_CASES; k++) {
+            tc_program_free(f[k]);
+        }
+        tc_ctx_free(ctx);
+        tc_shutdown(); /* as in a new process: nothing is in memory */
+    }
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    CHECK_EQ_INT(system(command), 0);
+}
+
+/* Instances hold their family: it may leave the cache, and the program its user. */
+TEST(instances_outlive_the_cache)
+{
+    const dyn_case *c = &dyn_cases[0];
+    tc_ctx *ctx = dyn_ctx("cpu", 1, NULL);
+    REQUIRE(ctx);
+    tc_program *f = dyn_compile(ctx, c, TC_DIM("batch", 0, 77), 1);
+    tc_call *call = NULL;
+    REQUIRE(f && tc_call_make(f, &call) == TC_OK);
+    dyn_memory m = dyn_fill(c, 5, 1);
+    CHECK_OK(dyn_run(f, &m));
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tci_cache_trim();
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(tc_run_call(call,
+                             TC_BUFS(TC_BUF(m.in[0], m.n_in[0]), TC_BUF(m.in[1], m.n_in[1]),
+                                     TC_BUF(m.in[2], m.n_in[2])),
+                             TC_BUFS(TC_BUF(m.out, m.n_out))));
+        CHECK(m.out[34] != -77 && m.out[35] == -77);
+    }
+    tc_call_free(call);
+    dyn_drop(&m);
+}
+
+TEST_MAIN

@@ -1,0 +1,214 @@
+/* The CUDA backend's use of the driver, on any machine: a driver that only counts is in its place
+ * (fake_driver.h). What a kernel computes is the matter of test_cuda.c. Needs NVRTC. */
+#define TC_CUDA
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "tc_test.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fake_driver.h"
+
+enum { N = 64 };
+
+static char folder[] = "/tmp/tc-driver-XXXXXX"; /* of the caches */
+
+static bool have_nvrtc(void)
+{
+    const char *path = tci_nvrtc_path();
+    int64_t bytes, mtime;
+    return path[0] && tci_os_stat(path, &bytes, &mtime);
+}
+
+static tc_ctx *context(const char *cache)
+{
+    tc_options o;
+    tc_ctx *ctx = NULL;
+    char path[64];
+    memset(&o, 0, sizeof(o));
+    snprintf(path, sizeof(path), "%s/%s", folder, cache);
+    o.backend = "cuda";
+    o.fallback = TC_FALLBACK_REFUSE;
+    o.cache_dir = path;
+    return tc_ctx_make(&ctx, &o) ? NULL : ctx;
+}
+
+#define NEED_NVRTC()                                                                               \
+    if (!have_nvrtc()) {                                                                           \
+        SKIP("NVRTC is not found");                                                                \
+    }
+
+/* Ten kernels, as no two of them can be joined; `first` makes programs differ. */
+static tc_program *chain(tc_ctx *ctx, double first)
+{
+    tc_program *f = NULL;
+    tc_tensor y = tc_pow(tc_input(ctx, "x", TC_F32, N, N), first);
+    for (int i = 0; i < 10; i++) {
+        y = tc_cumsum(y, i % 2);
+    }
+    CHECK_MSG(tc_compile(y, &f) == TC_OK, "%s", tc_error(ctx));
+    return f;
+}
+
+static tc_status run(tc_program *f)
+{
+    static _Thread_local float in[N * N], out[N * N];
+    return tc_run(f, TC_BUFS(TC_BUF(in, N * N)), TC_BUFS(TC_BUF(out, N * N)));
+}
+
+TEST(a_chain_of_kernels_is_one_graph_launch)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("chain");
+    REQUIRE(ctx != NULL);
+    tc_program *f = chain(ctx, 1.0);
+    tc_program_info info;
+    REQUIRE(f && tc_program_get_info(f, &info) == TC_OK);
+    CHECK_EQ_INT(info.n_steps, 10);
+    int nodes = fake_nodes, graphs = fake_graph_launches;
+    int launches = fake_launches;
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ_INT(run(f), TC_OK);
+    }
+    CHECK_EQ_INT(fake_nodes - nodes, 10);
+    CHECK_EQ_INT(fake_graph_launches - graphs, 3);
+    CHECK_EQ_INT(fake_launches - launches, 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* ---- a second process ---- */
+
+static bool nvrtc_is_mapped(void)
+{
+    char line[1024];
+    bool found = false;
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (file && fgets(line, sizeof(line), file)) {
+        found = found || strstr(line, "libnvrtc");
+    }
+    if (file) {
+        fclose(file);
+    }
+    return found;
+}
+
+/* In the second process: 0 when the program came from disk without NVRTC. */
+static int start_again(void)
+{
+    tc_program_info info;
+    memset(&info, 0, sizeof(info));
+    tc_ctx *ctx = context("warm");
+    tc_program *f = ctx ? chain(ctx, 3.0) : NULL;
+    bool good = f && tc_program_get_info(f, &info) == TC_OK && info.from_disk;
+    good = good && !strcmp(info.backend, "cuda") && run(f) == TC_OK && !nvrtc_is_mapped();
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return !good;
+}
+
+TEST(a_warm_start_does_not_open_nvrtc)
+{
+    NEED_NVRTC();
+    tc_ctx *ctx = context("warm");
+    REQUIRE(ctx != NULL);
+    tc_program *f = chain(ctx, 3.0);
+    CHECK(f && run(f) == TC_OK && nvrtc_is_mapped());
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    fflush(stdout);
+    pid_t child = fork();
+    int ended = -1;
+    if (child == 0) {
+        setenv("TC_TEST_START", folder, 1);
+        setenv("TC_NVRTC", "/nowhere/libnvrtc.so", 1);
+        execl("/proc/self/exe", "test_driver", (char *)NULL);
+        _exit(99);
+    }
+    CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+    CHECK_EQ_INT(ended, 0);
+}
+
+/* ---- fork ---- */
+
+typedef struct busy_work { tc_program *f; int stop; } busy_work;
+
+static void *keep_running(void *arg)
+{
+    busy_work *work = arg;
+    while (!__atomic_load_n(&work->stop, __ATOMIC_RELAXED)) {
+        (void)run(work->f);
+    }
+    return NULL;
+}
+
+/* What a child finds wrong: 0 nothing. */
+static int in_child(tc_ctx *ctx, tc_program *f)
+{
+    void *memory = NULL;
+    tc_program *fresh = NULL;
+    alarm(20); /* a deadlock ends it */
+    if (run(f) == TC_OK || !strstr(tc_error(f), "fork")) {
+        return 1;
+    }
+    if (tc_cuda_alloc(8, &memory) != TC_ERR_BACKEND) {
+        return 2;
+    }
+    tc_tensor y = tc_exp(tc_input(ctx, "y", TC_F32, 100 + (int)getpid() % 1000));
+    if (tc_compile(y, &fresh) == TC_OK || !strstr(tc_error(y), "fork")) {
+        return 3;
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return fake_calls_in_child == 0 ? 0 : 4;
+}
+
+/* Forked while another thread is in the middle of a run. */
+TEST(a_forked_child_has_no_gpu_and_is_told)
+{
+    NEED_NVRTC();
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    SKIP("the sanitizer's own allocator may be locked in the child");
+#endif
+    tc_ctx *ctx = context("fork");
+    REQUIRE(ctx != NULL);
+    busy_work work = {chain(ctx, 2.0), 0};
+    pthread_t busy;
+    REQUIRE(work.f && run(work.f) == TC_OK);
+    REQUIRE(pthread_create(&busy, NULL, keep_running, &work) == 0);
+    fflush(stdout);
+    for (int i = 0; i < 50; i++) {
+        int ended = -1;
+        pid_t child = fork();
+        if (child == 0) {
+            _exit(in_child(ctx, work.f));
+        }
+        CHECK_EQ_INT(waitpid(child, &ended, 0), child);
+        CHECK_EQ_INT(ended, 0);
+    }
+    __atomic_store_n(&work.stop, 1, __ATOMIC_RELAXED);
+    pthread_join(busy, NULL);
+    CHECK_EQ_INT(run(work.f), TC_OK); /* the parent goes on */
+    tc_program_free(work.f);
+    tc_ctx_free(ctx);
+}
+
+int main(int argc, char **argv)
+{
+    const char *again = getenv("TC_TEST_START");
+    char command[64];
+    fake_install();
+    if (again) {
+        snprintf(folder, sizeof(folder), "%s", again);
+        return start_again();
+    }
+    if (!mkdtemp(folder)) {
+        return 1;
+    }
+    int code = tct_main(argc, argv);
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    return system(command) ? 1 : code;
+}

@@ -1,0 +1,80 @@
+/* tests/cuda/test_dynamic.c - sizes as symbols in the CUDA dialect, run by the emulation: one
+ * compile is right for every size, with the bits of the interpreter on the same plan, through
+ * device memory.
+ */
+#define TC_DYNAMIC_SHAPES
+#define TC_CUDA
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+#include "../dynamic.h"
+#include "emulate.h"
+
+/* Plans as the emulation does and compiles nothing: the interpreter runs the same kernels. */
+static tc_status planned_target(void *user, int vector_bits, tc_backend_target *target)
+{
+    tc_status status = emu_target(user, vector_bits, target);
+    snprintf(target->features, sizeof(target->features), "planned");
+    return status;
+}
+
+static tc_status planned_compile(void *user, tc_build *build)
+{
+    (void)user;
+    (void)build;
+    return TC_ERR_COMPILER;
+}
+
+static void register_emulation(void)
+{
+    static bool done;
+    static tc_backend planned;
+    if (!done) {
+        done = true;
+        tc_register_backend(&emu_backend);
+        planned = emu_backend;
+        planned.name = "planned";
+        planned.target = planned_target;
+        planned.compile = planned_compile;
+        tc_register_backend(&planned);
+    }
+}
+
+TEST(any_size_is_right)
+{
+    register_emulation();
+    for (int k = 0; k < DYN_CASES; k++) {
+        const dyn_case *c = &dyn_cases[k];
+        tc_ctx *ctx = dyn_ctx("emulated", 1, NULL), *fixed = dyn_ctx("interp", 1, NULL),
+               *planned = dyn_ctx("planned", 1, NULL);
+        REQUIRE(ctx && fixed && planned);
+        tc_stats before, after;
+        tc_stats(ctx, &before);
+        tc_program *f = dyn_compile(ctx, c, TC_DIM("batch", 0, 5000), TC_DIM("height", 1, 600));
+        tc_program *g = dyn_compile(planned, c, TC_DIM("batch", 0, 5000), TC_DIM("height", 1, 600));
+        tc_stats(ctx, &after);
+        CHECK_EQ_INT(after.compiler_runs, before.compiler_runs + 1);
+        int64_t launched = emu_launches;
+        for (int i = 0; i < 6 && f && g; i++) { /* sizes up to 64 */
+            int64_t batch = dyn_sizes[i], height = c->has_height ? 1 + (i * 29) % 64 : 1;
+            dyn_check_at(fixed, c, f, batch, height);
+            dyn_memory m = dyn_fill(c, batch, height), n = dyn_fill(c, batch, height);
+            CHECK_EQ_INT(dyn_run(f, &m), TC_OK);
+            CHECK_EQ_INT(dyn_run(g, &n), TC_OK);
+            CHECK_MSG(!memcmp(m.out, n.out, sizeof(float) * (size_t)(m.n_out + 1)),
+                      "%s at %lld, %lld: other bits", c->name, (long long)batch,
+                      (long long)height);
+            dyn_drop(&m);
+            dyn_drop(&n);
+        }
+        CHECK(emu_launches > launched);
+        tc_program_free(f);
+        tc_program_free(g);
+        tc_ctx_free(ctx);
+        tc_ctx_free(fixed);
+        tc_ctx_free(planned);
+    }
+    CHECK_EQ_INT(emu_allocations, 0); /* instances gave their device memory back */
+}
+
+TEST_MAIN

@@ -1,0 +1,247 @@
+/* tests/dynamic.h - programs whose sizes may be symbols or numbers, and what they are fed with:
+ * built by the same lines, so that a run of the one can be held against the other. */
+#ifndef DYNAMIC_H
+#define DYNAMIC_H
+
+#include "tc_test.h"
+
+enum { DYN_INPUTS = 3, DYN_CASES = 5 };
+
+static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
+
+typedef struct dyn_case {
+    const char *name;
+    bool has_height;  /* the second size is used */
+    bool same_order;  /* as the static program of any size: reductions in the same order */
+    tc_tensor (*build)(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS]);
+    /* elements of inputs; of the output */
+    int64_t (*count)(int input, int64_t batch, int64_t height);
+    int64_t (*out)(int64_t batch, int64_t height);
+    /* sizes of input 0, where numbers of elements are not enough; its rank */
+    int (*sizes)(int64_t batch, int64_t height, int64_t sizes[4]);
+} dyn_case;
+
+/* ---- pointwise ---- */
+
+static tc_tensor dyn_pointwise(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    (void)height;
+    in[0] = tc_input(ctx, "x", TC_F32, batch, 7);
+    in[1] = tc_input(ctx, "y", TC_F32, batch, 1);
+    in[2] = tc_input(ctx, "z", TC_F32, 7);
+    return tc_add(tc_mul(tc_sin(in[0]), in[1]), tc_exp(tc_mul(in[2], 0.25)));
+}
+
+static int64_t dyn_pointwise_count(int input, int64_t batch, int64_t height)
+{
+    (void)height;
+    return input == 0 ? batch * 7 : input == 1 ? batch : 7;
+}
+
+static int64_t dyn_pointwise_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * 7;
+}
+
+/* ---- softmax(x @ w + b) ---- */
+
+static tc_tensor dyn_layer(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    (void)height;
+    in[0] = tc_input(ctx, "x", TC_F32, batch, 24);
+    in[1] = tc_input(ctx, "w", TC_F32, 24, 10);
+    in[2] = tc_input(ctx, "b", TC_F32, 10);
+    return tc_softmax(tc_add(tc_matmul(in[0], in[1]), in[2]), -1);
+}
+
+static int64_t dyn_layer_count(int input, int64_t batch, int64_t height)
+{
+    (void)height;
+    return input == 0 ? batch * 24 : input == 1 ? 240 : 10;
+}
+
+static int64_t dyn_layer_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * 10;
+}
+
+/* ---- x @ w ---- */
+
+static tc_tensor dyn_matmul(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    (void)height;
+    in[0] = tc_input(ctx, "x", TC_F32, batch, 65);
+    in[1] = tc_input(ctx, "w", TC_F32, 65, 33);
+    in[2] = tc_input(ctx, "b", TC_F32, 33);
+    return tc_add(tc_matmul(in[0], in[1]), in[2]);
+}
+
+static int64_t dyn_matmul_count(int input, int64_t batch, int64_t height)
+{
+    (void)height;
+    return input == 0 ? batch * 65 : input == 1 ? 65 * 33 : 33;
+}
+
+static int64_t dyn_matmul_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch * 33;
+}
+
+/* ---- conv2d, stride 2, with relu: batch and height ---- */
+
+enum { DYN_WIDTH = 6 };
+
+static tc_tensor dyn_conv(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    in[0] = tc_input(ctx, "x", TC_F32, batch, 3, height, DYN_WIDTH);
+    in[1] = tc_input(ctx, "w", TC_F32, 4, 3, 3, 3);
+    in[2] = tc_input(ctx, "b", TC_F32, 4);
+    return tc_relu(tc_conv2d(in[0], in[1], in[2], &(tc_conv){.stride = {2, 2}, .padding = {1, 1}}));
+}
+
+static int64_t dyn_conv_count(int input, int64_t batch, int64_t height)
+{
+    return input == 0 ? batch * 3 * height * DYN_WIDTH : input == 1 ? 4 * 3 * 3 * 3 : 4;
+}
+
+static int64_t dyn_conv_out(int64_t batch, int64_t height)
+{
+    return batch * 4 * ((height - 1) / 2 + 1) * ((DYN_WIDTH - 1) / 2 + 1);
+}
+
+static int dyn_conv_sizes(int64_t batch, int64_t height, int64_t sizes[4])
+{
+    sizes[0] = batch;
+    sizes[1] = 3;
+    sizes[2] = height;
+    sizes[3] = DYN_WIDTH;
+    return 4;
+}
+
+/* ---- sums of rows of open length ---- */
+
+static tc_tensor dyn_rows(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    in[0] = tc_input(ctx, "x", TC_F32, batch, height);
+    in[1] = tc_input(ctx, "y", TC_F32, height);
+    in[2] = tc_input(ctx, "z", TC_F32, batch);
+    tc_tensor sums = tc_sum(tc_mul(in[0], in[1]), TC_AXES(1), true);
+    return tc_add(tc_sub(in[0], tc_mul(sums, 0.125)), tc_unsqueeze(in[2], 1));
+}
+
+static int64_t dyn_rows_count(int input, int64_t batch, int64_t height)
+{
+    return input == 0 ? batch * height : input == 1 ? height : batch;
+}
+
+static int64_t dyn_rows_out(int64_t batch, int64_t height)
+{
+    return batch * height;
+}
+
+static const dyn_case dyn_cases[DYN_CASES] = {
+    {"pointwise", false, true, dyn_pointwise, dyn_pointwise_count, dyn_pointwise_out, NULL},
+    {"softmax(x @ w + b)", false, false, dyn_layer, dyn_layer_count, dyn_layer_out, NULL},
+    {"x @ w + b", false, true, dyn_matmul, dyn_matmul_count, dyn_matmul_out, NULL},
+    {"conv2d", true, true, dyn_conv, dyn_conv_count, dyn_conv_out, dyn_conv_sizes},
+    {"rows", true, false, dyn_rows, dyn_rows_count, dyn_rows_out, NULL},
+};
+
+/* ---- running ---- */
+
+typedef struct dyn_memory {
+    float *in[DYN_INPUTS];
+    float *out;
+    int64_t n_in[DYN_INPUTS], n_out, sizes[4];
+    int rank; /* 0: no sizes are given */
+} dyn_memory;
+
+static dyn_memory dyn_fill(const dyn_case *c, int64_t batch, int64_t height)
+{
+    dyn_memory m;
+    m.rank = c->sizes ? c->sizes(batch, height, m.sizes) : 0;
+    for (int i = 0; i < DYN_INPUTS; i++) {
+        m.n_in[i] = c->count(i, batch, height);
+        m.in[i] = malloc(sizeof(float) * (size_t)(m.n_in[i] + 1));
+        for (int64_t j = 0; j < m.n_in[i]; j++) {
+            m.in[i][j] = (float)((j * 37 + 11 * i) % 101 - 50) / 64;
+        }
+    }
+    m.n_out = c->out(batch, height);
+    m.out = malloc(sizeof(float) * (size_t)(m.n_out + 1));
+    for (int64_t j = 0; j <= m.n_out; j++) {
+        m.out[j] = -77;
+    }
+    return m;
+}
+
+static void dyn_drop(dyn_memory *m)
+{
+    for (int i = 0; i < DYN_INPUTS; i++) {
+        free(m->in[i]);
+    }
+    free(m->out);
+}
+
+static tc_status dyn_run(tc_program *f, const dyn_memory *m)
+{
+    tc_buf x = TC_BUF(m->in[0], m->n_in[0]);
+    x.rank = m->rank;
+    x.sizes = m->rank ? m->sizes : NULL;
+    return tc_run(f, TC_BUFS(x, TC_BUF(m->in[1], m->n_in[1]), TC_BUF(m->in[2], m->n_in[2])),
+                  TC_BUFS(TC_BUF(m->out, m->n_out)));
+}
+
+static tc_program *dyn_compile(tc_ctx *ctx, const dyn_case *c, int64_t batch, int64_t height)
+{
+    tc_tensor in[DYN_INPUTS];
+    tc_program *f = NULL;
+    tc_tensor y = c->build(ctx, batch, height, in);
+    tc_status status = tc_compile_fn(TC_TENSORS(in[0], in[1], in[2]), TC_TENSORS(y), NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s: %s", c->name, tc_error(ctx));
+    return f;
+}
+
+static tc_ctx *dyn_ctx(const char *backend, int threads, const char *cache_dir)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = backend, .threads = threads, .verify = true};
+    o.no_disk_cache = !cache_dir;
+    o.cache_dir = cache_dir;
+    return tc_ctx_make(&ctx, &o) ? NULL : ctx;
+}
+
+/* Runs f at these sizes and holds it against a program compiled for them alone. */
+static void dyn_check_at(tc_ctx *ctx, const dyn_case *c, tc_program *f, int64_t batch,
+                         int64_t height)
+{
+    dyn_memory got = dyn_fill(c, batch, height), expected = dyn_fill(c, batch, height);
+    tc_program *fixed = dyn_compile(ctx, c, batch, height);
+    tc_status status = dyn_run(f, &got);
+    CHECK_MSG(status == TC_OK, "%s at %lld, %lld: %s", c->name, (long long)batch,
+              (long long)height, tc_error(f));
+    if (fixed && !status && dyn_run(fixed, &expected) == TC_OK) {
+        int64_t worst = 0;
+        double error = 0;
+        for (int64_t j = 0; j <= got.n_out; j++) { /* the one behind is never written */
+            double e = fabs((double)got.out[j] - (double)expected.out[j]);
+            worst = e > error || isnan(e) ? j : worst;
+            error = e > error || isnan(e) ? e : error;
+        }
+        bool same = !memcmp(got.out, expected.out, sizeof(float) * (size_t)(got.n_out + 1));
+        CHECK_MSG(same || (!c->same_order && error < 2e-5),
+                  "%s at %lld, %lld: element %lld is %.9g, expected %.9g", c->name,
+                  (long long)batch, (long long)height, (long long)worst,
+                  (double)got.out[worst], (double)expected.out[worst]);
+    } else {
+        CHECK_MSG(status || !fixed, "%s: %s", c->name, fixed ? tc_error(fixed) : "");
+    }
+    tc_program_free(fixed);
+    dyn_drop(&got);
+    dyn_drop(&expected);
+}
+
+#endif
