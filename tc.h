@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0947e33e2a4898e3"
+#define TCI_BUILD "edc12754e37be4dc"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -492,8 +492,9 @@ typedef struct tc_options {
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
-    /* 0: contractions of bf16 and f16 use the GPU's matrix units where that pays; their sums then
-     * have the unit's order, not the one that all other executors share. -1: never */
+    /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
+     * pays; their sums then have the unit's order, not the one that all other executors share.
+     * -1: never */
     int matrix;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
@@ -1412,8 +1413,9 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
-    /* 0: none. Else the processors that multiply matrices as Hopper's do (cuda/matrix.c), each
-     * running one such block at a time. */
+    /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
+     * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
@@ -2631,7 +2633,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
-    X(MATRIX, "TC_MATRIX", "0: contractions never use the GPU's matrix units")                     \
+    X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
@@ -17445,6 +17447,18 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN
+     * first and END last: void f(void) */
+    TCI_MEM_TILES_BEGIN,
+    TCI_MEM_TILE_ZERO,   /* void f(long tile) */
+    TCI_MEM_TILE_LOAD,   /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
+    TCI_MEM_TILE_STORE,  /* void f(S *p, long stride, long tile) */
+    /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
+     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
+    TCI_MEM_TILE_DOT,
+    TCI_MEM_TILES_END,
+    /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
+    TCI_MEM_STORE_PAIRS,
     /* The rest only where threads > 1. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,
@@ -17887,6 +17901,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_LOAD:
+    case TCI_MEM_TILE_STORE: return TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
+    case TCI_MEM_STORE_PAIRS:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     default: return 0;
     }
 }
@@ -18081,6 +18101,8 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
+/* Remembers a value that was made along with another one, and stores it where it is kept. */
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
@@ -18759,6 +18781,16 @@ static int tci_build_finish(tci_build *b, int i)
     return value;
 }
 
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value)
+{
+    bool fill;
+    const tci_lkeep *keep = tci_build_kept(b, inst, &fill);
+    if (keep && fill) {
+        tci_build_keep_access(b, keep, value);
+    }
+    tci_build_remember(b, inst, value);
+}
+
 TCI_FN int tci_build_value(tci_build *b, int inst)
 {
     int value = tci_build_recall(b, inst);
@@ -19105,7 +19137,7 @@ static int tci_access_turn(tci_build *b, int i)
         if (b->turn_rows[r] == here) {
             mine = v[r];
         } else {
-            tci_build_remember(b, i, v[r]);
+            tci_build_leave(b, i, v[r]);
         }
     }
     tci_build_set(b, b->turn_axis, here);
@@ -20424,6 +20456,14 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
  *               points; then partial sums again, or (last block) the later stages, which are
  *               written out for each vector where they are short, else once for a row
  *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
+ * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
+ *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
  * tile the same instruction is a load from the panel. As both panels hold the inner points in
@@ -20443,7 +20483,8 @@ typedef struct tci_blocked {
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
     int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
-    int64_t group;          /* row tiles of a unit, at most */
+    int64_t group;          /* row tiles that share a block of packed columns, at most */
+    int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
     int64_t n_depths;
     /* derived */
@@ -20451,8 +20492,10 @@ typedef struct tci_blocked {
     int64_t inner;          /* points of the other inner axes */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
-    bool fetch_vectors;     /* the vector factor of the next block is fetched ahead */
+    bool fused;             /* the first row tile packs the vector factor while it multiplies */
+    bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
     bool fetch_rows;        /* the row factor of the next row tile is */
+    bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
 
@@ -20466,20 +20509,22 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 
 /* ---- src/loop/blocked.c, continued ---- */
 enum {
-    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
-    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
-    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
-    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
+    TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -20559,54 +20604,66 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    if (p->depth < first && p->inner == 1) { /* whole squares */
+        p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+    }
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
+}
+
+/* The columns of a block, and the row tiles that share it. */
+static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t block = TCI_BLOCKED_COLUMNS;
+    if (p->fused) {
+        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+    }
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = p->fused ? p->group : 1;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
-    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
-    int64_t depth = k->axes[st->axes[0]].size * p->inner;
-    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
-    }
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && !few;
+    p->fused = few && p->fetch_vectors;
+    p->vec_by_vector = vec.contiguous;
+    p->squares = !vec.contiguous && st->n_axes == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->row_by_vector = row.contiguous;
+    if (!tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+                    tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
     if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
-    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
-    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    p->vec_by_vector = vec.contiguous;
-    p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
-                                                                          : TCI_BLOCKED_COLUMNS);
-    p->columns = tci_blocked_ceil_div(block, tile) * tile;
-    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
-    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
-                                                 1);
-    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
-    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    tci_blocked_cut_points(k, lanes, p);
     return true;
 }
 
@@ -20623,8 +20680,13 @@ typedef struct tci_blocked_state {
     int block;              /* number of the depth block: lx */
     tci_lin first, depth;   /* of the first inner axis */
     tci_lin column;         /* first of the block */
+    int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
+    int64_t row_elements;   /* of a row panel */
     tci_tile at;            /* rows of the current tile */
+    tci_lin number;         /* fused: the current tile of columns, */
+    int64_t count;          /* its columns */
+    bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
 static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
@@ -20652,20 +20714,22 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[0];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    int64_t row_elements;
     s->tile = (int64_t)p->unroll * lanes;
-    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
         s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
-        row_elements = s->row_step * depth;
+        s->row_elements = s->row_step * depth;
     } else {
         s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
-        row_elements = s->row_step * rows;
+        s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    int64_t vec_elements = p->fused ? s->tile * depth
+                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? p->n_tiles : 1;
+    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
@@ -20707,6 +20771,75 @@ static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen
     }
 }
 
+/* ---- fetching ---- */
+
+static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = base;
+    fetch.x = tci_build_lx(b, x);
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+}
+
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_lin at = tci_lin_plus(vecs[i]->at, columns);
+        tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
+/* The partial sums that the next tile of columns continues or begins. */
+static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_blocked_fetch_at(s->b, ~s->partial.value,
+                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+    }
+}
+
+/* Where the tile's results will be written. */
+static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < b->k->n_stores; i++) {
+        for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
+            tci_stage_point(b, tile, j);
+            tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
+        }
+    }
+}
+
 /* ---- packing ---- */
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
@@ -20729,17 +20862,58 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     return vecs;
 }
 
+/* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
+ * lanes, which loads turn in registers. Returns the first inner point that is left. */
+static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
+    tci_lopen open;
+    int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
+    int points = tci_lx_make(b->l, TCI_LX_MUL, squares, -1, lanes);
+    int from = tci_build_lx(b, s->first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
+    for (int64_t r = 0; r < lanes; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
+    }
+    b->turn_rows = rows;
+    b->turn_axis = axis;
+    b->n_turn = (int)lanes;
+    for (int i = 0; i < n * lanes; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
+        tci_build_set(b, axis, rows[i % lanes]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    b->turn_rows = NULL;
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+    return tci_build_let(b, end);
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
     int n;
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lin first = s->first, depth = s->depth;
+    if (s->p->squares) {
+        s->first = tci_blocked_pack_squares(s, n, vecs);
+        s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
+    }
     tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    s->first = first;
+    s->depth = depth;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i]);
         tci_build_value(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD, 0);
+    }
     if (open) {
         tci_blocked_close(s, 0, open);
     }
@@ -20865,44 +21039,6 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-static void tci_blocked_fetch(tci_build *b, int inst)
-{
-    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
-    fetch.mem = TCI_MEM_PREFETCH;
-    fetch.base = (int32_t)b->k->insts[inst].imm;
-    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
-    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
-}
-
-/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
- * while this one is multiplied. */
-static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
-{
-    tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
-    const tci_bind *here = b->bind[axis];
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
-    for (int i = 0; i < tile->n_vecs; i++) {
-        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
-        tci_blocked_fetch(b, s->p->vec_inst);
-    }
-    tci_build_set(b, axis, here);
-}
-
-/* Each tile of columns fetches some of the rows that are packed after its own. */
-static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
-{
-    tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
-    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
-    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
-    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
-        tci_lin at = tci_lin_plus(row, i);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch(b, s->p->row_inst);
-    }
-}
-
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_pair *acc)
@@ -20918,8 +21054,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
-    if (s->p->fetch_vectors) {
-        tci_blocked_fetch_vectors(s, tile);
+    if (s->packs) {
+        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -21033,6 +21169,10 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_move(s, partial, n, acc, true);
         tci_build_close(b, &open);
+        tci_blocked_fetch_partial(s, partial, n);
+        tci_blocked_if(s, last, last, &open);
+        tci_blocked_fetch_results(s, &tile);
+        tci_build_close(b, &open);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
@@ -21049,15 +21189,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
 }
 
 /* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
-                             int64_t skip)
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
     int64_t last = b->k->axes[s->p->row_axis].size - 1;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
     tci_lopen open;
-    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
     for (int64_t r = 0; r < rows; r++) {
         binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
     }
@@ -21067,23 +21208,69 @@ static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    tci_blocked_pack_rows(s);
-    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    s->row->base = tci_lin_mul(b, tile, s->p->fused ? s->row_elements : 0);
+    body(s);
     tci_build_set(b, s->p->row_axis, NULL);
     tci_build_close(b, &open);
 }
 
-static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
+                             void (*body)(tci_blocked_state *))
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
-        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
-                         0);
+        tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
+                             body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+    tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+}
+
+/* ---- the two orders of tiles ---- */
+
+static void tci_blocked_row_body(tci_blocked_state *s)
+{
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, s->chunk, tci_blocked_tile);
+}
+
+static void tci_blocked_fused_body(tci_blocked_state *s)
+{
+    tci_blocked_tile(s, s->number, s->count);
+}
+
+/* All row tiles for one tile of columns; the first leaves what it reads in the panel. */
+static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    bool more = p->n_tiles > 1;
+    int one = tci_lx_const(l, 1);
+    s->number = number;
+    s->count = count;
+    s->packs = true;
+    s->vec->stage = 0;
+    s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
+    tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
+                         tci_blocked_fused_body);
+    s->packs = false;
+    s->vec->stage = -1;
+    if (more) {
+        tci_blocked_rows(s, one, tci_lx_const(l, p->n_tiles), tci_blocked_fused_body);
+    }
+}
+
+static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
+{
+    if (s->p->fused) {
+        tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
+        tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
+    } else {
+        tci_blocked_pack_vec(s, s->chunk);
+        tci_blocked_rows(s, begin, end, tci_blocked_row_body);
+    }
 }
 
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
@@ -21091,10 +21278,11 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[0];
     tci_blocked_state s = {.b = b, .p = p};
-    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
     b->stage = 0;
+    s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
     int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
@@ -21113,8 +21301,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
     s.row->origin[first] = s.vec->origin[first] = s.first;
-    tci_blocked_pack_vec(&s, number);
-    tci_blocked_all_rows(&s, number, begin, end);
+    tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }
@@ -21179,6 +21366,9 @@ typedef struct tci_matrix {
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
+/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
+ * takes the kernel. */
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -21192,8 +21382,24 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 /* ---- src/loop/matrix.c, continued ---- */
 #include <stdio.h>
+#include <string.h>
+
+/* ---- src/loop/tiles.h ---- */
+/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_TILES_H
+#define TCI_LOOP_TILES_H
 
 
+/* Does the unit take this contraction, which is one that a matrix unit may take? */
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
+
+/* ---- src/loop/matrix.c, continued ---- */
 enum {
     TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
@@ -21328,9 +21534,9 @@ static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
     }
 }
 
-/* Everything but the tile. */
-static bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
 {
+    memset(x, 0, sizeof(*x));
     if (!tci_matrix_has_form(k)) {
         return false;
     }
@@ -21488,8 +21694,12 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
 TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 {
     tci_matrix x = {0};
-    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
-                tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
     if (fits) {
         k->reds[0].order = TCI_ORDER_MATRIX;
     }
@@ -21609,6 +21819,288 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
              TCI_MATRIX_DEPTH_STEP, x->stages);
     l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
+}
+/* ---- src/loop/tiles.c ---- */
+/* loop/tiles.c - contractions on a CPU's matrix unit.
+ *
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
+ * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * a range of row tiles.
+ *
+ *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
+ *   for each row tile (32 rows)
+ *       for each tile of columns
+ *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
+ *           the later stages, one row after the other
+ *
+ * The one idea: a register is a number, and each instruction of the unit one statement
+ * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+
+
+#include <string.h>
+
+enum {
+    TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
+    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_COLUMNS = 512,    /* of a block, at most */
+    TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
+    TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
+    TCI_TILES_B = 6
+};
+
+/* ---- what fits ---- */
+
+static bool tci_tiles_is_whole(int64_t size)
+{
+    return size % TCI_TILES_BLOCK == 0;
+}
+
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
+{
+    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
+                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
+                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
+        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
+    }
+    return fits;
+}
+
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
+{
+    tci_matrix x;
+    tci_matrix_find(k, &x);
+    int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
+    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    memset(p, 0, sizeof(*p));
+    p->vec_axis = x.n_axis;
+    p->row_axis = x.m_axis;
+    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
+    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
+    p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
+    p->base = TCI_TILES_BLOCK;
+    p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
+    p->share = 1;
+    p->depth = x.k;
+    p->n_depths = p->inner = 1;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_tiles_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_matrix x;
+    int panel;              /* local */
+    tci_stage_pair sums;    /* local: 32 rows of 32 */
+    int64_t tile_elements;  /* of the panel, for a tile of columns */
+} tci_tiles_state;
+
+static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    return local;
+}
+
+static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.n = tci_lx_const(b->l, tile);
+    return st;
+}
+
+static void tci_tiles_plain(tci_build *b, tci_mem mem)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
+{
+    tci_lstmt st = tci_tiles_stmt(b, mem, tile);
+    st.base = base;
+    st.x = tci_build_lx(b, x);
+    st.imm = stride;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* Binds axis to `at`, after which `room` more points exist. */
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
+                           bool vector)
+{
+    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
+}
+
+/* Tiles of columns in the block: the last block may have fewer. */
+static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->columns / TCI_TILES_BLOCK, all = s->x.n / TCI_TILES_BLOCK;
+    tci_lin left = tci_lin_plus(tci_lin_mul(b, chunk, -most), all);
+    return tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, left), tci_lx_const(b->l, most), 0);
+}
+
+/* ---- packing ---- */
+
+static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen tiles, steps, pairs;
+    int axis = b->k->stages[0].axes[0];
+    int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                                tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
+                                                &steps));
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+    tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
+    tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
+    tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
+                             tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
+                                         tci_lin_mul(b, row, pair)));
+    for (int64_t h = 0; h < 2; h++) {
+        int value[2];
+        int64_t skip = h * TCI_TILES_SIDE;
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
+                       2 * TCI_TILES_SIDE - 1 - skip, true);
+        for (int i = 0; i < 2; i++) {
+            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
+            value[i] = tci_build_value(b, s->p->vec_inst);
+        }
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
+        st.args[0] = value[0];
+        st.args[1] = value[1];
+        tci_loop_append(l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &pairs);
+    tci_build_close(b, &steps);
+    tci_build_close(b, &tiles);
+}
+
+/* ---- tiles ---- */
+
+/* Where A begins for the rows from `row`: the operand's index with k and the columns at 0. */
+static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    tci_tiles_bind(b, s->p->row_axis, row, 0, TCI_TILES_BLOCK - 1, false);
+    tci_lin at = tci_build_kx(b, b->k->insts[s->p->row_inst].x);
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->row_axis, NULL);
+    return at;
+}
+
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
+    for (int64_t i = 0; i < 2; i++) {
+        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
+                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
+        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
+                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
+    }
+    for (int i = 0; i < 4; i++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
+        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    for (int64_t i = 0; i < 4; i++) {
+        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+                       TCI_TILES_BLOCK);
+    }
+}
+
+/* The later stages, for one row after the other. */
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    const tci_kred *red = &b->k->reds[0];
+    const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
+    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);
+    for (int v = 0; v < TCI_COUNT(vecs); v++) {
+        int64_t skip = (int64_t)v * TCI_TILES_SIDE;
+        vecs[v] = tci_build_bind(b, tci_lin_plus(column, skip), skip,
+                                 columns - TCI_TILES_BLOCK + skip + TCI_TILES_SIDE - 1, true, -1);
+    }
+    tci_tile one = {0};
+    one.row_axis = s->p->row_axis;
+    one.n_rows = 1;
+    one.rows = &bind;
+    one.vec_axis = s->p->vec_axis;
+    one.n_vecs = TCI_COUNT(vecs);
+    one.vecs = vecs;
+    one.next_axis = -1;
+    for (int v = 0; v < one.n_vecs; v++) {
+        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_stage_point(b, &one, v);
+        tci_stage_remember_result(b, red,
+                                  tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
+    }
+    tci_stage_from(b, &one, 1);
+    b->stage = 0;
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    tci_lopen rows, tiles;
+    tci_tiles_state s = {.b = b, .p = p};
+    tci_matrix_find(b->k, &s.x);
+    b->stage = 0;
+    s.tile_elements = s.x.k * TCI_TILES_BLOCK;
+    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
+    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.sums.index = -1;
+    tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
+    int n_tiles = tci_tiles_count(&s, chunk);
+    tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
+    tci_tiles_pack(&s, column, n_tiles);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
+    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_tiles_multiply(&s, a, tile);
+    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &rows);
+    tci_tiles_plain(b, TCI_MEM_TILES_END);
 }
 /* ---- src/loop/row.c ---- */
 /* loop/row.c - rows (VEC_INNER) held in the registers of a block of threads.
@@ -22485,6 +22977,7 @@ enum {
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -22518,6 +23011,8 @@ typedef struct tci_sched {
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
+    bool on_tiles;            /* of a matrix unit: blocked says how */
+    int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -22810,6 +23305,16 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
+        tci_tiles_plan(s->k, &s->blocked);
+        s->row_axis = s->blocked.row_axis;
+        s->unroll = s->blocked.unroll;
+        s->n_tiles = s->blocked.n_tiles;
+        s->base = s->rows = (int)s->blocked.base;
+        s->extra = 0;
+        s->on_tiles = true;
+        return;
+    }
     tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
@@ -22995,6 +23500,22 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+/* Units of packed panels are counted in row tiles: a range of tasks may begin and end inside a
+ * group, so that any number of threads gets even shares, and each packs the columns of a block once
+ * for the whole of its range. */
+static void tci_sched_blocked_units(tci_sched *s, double target)
+{
+    s->chunk = s->blocked.columns;
+    s->group = s->blocked.group;
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
+    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double share_ns = s->total_ns * (double)share / (double)units;
+    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
+    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
+}
+
 static void tci_sched_units(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -23030,15 +23551,15 @@ static void tci_sched_units(tci_sched *s)
         s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
-        s->chunk = s->blocked.columns;
-        s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
-        s->group = s->blocked.group;
+        tci_sched_blocked_units(s, target);
+        return;
     }
     if (s->machine.block_threads) {
         s->group = 1;
     }
     s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
     s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
+    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
@@ -23344,6 +23865,22 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
 }
 
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. `end` is the call's last unit. */
+static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+{
+    tci_loop *l = s->l;
+    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
+    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
+    if (s->joined > 1) {
+        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
+    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
+    tci_stage_panel(s->b, &panel);
+}
+
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
@@ -23367,21 +23904,6 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tile.stream = s->stream;
         tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
-        return;
-    }
-    if (s->blocked.columns > 0) {
-        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
-        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
-        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
-        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
-        return;
-    }
-    if (s->panel > 0) {
-        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        tci_dim_add(s->n_vec, -1), s->chunk};
-        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
-        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
-        tci_stage_panel(s->b, &panel);
         return;
     }
     if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
@@ -23415,22 +23937,64 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
     return digit;
 }
 
+/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
+static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = s->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
+    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
+}
+
+/* The row tiles of group u of the blocked form, of those that the call is for. */
+static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
+                              tci_lin group)
+{
+    tci_build *b = s->b;
+    tci_loop *l = s->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
+    if (s->grain % s->group != 0) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+        int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
+        from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, s->group), 0);
+        last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
+        first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
+    }
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
+    first = tci_build_lx(b, tci_build_let(b, first));
+    last = tci_build_lx(b, tci_build_let(b, last));
+    if (s->on_tiles) {
+        tci_tiles_emit(b, &s->blocked, chunk, first, last);
+    } else {
+        tci_blocked_emit(b, &s->blocked, chunk, first, last);
+    }
+}
+
 static void tci_sched_nest(tci_sched *s)
 {
     tci_build *b = s->b;
     tci_loop *l = s->l;
     tci_lopen open;
-    tci_lin u = tci_lin_const(0);
+    tci_lin u = tci_lin_const(0), unit = u;
     bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
     if (many && !loops) { /* a block is one unit */
         u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
     } else if (loops) {
-        int begin =
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
+        begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
-        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
+    }
+    if (s->blocked.columns > 0) {
+        u = unit = tci_sched_groups(s, begin, end, &open);
+        loops = true;
+    } else if (loops) {
+        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
     tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
@@ -23450,7 +24014,13 @@ static void tci_sched_nest(tci_sched *s)
         tci_build_set(b, s->others[i],
                       tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
-    tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    if (s->blocked.columns > 0) {
+        tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else if (s->panel > 0) {
+        tci_sched_panel(s, chunk, end);
+    } else {
+        tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    }
     if (loops) {
         tci_build_close(b, &open);
     }
@@ -23477,6 +24047,8 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
+    } else if (s->on_tiles) {
+        snprintf(tile, sizeof(tile), ", matrix unit, %d columns", (int)s->chunk);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -23536,7 +24108,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
-    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX) {
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
         return tci_matrix_schedule(scratch, k, machine, launch);
     }
     s.k = k;
@@ -23631,7 +24203,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "swap_high",      "prefetch",  "fence",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_end",      "store_pairs",
+        "barrier",      "load_aligned",
         "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {
@@ -24041,7 +24616,8 @@ struct tci_dialect {
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
      * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where at_0, at_1, ... of its axes and `given` are in scope too. */
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
+     * are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* What closes the function after its statements. */
@@ -25285,6 +25861,10 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
+    {TCI_MEM_STORE_PAIRS, "store_pairs",
+     "TC_I void $n(void *p, $T a, $T b) {\n"
+     "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
+     NULL},
 };
 
 /* The same with one lane; $1 and $2 wrap the value read and the value written. */
@@ -25372,10 +25952,75 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
     return e.name;
 }
 
+/* Registers of a matrix unit: AMX, or arrays on the stack and the order of sums that AMX has (the
+ * even and the odd products of 32 k apart). */
+static const char tci_cd_tiles[] =
+    "#if defined(TC_AMX)\n"
+    "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
+    "    [30] = 64,\n"
+    "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
+    "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
+    "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
+    "#define tc_tile_zero(n) __asm__ volatile(\"tilezero %%tmm%c0\" : : \"i\"(n))\n"
+    "#define tc_tile_load(p, s, n) __asm__ volatile(\"tileloadd (%0,%1,1), %%tmm%c2\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_store(p, s, n) __asm__ volatile(\"tilestored %%tmm%c2, (%0,%1,1)\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_dot(n, ab) __asm__ volatile(\"tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
+    "    : : \"i\"(n), \"i\"((ab) / 8), \"i\"((ab) % 8))\n"
+    "#else\n"
+    "typedef union { float f[256]; unsigned short h[512]; $T v[16]; } tc_tile;\n"
+    "#define tc_tiles_begin() tc_tile tc_tiles[8]\n"
+    "#define tc_tiles_end() ((void)0)\n"
+    "TC_I void tc_tile_fill(tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = ($T){0};\n    }\n}\n"
+    "TC_I void tc_tile_get(const char *p, long s, tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = *(const $A *)(p + i * s);\n    }\n}\n"
+    "TC_I void tc_tile_put(char *p, long s, const tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        *($A *)(p + i * s) = t->v[i];\n    }\n}\n"
+    "TC_I void tc_tile_add(tc_tile *c, const tc_tile *a, const tc_tile *b) {\n"
+    "    for (int m = 0; m < 16; m++) {\n        for (int n = 0; n < 16; n++) {\n"
+    "            float sum[2] = {0, 0};\n"
+    "            for (int k = 0; k < 32; k++) {\n"
+    "                sum[k % 2] = $1($2(a->h[m * 32 + k]), $2(b->h[k / 2 * 32 + n * 2 + k % 2]),\n"
+    "                                sum[k % 2]);\n"
+    "            }\n"
+    "            c->f[m * 16 + n] += sum[0] + sum[1];\n"
+    "        }\n    }\n}\n"
+    "#define tc_tile_zero(n) tc_tile_fill(&tc_tiles[n])\n"
+    "#define tc_tile_load(p, s, n) \\\n"
+    "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_store(p, s, n) \\\n"
+    "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_dot(n, ab) \\\n"
+    "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#endif";
+
+static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
+{
+    static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
+                                        "tc_tile_store", "tc_tile_dot", "tc_tiles_end"};
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
+    if (is_new) {
+        e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
+        e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
+        tci_cd_define(&e, tci_cd_tiles);
+    }
+    return names[m - TCI_MEM_TILES_BEGIN];
+}
+
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes)
 {
     tci_cd *cd = d->state;
+    if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
+        return tci_cd_mem_tile(cd, m);
+    }
+    if (m == TCI_MEM_STORE_PAIRS) {
+        storage = compute; /* it rounds nothing: bf16 values are the upper halves */
+    }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }
@@ -30389,7 +31034,7 @@ typedef struct tci_target {
     char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
-    int matrix_units;     /* of a device: processors with a matrix unit; 0: none */
+    int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
@@ -30645,7 +31290,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    bool spelled = !strcmp(calls->dialect, "cuda"); /* the one dialect with such a main loop */
+    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));

@@ -10,8 +10,8 @@
  * state that the operating system saves (XCR0), so the answer is right under valgrind and
  * emulators, where -march=native would name what the machine has and the process may not use. A
  * host without that builtin, or on a processor that is not known here, gets scalar code of plain C.
- * Invariant: flags and features are a function of (arch, vector_bytes, has_fma), never of the
- * model. */
+ * Invariant: flags and features are a function of (arch, vector_bytes, has_fma, matrix_units),
+ * never of the model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,6 +52,33 @@ static const tci_cpu_level tci_cpu_levels[] = {
     {32, "avx2,fma,f16c", {"-mavx2", "-mfma", "-mf16c"}},
     {16, "avx,fma", {"-mavx", "-mfma"}},
 };
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__TINYC__)
+/* May this process use the matrix unit (AMX, bf16)? The processor has it, the system keeps its
+ * registers, and has been asked for leave to use them, as Linux wants. */
+static bool tci_cpu_has_tiles(void)
+{
+    enum { LEAF = 7, BF16 = 1 << 22, TILE = 1 << 24, KEPT = 3 << 17, ASK = 0x1023, DATA = 18 };
+    unsigned a = 0, b, c = 0, d, low, high;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    if (a < LEAF) {
+        return false;
+    }
+    a = LEAF;
+    c = 0;
+    __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    if ((d & (BF16 | TILE)) != (BF16 | TILE)) {
+        return false;
+    }
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (low & KEPT) == KEPT && syscall(SYS_arch_prctl, ASK, DATA) == 0;
+}
+#else
+static bool tci_cpu_has_tiles(void)
+{
+    return false;
+}
+#endif
 
 /* Widest vector that the process may use, in bytes; 0: none with fma. */
 static int tci_cpu_widest(void)
@@ -108,7 +135,12 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     if (!t->n_flags) {
         t->vector_bytes = 0;
     }
-    snprintf(t->features, sizeof t->features, "%s vector=%d", features, t->vector_bytes);
+    t->matrix_units = t->vector_bytes == 64 && tci_cpu_has_tiles();
+    if (t->matrix_units) {
+        t->flags[t->n_flags++] = "-DTC_AMX=1";
+    }
+    snprintf(t->features, sizeof t->features, "%s%s vector=%d", features,
+             t->matrix_units ? ",amx" : "", t->vector_bytes);
 #endif
 }
 /* ---- src/cpu/cc.c ---- */
@@ -404,6 +436,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     memcpy(out->features, t.features, sizeof(out->features));
     out->vector_bytes = t.vector_bytes;
     out->usable = t.has_fma;
+    out->matrix_units = t.matrix_units;
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
     }

@@ -1,14 +1,22 @@
 /* bench/contraction.c - matrix products, a fused epilogue and convolutions against OpenBLAS and
  * oneDNN, which are opened at run time: without them only the rates are shown. Single thread, then
  * two. The peak is measured first, by multiply-adds that stay in registers. A ratio is one of best
- * rounds: here the rounds of a side differ more by other programs than by chance. */
+ * rounds: here the rounds of a side differ more by other programs than by chance.
+ *
+ *   matmul            both libraries' sgemm; with one row also reading the matrix and nothing else
+ *   matmul+bias+gelu  their sgemm, then one pass in place: tc's own kernel for it, in vectors
+ *   products of heads q k^T and p v, and batches: their sgemm for one head after the other
+ *   conv              oneDNN's direct convolution, in the layouts that it chooses; bringing arrays
+ *                     into them is not counted, while tc reads and writes NCHW
+ *   bf16              oneDNN's matmul; dense rows in, f32 out, like tc's */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 
 #include <dlfcn.h>
 #include <math.h>
 
-#include "bench.h"
+#include "copy.h"
+#include "onednn.h"
 
 enum { ROUNDS = 25 };
 
@@ -24,6 +32,7 @@ typedef int (*sgemm_dnnl)(char ta, char tb, int64_t m, int64_t n, int64_t k, flo
 static struct {
     sgemm_blas blas;
     sgemm_dnnl dnnl;
+    bool onednn; /* its own calls too */
     void (*blas_threads)(int n);
     void (*omp_threads)(int n);
 } library;
@@ -62,6 +71,7 @@ static void library_open(void)
     library.blas_threads = u.set;
     u.p = library_find(dnnl, "dnnl_sgemm");
     library.dnnl = u.dnnl;
+    library.onednn = library.dnnl && onednn_open();
     u.p = library_find(omp, "omp_set_num_threads");
     library.omp_threads = u.set;
 }
@@ -79,9 +89,13 @@ static void library_threads(int threads)
 /* ---- what is measured ---- */
 
 typedef struct product {
+    const char *name;
+    int count;   /* products, one after the other in memory */
     int m, n, k;
+    bool turned; /* the second factor is n x k */
+    bool gelu;   /* bias and gelu follow */
+    double goal_blas, goal_dnnl;
     float *a, *b, *c, *bias;
-    bool gelu; /* bias and gelu follow */
     tc_program *program;
     tc_buf in[3];
     int n_in;
@@ -91,7 +105,7 @@ static void run_tc(void *arg)
 {
     product *p = arg;
     tc_bufs in = {p->in, p->n_in};
-    if (tc_run(p->program, in, TC_BUFS(TC_BUF(p->c, (int64_t)p->m * p->n)))) {
+    if (tc_run(p->program, in, TC_BUFS(TC_BUF(p->c, (int64_t)p->count * p->m * p->n)))) {
         fprintf(stderr, "%s\n", tc_error(p->program));
         exit(1);
     }
@@ -112,16 +126,23 @@ static void run_pass(product *p)
 static void run_blas(void *arg)
 {
     product *p = arg;
-    enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111 };
-    library.blas(ROW_MAJOR, NO_TRANSPOSE, NO_TRANSPOSE, p->m, p->n, p->k, 1, p->a, p->k, p->b, p->n,
-                 0, p->c, p->n);
+    enum { ROW_MAJOR = 101, PLAIN = 111, TURNED = 112 };
+    for (int64_t i = 0; i < p->count; i++) {
+        library.blas(ROW_MAJOR, PLAIN, p->turned ? TURNED : PLAIN, p->m, p->n, p->k, 1,
+                     p->a + i * p->m * p->k, p->k, p->b + i * p->k * p->n,
+                     p->turned ? p->k : p->n, 0, p->c + i * p->m * p->n, p->n);
+    }
     run_pass(p);
 }
 
 static void run_dnnl(void *arg)
 {
     product *p = arg;
-    library.dnnl('N', 'N', p->m, p->n, p->k, 1, p->a, p->k, p->b, p->n, 0, p->c, p->n);
+    for (int64_t i = 0; i < p->count; i++) {
+        library.dnnl('N', p->turned ? 'T' : 'N', p->m, p->n, p->k, 1, p->a + i * p->m * p->k, p->k,
+                     p->b + i * p->k * p->n, p->turned ? p->k : p->n, 0, p->c + i * p->m * p->n,
+                     p->n);
+    }
     run_pass(p);
 }
 
@@ -145,34 +166,61 @@ static void compile(tc_tensors ins, tc_tensor y, int threads, tc_program **f)
 
 static void against(const char *name, bench_side *tc, bench_side *other, double goal)
 {
-    char text[96];
+    char text[128];
     snprintf(text, sizeof(text), "%s, of %s", name, other->name);
     bench_row(text, other->best_ns / tc->best_ns, "x its speed", BENCH_AT_LEAST, goal);
 }
 
-static void row_product(tc_ctx *ctx, int m, int n, int k, bool gelu, int threads, double goal_blas,
-                        double goal_dnnl)
+static void make_product(tc_ctx *ctx, product *p, int threads)
 {
-    product p = {.m = m, .n = n, .k = k, .gelu = gelu};
-    p.a = floats((int64_t)m * k);
-    p.b = floats((int64_t)k * n);
-    p.c = floats((int64_t)m * n);
-    p.bias = floats(n);
-    tc_tensor a = tc_input(ctx, "a", TC_F32, m, k), b = tc_input(ctx, "b", TC_F32, k, n);
-    tc_tensor bias = tc_input(ctx, "bias", TC_F32, n), c = tc_input(ctx, "c", TC_F32, m, n);
-    tc_tensor y = tc_matmul(a, b);
-    if (gelu) {
+    int64_t n_a = (int64_t)p->count * p->m * p->k, n_b = (int64_t)p->count * p->k * p->n;
+    p->a = floats(n_a);
+    p->b = floats(n_b);
+    p->c = floats((int64_t)p->count * p->m * p->n);
+    p->bias = floats(p->n);
+    bool one = p->count == 1;
+    tc_tensor bias = tc_input(ctx, "bias", TC_F32, p->n);
+    tc_tensor c = tc_input(ctx, "c", TC_F32, p->m, p->n);
+    tc_tensor a = one ? tc_input(ctx, "a", TC_F32, p->m, p->k)
+                      : tc_input(ctx, "a", TC_F32, p->count, p->m, p->k);
+    int rows = p->turned ? p->n : p->k, columns = p->turned ? p->k : p->n;
+    tc_tensor b = one ? tc_input(ctx, "b", TC_F32, rows, columns)
+                      : tc_input(ctx, "b", TC_F32, p->count, rows, columns);
+    tc_tensor y = tc_matmul(a, p->turned ? tc_transpose(b, -1, -2) : b);
+    if (p->gelu) {
         compile(TC_TENSORS(c, bias), tc_gelu(tc_add(c, bias)), threads, &pass);
-        compile(TC_TENSORS(a, b, bias), tc_gelu(tc_add(y, bias)), threads, &p.program);
+        compile(TC_TENSORS(a, b, bias), tc_gelu(tc_add(y, bias)), threads, &p->program);
     } else {
-        compile(TC_TENSORS(a, b), y, threads, &p.program);
+        compile(TC_TENSORS(a, b), y, threads, &p->program);
     }
-    p.in[0] = TC_BUF(p.a, (int64_t)m * k);
-    p.in[1] = TC_BUF(p.b, (int64_t)k * n);
-    p.in[2] = TC_BUF(p.bias, n);
-    p.n_in = gelu ? 3 : 2;
-    bench_side sides[3] = {{.name = "tc", .run = run_tc, .arg = &p}};
+    p->in[0] = TC_BUF(p->a, n_a);
+    p->in[1] = TC_BUF(p->b, n_b);
+    p->in[2] = TC_BUF(p->bias, p->n);
+    p->n_in = p->gelu ? 3 : 2;
+}
+
+static void drop_product(product *p)
+{
+    tc_program_free(p->program);
+    free(p->a);
+    free(p->b);
+    free(p->c);
+    free(p->bias);
+}
+
+static void title(char *text, size_t n, const char *name, int threads)
+{
+    snprintf(text, n, "%s, %d thread%s", name, threads, threads > 1 ? "s" : "");
+}
+
+static void row_product(tc_ctx *ctx, product p, int threads)
+{
+    char name[96];
+    bench_side sides[5] = {{.name = "tc", .run = run_tc, .arg = &p}};
+    bench_move moves[2];
     int n_sides = 1;
+    title(name, sizeof(name), p.name, threads);
+    make_product(ctx, &p, threads);
     library_threads(threads);
     if (library.blas) {
         sides[n_sides++] = (bench_side){.name = "OpenBLAS", .run = run_blas, .arg = &p};
@@ -180,22 +228,27 @@ static void row_product(tc_ctx *ctx, int m, int n, int k, bool gelu, int threads
     if (library.dnnl) {
         sides[n_sides++] = (bench_side){.name = "oneDNN", .run = run_dnnl, .arg = &p};
     }
-    bench_measure(sides, n_sides, ROUNDS, (double)m * n * k > 1e9 ? 10 : 5);
-    char name[64];
-    snprintf(name, sizeof(name), "%s %dx%dx%d, %d thread%s", gelu ? "matmul+bias+gelu" : "matmul",
-             m, k, n, threads, threads > 1 ? "s" : "");
-    bench_row(name, 2.0 * m * n * k / sides[0].best_ns, "GF/s", BENCH_INFO, 0);
-    for (int i = 1; i < n_sides; i++) {
-        against(name, &sides[0], &sides[i], sides[i].run == run_blas ? goal_blas : goal_dnnl);
+    int n_libraries = n_sides;
+    for (int i = 0; i < 2 && p.m == 1; i++) {
+        bench_part part = i ? BENCH_FORM(read_streams) : BENCH_FORM(read);
+        moves[i] = (bench_move){part, p.b, p.b, (int64_t)p.k * p.n, threads};
+        sides[n_sides++] = (bench_side){.name = "read", .run = bench_move_run, .arg = &moves[i]};
     }
-    tc_program_free(p.program);
-    free(p.a);
-    free(p.b);
-    free(p.c);
-    free(p.bias);
+    double flops = 2.0 * p.count * p.m * p.n * p.k;
+    bench_measure(sides, n_sides, ROUNDS, flops > 2e9 ? 10 : 5);
+    bench_row(name, flops / sides[0].best_ns, "GF/s", BENCH_INFO, 0);
+    for (int i = 1; i < n_libraries; i++) {
+        against(name, &sides[0], &sides[i], sides[i].run == run_blas ? p.goal_blas : p.goal_dnnl);
+    }
+    if (n_sides > n_libraries) {
+        const bench_side *read = bench_fastest(sides + n_libraries, 2);
+        bench_row(name, read->best_ns / sides[0].best_ns, "of read", BENCH_AT_LEAST, 0.95);
+        bench_row(name, 4.0 * p.k * p.n / sides[0].best_ns, "GB/s", BENCH_INFO, 0);
+    }
+    drop_product(&p);
 }
 
-/* ---- convolution: no library call without a header, so a share of the peak ---- */
+/* ---- convolution ---- */
 
 typedef struct convolution {
     tc_program *program;
@@ -223,17 +276,87 @@ static void row_convolution(tc_ctx *ctx, int channels, int size, int threads, do
     c.in[0] = TC_BUF(image, n_image);
     c.in[1] = TC_BUF(weights, n_weights);
     c.out = TC_BUF(to, n_image);
-    bench_side side = {.name = "tc", .run = run_convolution, .arg = &c};
-    bench_measure(&side, 1, ROUNDS, 20);
-    char name[64];
-    snprintf(name, sizeof(name), "conv 3x3 %dx%dx%d, %d thread%s", size, size, channels, threads,
-             threads > 1 ? "s" : "");
-    double rate = 2.0 * 9 * channels * (double)n_image / side.best_ns;
+    bench_side sides[2] = {{.name = "tc", .run = run_convolution, .arg = &c}};
+    onednn_op direct;
+    library_threads(threads);
+    bool peer =
+        library.onednn && onednn_convolution(&direct, channels, size, 3, image, weights, to);
+    sides[1] = (bench_side){.name = "oneDNN, direct", .run = onednn_run, .arg = &direct};
+    bench_measure(sides, peer ? 2 : 1, ROUNDS, 10);
+    char name[64], text[40];
+    snprintf(text, sizeof(text), "conv 3x3 %dx%dx%d", size, size, channels);
+    title(name, sizeof(name), text, threads);
+    double rate = 2.0 * 9 * channels * (double)n_image / sides[0].best_ns;
     bench_row(name, rate, "GF/s", BENCH_INFO, 0);
     bench_row(name, rate / (peak * threads), "of peak", BENCH_INFO, 0);
+    if (peer) {
+        against(name, &sides[0], &sides[1], 0.8);
+    }
     tc_program_free(c.program);
     free(image);
     free(weights);
+    free(to);
+}
+
+/* ---- bf16 ---- */
+
+typedef struct halves {
+    tc_program *program;
+    tc_buf in[2], out;
+} halves;
+
+static void run_halves(void *arg)
+{
+    halves *h = arg;
+    tc_bufs in = {h->in, 2}, out = {&h->out, 1};
+    if (tc_run(h->program, in, out)) {
+        exit(1);
+    }
+}
+
+static uint16_t *bf16s(int64_t n)
+{
+    float *from = floats(n);
+    uint16_t *to = malloc((size_t)n * sizeof(*to));
+    for (int64_t i = 0; to && i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &from[i], sizeof(bits));
+        to[i] = (uint16_t)(bits >> 16);
+    }
+    free(from);
+    return to ? to : (exit(1), NULL);
+}
+
+static void row_bf16(tc_ctx *ctx, int64_t size, int threads)
+{
+    halves h;
+    int64_t n = size * size;
+    tc_tensor a = tc_input(ctx, "a", TC_BF16, size, size);
+    tc_tensor b = tc_input(ctx, "b", TC_BF16, size, size);
+    tc_tensor y = tc_matmul(tc_cast(a, TC_F32), tc_cast(b, TC_F32));
+    compile(TC_TENSORS(a, b), y, threads, &h.program);
+    uint16_t *left = bf16s(n), *right = bf16s(n);
+    float *to = floats(n);
+    h.in[0] = (tc_buf){.data = left, .dtype = TC_BF16, .n = n};
+    h.in[1] = (tc_buf){.data = right, .dtype = TC_BF16, .n = n};
+    h.out = TC_BUF(to, n);
+    bench_side sides[2] = {{.name = "tc", .run = run_halves, .arg = &h}};
+    onednn_op matmul;
+    library_threads(threads);
+    bool peer = library.onednn && onednn_matmul(&matmul, size, size, size, ONEDNN_BF16, left, right,
+                                                to);
+    sides[1] = (bench_side){.name = "oneDNN", .run = onednn_run, .arg = &matmul};
+    bench_measure(sides, peer ? 2 : 1, ROUNDS, 10);
+    char name[64], text[40];
+    snprintf(text, sizeof(text), "bf16 matmul %d", (int)size);
+    title(name, sizeof(name), text, threads);
+    bench_row(name, 2.0 * (double)n * (double)size / sides[0].best_ns, "GF/s", BENCH_INFO, 0);
+    if (peer) {
+        against(name, &sides[0], &sides[1], 0.8);
+    }
+    tc_program_free(h.program);
+    free(left);
+    free(right);
     free(to);
 }
 
@@ -273,6 +396,31 @@ static double peak_rate(void)
 }
 #endif
 
+#define GOALS(blas, dnnl) .goal_blas = blas, .goal_dnnl = dnnl
+static const product products[] = {
+    {.name = "matmul 64x64x64", .count = 1, .m = 64, .n = 64, .k = 64, GOALS(1.0, 1.0)},
+    {.name = "matmul 128x128x128", .count = 1, .m = 128, .n = 128, .k = 128, GOALS(1.0, 1.0)},
+    {.name = "matmul 256x256x256", .count = 1, .m = 256, .n = 256, .k = 256, GOALS(1.0, 1.0)},
+    {.name = "matmul 384x384x384", .count = 1, .m = 384, .n = 384, .k = 384, GOALS(1.0, 1.0)},
+    {.name = "matmul 512x512x512", .count = 1, .m = 512, .n = 512, .k = 512, GOALS(0.95, 0.95)},
+    {.name = "matmul 1024x1024x1024", .count = 1, .m = 1024, .n = 1024, .k = 1024,
+     GOALS(0.95, 0.95)},
+    {.name = "matmul 2048x2048x2048", .count = 1, .m = 2048, .n = 2048, .k = 2048,
+     GOALS(0.95, 0.95)},
+    {.name = "matmul 1x4096x4096", .count = 1, .m = 1, .n = 4096, .k = 4096, GOALS(1.0, 1.0)},
+    {.name = "matmul 32x4096x4096", .count = 1, .m = 32, .n = 4096, .k = 4096, GOALS(1.3, 1.0)},
+    {.name = "matmul+bias+gelu 1024", .count = 1, .m = 1024, .n = 1024, .k = 1024, .gelu = true,
+     GOALS(1.1, 1.1)},
+    {.name = "8 products 256x256x256", .count = 8, .m = 256, .n = 256, .k = 256, GOALS(1.0, 1.0)},
+    {.name = "12 heads, q k^T, 128 tokens", .count = 12, .m = 128, .n = 128, .k = 64,
+     .turned = true, GOALS(1.0, 1.0)},
+    {.name = "12 heads, p v, 128 tokens", .count = 12, .m = 128, .n = 64, .k = 128,
+     GOALS(1.0, 1.0)},
+    {.name = "8 heads, q k^T, 512 tokens", .count = 8, .m = 512, .n = 512, .k = 64, .turned = true,
+     GOALS(1.0, 1.0)},
+    {.name = "8 heads, p v, 512 tokens", .count = 8, .m = 512, .n = 64, .k = 512, GOALS(1.0, 1.0)},
+};
+
 int main(int argc, char **argv)
 {
     tc_ctx *ctx;
@@ -289,27 +437,19 @@ int main(int argc, char **argv)
     }
     double peak = peak_rate();
     bench_row("multiply-adds in registers", peak, "GF/s", BENCH_INFO, 0);
-    static const int sizes[] = {64, 128, 256, 384, 512, 1024, 2048};
-    int one = argc > 1 ? atoi(argv[1]) : 0; /* a single size, one thread */
+    int one = argc > 1 ? atoi(argv[1]) : 0; /* products of that many rows, one thread */
     for (int threads = 1; threads <= (one ? 1 : 2); threads++) {
-        for (int i = 0; i < (int)(sizeof(sizes) / sizeof(*sizes)); i++) {
-            double goal = sizes[i] <= 384 ? 1.0 : 0.95;
-            if (!one || one == sizes[i]) {
-                row_product(ctx, sizes[i], sizes[i], sizes[i], false, threads, goal, goal);
+        for (int i = 0; i < (int)(sizeof(products) / sizeof(*products)); i++) {
+            if (!one || one == products[i].m) {
+                row_product(ctx, products[i], threads);
             }
-        }
-        if (!one || one == 1) {
-            row_product(ctx, 1, 4096, 4096, false, threads, 1.0, 1.0);
-        }
-        if (!one || one == 32) {
-            row_product(ctx, 32, 4096, 4096, false, threads, 1.3, 1.3);
-        }
-        if (!one || one == 2) {
-            row_product(ctx, 1024, 1024, 1024, true, threads, 1.1, 1.1);
         }
         if (!one || one == 3) {
             row_convolution(ctx, 64, 56, threads, peak);
             row_convolution(ctx, 128, 28, threads, peak);
+        }
+        if (!one || one == 4) {
+            row_bf16(ctx, 1024, threads);
         }
     }
     tc_ctx_free(ctx);

@@ -2,7 +2,8 @@
  * with the same pages and the same number of threads.
  *
  * A copy is made in four ways: memcpy, whole vectors through the caches, and whole vectors past
- * them with and without prefetches; "copy" is the fastest of them. "read" adds up whole vectors.
+ * them with and without prefetches; "copy" is the fastest of them. "read" adds up whole vectors,
+ * from the first to the last or in four places at once.
  * Threads are a team that spins for a moment before it sleeps, so that calls in a row find it awake
  * and a team that is not in use disturbs nobody. */
 #ifndef BENCH_COPY_H
@@ -182,6 +183,25 @@ static inline void bench_copy_libc(float *to, const float *from, int64_t n)
             }                                                                                      \
         }                                                                                          \
         for (int u = 1; u < 8; u++) {                                                              \
+            sum[0] = prefix##_add_ps(sum[0], sum[u]);                                              \
+        }                                                                                          \
+        (void)to;                                                                                  \
+        BENCH_USE(&sum[0]);                                                                        \
+    }                                                                                              \
+    __attribute__((target(machine))) static inline void bench_read_streams_##bits(                 \
+        float *to, const float *from, int64_t n)                                                   \
+    {                                                                                              \
+        int64_t step = bits / 32, quarter = n / 4 / step * step;                                   \
+        type sum[4];                                                                               \
+        for (int u = 0; u < 4; u++) {                                                              \
+            sum[u] = prefix##_setzero_ps();                                                        \
+        }                                                                                          \
+        for (int64_t i = 0; i < quarter; i += step) {                                              \
+            for (int u = 0; u < 4; u++) {                                                          \
+                sum[u] = prefix##_add_ps(sum[u], prefix##_loadu_ps(from + i + u * quarter));       \
+            }                                                                                      \
+        }                                                                                          \
+        for (int u = 1; u < 4; u++) {                                                              \
             sum[0] = prefix##_add_ps(sum[0], sum[u]);                                              \
         }                                                                                          \
         (void)to;                                                                                  \

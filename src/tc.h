@@ -76,6 +76,7 @@
 #include "loop/stage.c"
 #include "loop/blocked.c"
 #include "loop/matrix.c"
+#include "loop/tiles.c"
 #include "loop/row.c"
 #include "loop/square.c"
 #include "loop/product.c"

@@ -23,8 +23,9 @@ typedef struct tc_backend_target {
     /* 0: one thread runs a task. Else a block of up to so many (a power of two) does, together
      * one vector, of which each thread holds vector_bytes; such a backend has device memory. */
     int block_threads;
-    /* 0: none. Else the processors that multiply matrices as Hopper's do (cuda/matrix.c), each
-     * running one such block at a time. */
+    /* 0: none. With block_threads the processors that multiply matrices as Hopper's do
+     * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
+     * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */

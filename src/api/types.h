@@ -135,8 +135,9 @@ typedef struct tc_options {
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
     int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
-    /* 0: contractions of bf16 and f16 use the GPU's matrix units where that pays; their sums then
-     * have the unit's order, not the one that all other executors share. -1: never */
+    /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
+     * pays; their sums then have the unit's order, not the one that all other executors share.
+     * -1: never */
     int matrix;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;

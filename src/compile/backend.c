@@ -88,7 +88,7 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    bool spelled = !strcmp(calls->dialect, "cuda"); /* the one dialect with such a main loop */
+    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));

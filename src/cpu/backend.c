@@ -34,6 +34,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     memcpy(out->features, t.features, sizeof(out->features));
     out->vector_bytes = t.vector_bytes;
     out->usable = t.has_fma;
+    out->matrix_units = t.matrix_units;
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
     }

@@ -455,6 +455,10 @@ static const tci_cd_mem_row tci_cd_mem_rows[] = {
     {TCI_MEM_SWAP_HIGH, "swap_high", NULL, NULL},
     {TCI_MEM_PREFETCH, "prefetch", NULL, NULL},
     {TCI_MEM_FENCE, "fence", NULL, NULL},
+    {TCI_MEM_STORE_PAIRS, "store_pairs",
+     "TC_I void $n(void *p, $T a, $T b) {\n"
+     "    $U x = ($U)a >> 16 | (($U)b & 0xffff0000u);\n    *($A *)p = ($T)x;\n}",
+     NULL},
 };
 
 /* The same with one lane; $1 and $2 wrap the value read and the value written. */
@@ -542,10 +546,75 @@ static const char *tci_cd_mem_plain(tci_cd *cd, tci_mem m)
     return e.name;
 }
 
+/* Registers of a matrix unit: AMX, or arrays on the stack and the order of sums that AMX has (the
+ * even and the odd products of 32 k apart). */
+static const char tci_cd_tiles[] =
+    "#if defined(TC_AMX)\n"
+    "static const unsigned char tc_tile_shape[64] __attribute__((aligned(64))) = {\n"
+    "    1, [16] = 64, [18] = 64, [20] = 64, [22] = 64, [24] = 64, [26] = 64, [28] = 64,\n"
+    "    [30] = 64,\n"
+    "    [48] = 16, 16, 16, 16, 16, 16, 16, 16};\n"
+    "#define tc_tiles_begin() __asm__ volatile(\"ldtilecfg %0\" : : \"m\"(tc_tile_shape))\n"
+    "#define tc_tiles_end() __asm__ volatile(\"tilerelease\" : : : \"memory\")\n"
+    "#define tc_tile_zero(n) __asm__ volatile(\"tilezero %%tmm%c0\" : : \"i\"(n))\n"
+    "#define tc_tile_load(p, s, n) __asm__ volatile(\"tileloadd (%0,%1,1), %%tmm%c2\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_store(p, s, n) __asm__ volatile(\"tilestored %%tmm%c2, (%0,%1,1)\" \\\n"
+    "    : : \"r\"(p), \"r\"((long)(s) * (long)sizeof(*(p))), \"i\"(n) : \"memory\")\n"
+    "#define tc_tile_dot(n, ab) __asm__ volatile(\"tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0\" \\\n"
+    "    : : \"i\"(n), \"i\"((ab) / 8), \"i\"((ab) % 8))\n"
+    "#else\n"
+    "typedef union { float f[256]; unsigned short h[512]; $T v[16]; } tc_tile;\n"
+    "#define tc_tiles_begin() tc_tile tc_tiles[8]\n"
+    "#define tc_tiles_end() ((void)0)\n"
+    "TC_I void tc_tile_fill(tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = ($T){0};\n    }\n}\n"
+    "TC_I void tc_tile_get(const char *p, long s, tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        t->v[i] = *(const $A *)(p + i * s);\n    }\n}\n"
+    "TC_I void tc_tile_put(char *p, long s, const tc_tile *t) {\n"
+    "    for (int i = 0; i < 16; i++) {\n        *($A *)(p + i * s) = t->v[i];\n    }\n}\n"
+    "TC_I void tc_tile_add(tc_tile *c, const tc_tile *a, const tc_tile *b) {\n"
+    "    for (int m = 0; m < 16; m++) {\n        for (int n = 0; n < 16; n++) {\n"
+    "            float sum[2] = {0, 0};\n"
+    "            for (int k = 0; k < 32; k++) {\n"
+    "                sum[k % 2] = $1($2(a->h[m * 32 + k]), $2(b->h[k / 2 * 32 + n * 2 + k % 2]),\n"
+    "                                sum[k % 2]);\n"
+    "            }\n"
+    "            c->f[m * 16 + n] += sum[0] + sum[1];\n"
+    "        }\n    }\n}\n"
+    "#define tc_tile_zero(n) tc_tile_fill(&tc_tiles[n])\n"
+    "#define tc_tile_load(p, s, n) \\\n"
+    "    tc_tile_get((const char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_store(p, s, n) \\\n"
+    "    tc_tile_put((char *)(p), (long)(s) * (long)sizeof(*(p)), &tc_tiles[n])\n"
+    "#define tc_tile_dot(n, ab) \\\n"
+    "    tc_tile_add(&tc_tiles[n], &tc_tiles[(ab) / 8], &tc_tiles[(ab) % 8])\n"
+    "#endif";
+
+static const char *tci_cd_mem_tile(tci_cd *cd, tci_mem m)
+{
+    static const char *const names[] = {"tc_tiles_begin", "tc_tile_zero", "tc_tile_load",
+                                        "tc_tile_store", "tc_tile_dot", "tc_tiles_end"};
+    bool is_new;
+    tci_cd_env e = {cd, TC_F32, TC_F32, 16, tci_cd_intern(cd, "tc_tile", &is_new), {NULL}};
+    if (is_new) {
+        e.piece[0] = cd->d.prim(&cd->d, TCI_P_FMA, TC_F32, TC_F32, 1, 0);
+        e.piece[1] = tci_cd_widen(cd, TC_F32, TC_BF16, 1);
+        tci_cd_define(&e, tci_cd_tiles);
+    }
+    return names[m - TCI_MEM_TILES_BEGIN];
+}
+
 TCI_FN const char *tci_cd_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_dtype storage,
                               int lanes)
 {
     tci_cd *cd = d->state;
+    if (m >= TCI_MEM_TILES_BEGIN && m <= TCI_MEM_TILES_END) {
+        return tci_cd_mem_tile(cd, m);
+    }
+    if (m == TCI_MEM_STORE_PAIRS) {
+        storage = compute; /* it rounds nothing: bf16 values are the upper halves */
+    }
     if (m == TCI_MEM_FENCE || m == TCI_MEM_PREFETCH) {
         return tci_cd_mem_plain(cd, m);
     }

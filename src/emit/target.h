@@ -9,7 +9,7 @@ typedef struct tci_target {
     char arch[16];        /* "x86-64", "aarch64", or "c" (scalar code only) */
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
-    int matrix_units;     /* of a device: processors with a matrix unit; 0: none */
+    int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */

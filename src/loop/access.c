@@ -324,7 +324,7 @@ static int tci_access_turn(tci_build *b, int i)
         if (b->turn_rows[r] == here) {
             mine = v[r];
         } else {
-            tci_build_remember(b, i, v[r]);
+            tci_build_leave(b, i, v[r]);
         }
     }
     tci_build_set(b, b->turn_axis, here);

@@ -12,6 +12,14 @@
  *               points; then partial sums again, or (last block) the later stages, which are
  *               written out for each vector where they are short, else once for a row
  *
+ * With few row tiles (fused) memory is the limit: blocks are shallow and wide, so that the vector
+ * factor streams through the cache in long runs; all rows are packed first, and for each tile of
+ * columns the first row tile reads the vector factor in place and leaves it in a panel of one tile
+ * for the others.
+ *
+ * Where the sizes enter: tci_blocked_cut_depth (K), tci_blocked_cut_points (M as row tiles, N as
+ * blocks of columns), tci_blocked_columns (tails of N), tci_blocked_row_loop (ranges of M).
+ *
  * The one idea: a panel is a kept instruction (tci_lkeep). Packing evaluates the whole factor, its
  * index expression, guards, casts and elementwise producer, at every point of the panel; in the
  * tile the same instruction is a load from the panel. As both panels hold the inner points in
@@ -22,20 +30,22 @@
 #include "blocked.h"
 
 enum {
-    TCI_BLOCKED_DEPTH = 384,        /* inner points of a block, about */
+    TCI_BLOCKED_DEPTH = 512,        /* inner points of a block, about */
     TCI_BLOCKED_DEPTH_MOST = 1536,  /* where the first axis cannot be cut finer */
     TCI_BLOCKED_COLUMNS = 256,
-    TCI_BLOCKED_LONG = 512,         /* columns where there are few rows: long runs of memory */
-    TCI_BLOCKED_TASKS = 8,          /* units to have, if rows need not be packed often for it */
-    TCI_BLOCKED_GROUP_ROWS = 256,   /* rows that a unit needs to be worth its packing */
     TCI_BLOCKED_FEW_TILES = 4,      /* row tiles up to which memory is the limit, not the panel */
-    TCI_BLOCKED_SHALLOW = 128,      /* DEPTH there */
+    TCI_BLOCKED_SHALLOW = 24,       /* DEPTH there: so many lines of a set that a cache can hold */
+    TCI_BLOCKED_LONG = 1024,        /* COLUMNS there, at most: long runs of memory */
+    TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
     TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
+    TCI_BLOCKED_SQUARE = 16,        /* most lanes of a square that is turned in registers */
+    TCI_BLOCKED_EVEN = 16,          /* depths are a multiple */
+    TCI_BLOCKED_AHEAD = 8,          /* inner points between packing and what it fetches */
     TCI_BLOCKED_REUSE = 8           /* rows from which packing pays */
 };
 
@@ -115,54 +125,66 @@ static bool tci_blocked_cut_depth(const tci_kernel *k, tci_blocked *p)
     if (p->inner <= 0 || first <= 0 || p->inner > TCI_BLOCKED_DEPTH_MOST) {
         return false;
     }
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    int64_t aim = few ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
+    int64_t aim = p->fused ? TCI_BLOCKED_SHALLOW : TCI_BLOCKED_DEPTH;
     int64_t most = TCI_MAX(aim / p->inner, 1);
     p->depth = tci_blocked_ceil_div(first, tci_blocked_ceil_div(first, most));
+    if (p->depth < first && p->inner == 1) { /* whole squares */
+        p->depth = tci_blocked_ceil_div(p->depth, TCI_BLOCKED_EVEN) * TCI_BLOCKED_EVEN;
+    }
     p->n_depths = tci_blocked_ceil_div(first, p->depth);
     return true;
+}
+
+/* The columns of a block, and the row tiles that share it. */
+static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *p)
+{
+    int64_t columns = k->axes[p->vec_axis].size, tile = (int64_t)p->unroll * lanes;
+    int64_t block = TCI_BLOCKED_COLUMNS;
+    if (p->fused) {
+        block = TCI_MAX(TCI_MIN(columns / TCI_BLOCKED_PIECES, TCI_BLOCKED_LONG), block);
+    }
+    p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
+    int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
+    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
+    p->share = p->fused ? p->group : 1;
 }
 
 TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes, tci_blocked *p)
 {
     if (p->row_axis < 0 || p->vec_axis < 0 || !tci_blocked_fits(k, machine, lanes) ||
-        !tci_blocked_sides(k, p) || !tci_blocked_cut_depth(k, p)) {
+        !tci_blocked_sides(k, p)) {
         return false;
     }
     const tci_kstage *st = &k->stages[0];
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
-    int64_t tile = (int64_t)p->unroll * lanes, points = 1;
-    int64_t depth = k->axes[st->axes[0]].size * p->inner;
-    int64_t bytes = depth * columns * tci_dtype_get((tc_dtype)k->insts[p->vec_inst].dtype)->bytes;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= a != p->row_axis && a != p->vec_axis ? k->axes[a].size : 1;
-    }
+    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
+    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
+                       st->n_axes == 1;
+    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
+                    st->n_axes == 1 && !few;
+    p->fused = few && p->fetch_vectors;
+    p->vec_by_vector = vec.contiguous;
+    p->squares = !vec.contiguous && st->n_axes == 1 && lanes <= TCI_BLOCKED_SQUARE;
+    p->row_by_vector = row.contiguous;
+    if (!tci_blocked_cut_depth(k, p)) {
+        return false;
+    }
+    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
+                    tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
     if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
-    const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
-    p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
-                       st->n_axes == 1 && p->n_depths > 1 && p->n_tiles <= TCI_BLOCKED_FEW_TILES;
-    p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
-                    st->n_axes == 1 && p->n_tiles > TCI_BLOCKED_FEW_TILES;
     int64_t later = 0;
     for (int t = 1; t < k->n_stages; t++) {
         later += tci_stage_cost(k, t);
     }
     p->by_rows = later >= TCI_BLOCKED_BY_ROWS;
-    p->vec_by_vector = vec.contiguous;
-    p->row_by_vector = row.contiguous;
-    int64_t block = TCI_MIN(columns, p->n_tiles <= TCI_BLOCKED_FEW_TILES ? TCI_BLOCKED_LONG
-                                                                          : TCI_BLOCKED_COLUMNS);
-    p->columns = tci_blocked_ceil_div(block, tile) * tile;
-    int64_t most = TCI_BLOCKED_PARTIAL / (p->columns * 8 * (p->base + 1));
-    int64_t pieces = TCI_BLOCKED_TASKS / TCI_MAX(points * tci_blocked_ceil_div(columns, p->columns),
-                                                 1);
-    pieces = TCI_MAX(TCI_MIN(pieces, rows / TCI_BLOCKED_GROUP_ROWS), 1);
-    p->group = TCI_MAX(TCI_MIN(tci_blocked_ceil_div(p->n_tiles, pieces), most), 1);
+    tci_blocked_cut_points(k, lanes, p);
     return true;
 }
 
@@ -179,8 +201,13 @@ typedef struct tci_blocked_state {
     int block;              /* number of the depth block: lx */
     tci_lin first, depth;   /* of the first inner axis */
     tci_lin column;         /* first of the block */
+    int chunk;              /* number of the block of columns: lx */
     int first_row;          /* of the group: lx */
+    int64_t row_elements;   /* of a row panel */
     tci_tile at;            /* rows of the current tile */
+    tci_lin number;         /* fused: the current tile of columns, */
+    int64_t count;          /* its columns */
+    bool packs;             /* this tile packs the vector factor while it multiplies */
 } tci_blocked_state;
 
 static int tci_blocked_local(tci_build *b, int64_t n, tc_dtype t)
@@ -208,20 +235,22 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     const tci_blocked *p = s->p;
     const tci_kred *red = &b->k->reds[0];
     int64_t depth = p->depth * p->inner, rows = p->base + (p->extra > 0), lanes = b->l->lanes;
-    int64_t row_elements;
     s->tile = (int64_t)p->unroll * lanes;
-    s->tile_step = s->tile * depth + TCI_BLOCKED_PAD;
+    s->tile_step = p->fused ? 0 : s->tile * depth + TCI_BLOCKED_PAD;
     if (p->row_by_vector) {
         s->row_step = tci_blocked_ceil_div(rows, lanes) * lanes;
-        row_elements = s->row_step * depth;
+        s->row_elements = s->row_step * depth;
     } else {
         s->row_step = tci_blocked_ceil_div(depth, lanes) * lanes + TCI_BLOCKED_PAD;
-        row_elements = s->row_step * rows;
+        s->row_elements = s->row_step * rows;
     }
     tc_dtype vec_type = (tc_dtype)b->k->insts[p->vec_inst].dtype;
     tc_dtype row_type = (tc_dtype)b->k->insts[p->row_inst].dtype;
-    int64_t vec_elements = s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
-    s->row = tci_build_keep(b, p->row_inst, tci_blocked_local(b, row_elements, row_type), 0);
+    int64_t vec_elements = p->fused ? s->tile * depth
+                                    : s->tile_step * tci_blocked_ceil_div(p->columns, s->tile);
+    int64_t row_panels = p->fused ? p->n_tiles : 1;
+    int row_panel = tci_blocked_local(b, s->row_elements * row_panels, row_type);
+    s->row = tci_build_keep(b, p->row_inst, row_panel, 0);
     s->vec = tci_build_keep(b, p->vec_inst, tci_blocked_local(b, vec_elements, vec_type), 0);
     s->vec->is_padded = true;
     tci_blocked_inner_coefs(s, s->vec, s->tile);
@@ -263,6 +292,75 @@ static void tci_blocked_close(tci_blocked_state *s, int without, const tci_lopen
     }
 }
 
+/* ---- fetching ---- */
+
+static void tci_blocked_fetch_at(tci_build *b, int base, tci_lin x)
+{
+    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
+    fetch.mem = TCI_MEM_PREFETCH;
+    fetch.base = base;
+    fetch.x = tci_build_lx(b, x);
+    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
+}
+
+static void tci_blocked_fetch(tci_build *b, int inst)
+{
+    const tci_kinst *in = &b->k->insts[inst];
+    tci_blocked_fetch_at(b, (int)in->imm, tci_build_kx(b, in->x));
+}
+
+/* What the vectors will be made of `inner` inner points later, or `columns` further. */
+static void tci_blocked_fetch_vectors(tci_blocked_state *s, int n, const tci_bind **vecs,
+                                      int64_t inner, int64_t columns)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    const tci_bind *here = b->bind[axis];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, inner), 0, 0, false, -1));
+    for (int i = 0; i < n; i++) {
+        tci_lin at = tci_lin_plus(vecs[i]->at, columns);
+        tci_build_set(b, s->p->vec_axis, tci_build_bind(b, at, 0, 0, true, -1));
+        tci_blocked_fetch(b, s->p->vec_inst);
+    }
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, here);
+}
+
+/* Each tile of columns fetches some of the rows that are packed after its own. */
+static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
+{
+    tci_build *b = s->b;
+    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
+    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
+    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
+    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
+        tci_lin at = tci_lin_plus(row, i);
+        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
+        tci_blocked_fetch(b, s->p->row_inst);
+    }
+}
+
+/* The partial sums that the next tile of columns continues or begins. */
+static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
+{
+    for (int i = 0; i < n; i++) {
+        tci_blocked_fetch_at(s->b, ~s->partial.value,
+                             tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
+    }
+}
+
+/* Where the tile's results will be written. */
+static void tci_blocked_fetch_results(tci_blocked_state *s, const tci_tile *tile)
+{
+    tci_build *b = s->b;
+    for (int i = 0; i < b->k->n_stores; i++) {
+        for (int j = 0; j < tile->n_rows * tile->n_vecs; j++) {
+            tci_stage_point(b, tile, j);
+            tci_blocked_fetch_at(b, b->k->stores[i].operand, tci_build_kx(b, b->k->stores[i].x));
+        }
+    }
+}
+
 /* ---- packing ---- */
 
 /* The vectors of tile number `tile` of the block, which exist up to `count` columns. */
@@ -285,17 +383,58 @@ static const tci_bind **tci_blocked_vectors(tci_blocked_state *s, tci_lin tile, 
     return vecs;
 }
 
+/* Vectors that are strided, where the inner axis may be contiguous: squares of inner points and
+ * lanes, which loads turn in registers. Returns the first inner point that is left. */
+static tci_lin tci_blocked_pack_squares(tci_blocked_state *s, int n, const tci_bind **vecs)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    int64_t lanes = b->l->lanes, size = b->k->axes[axis].size;
+    const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, lanes);
+    tci_lopen open;
+    int squares = tci_lx_make(b->l, TCI_LX_DIV, tci_build_lx(b, s->depth), -1, lanes);
+    int points = tci_lx_make(b->l, TCI_LX_MUL, squares, -1, lanes);
+    int from = tci_build_lx(b, s->first), end = tci_lx_make(b->l, TCI_LX_ADD, from, points, 0);
+    tci_lin at = tci_lin_var(b, tci_build_for(b, from, end, lanes, &open));
+    for (int64_t r = 0; r < lanes; r++) {
+        rows[r] = tci_build_bind(b, tci_lin_plus(at, r), r, size - lanes + r, false, -1);
+    }
+    b->turn_rows = rows;
+    b->turn_axis = axis;
+    b->n_turn = (int)lanes;
+    for (int i = 0; i < n * lanes; i++) {
+        tci_build_set(b, s->p->vec_axis, vecs[i / lanes]);
+        tci_build_set(b, axis, rows[i % lanes]);
+        tci_build_value(b, s->p->vec_inst);
+    }
+    b->turn_rows = NULL;
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_set(b, axis, NULL);
+    tci_build_close(b, &open);
+    return tci_build_let(b, end);
+}
+
 static void tci_blocked_pack_vectors(tci_blocked_state *s, tci_lin tile, int64_t count)
 {
     tci_build *b = s->b;
     int n;
     const tci_bind **vecs = tci_blocked_vectors(s, tile, count, &n);
+    tci_lin first = s->first, depth = s->depth;
+    if (s->p->squares) {
+        s->first = tci_blocked_pack_squares(s, n, vecs);
+        s->depth = tci_lin_add(b, tci_lin_add(b, first, depth), tci_lin_mul(b, s->first, -1));
+    }
     tci_lopen *open = s->p->vec_by_vector ? NULL : tci_blocked_open(s, 0);
+    s->first = first;
+    s->depth = depth;
     for (int i = 0; i < n; i++) {
         tci_build_set(b, s->p->vec_axis, vecs[i]);
         tci_build_value(b, s->p->vec_inst);
     }
     tci_build_set(b, s->p->vec_axis, NULL);
+    if (s->p->fetch_vectors) {
+        tci_blocked_fetch_vectors(s, n, vecs, TCI_BLOCKED_AHEAD, 0);
+    }
     if (open) {
         tci_blocked_close(s, 0, open);
     }
@@ -421,44 +560,6 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* ---- tiles ---- */
 
-static void tci_blocked_fetch(tci_build *b, int inst)
-{
-    tci_lstmt fetch = tci_loop_stmt(TCI_L_MEM);
-    fetch.mem = TCI_MEM_PREFETCH;
-    fetch.base = (int32_t)b->k->insts[inst].imm;
-    fetch.x = tci_build_lx(b, tci_build_kx(b, b->k->insts[inst].x));
-    tci_build_mem(b, fetch, TC_F32, 1, b->cur);
-}
-
-/* With few rows a panel is read soon after it is packed: what the next one is made of is fetched
- * while this one is multiplied. */
-static void tci_blocked_fetch_vectors(tci_blocked_state *s, const tci_tile *tile)
-{
-    tci_build *b = s->b;
-    int axis = b->k->stages[0].axes[0];
-    const tci_bind *here = b->bind[axis];
-    tci_build_set(b, axis, tci_build_bind(b, tci_lin_plus(here->at, s->p->depth), 0, 0, false, -1));
-    for (int i = 0; i < tile->n_vecs; i++) {
-        tci_build_set(b, tile->vec_axis, tile->vecs[i]);
-        tci_blocked_fetch(b, s->p->vec_inst);
-    }
-    tci_build_set(b, axis, here);
-}
-
-/* Each tile of columns fetches some of the rows that are packed after its own. */
-static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, tci_lin number)
-{
-    tci_build *b = s->b;
-    int64_t tiles = s->p->columns / s->tile, share = tci_blocked_ceil_div(tile->n_rows, tiles);
-    tci_lin row = tci_lin_plus(tile->rows[0]->at, tile->n_rows);
-    row = tci_lin_add(b, row, tci_lin_mul(b, number, share));
-    for (int64_t i = 0; i < share && share <= TCI_BLOCKED_FETCHED; i++) {
-        tci_lin at = tci_lin_plus(row, i);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, at, 0, 0, false, -1));
-        tci_blocked_fetch(b, s->p->row_inst);
-    }
-}
-
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
                             const tci_stage_pair *acc)
@@ -474,8 +575,8 @@ static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin 
         here = i == 0 ? tci_lin_add(b, here, s->first) : here;
         tci_build_set(b, st->axes[i], tci_build_bind(b, here, 0, 0, false, -1));
     }
-    if (s->p->fetch_vectors) {
-        tci_blocked_fetch_vectors(s, tile);
+    if (s->packs) {
+        tci_blocked_fetch_vectors(s, tile->n_vecs, tile->vecs, 0, s->tile);
     }
     if (s->p->fetch_rows) {
         tci_blocked_fetch_rows(s, tile, number);
@@ -589,6 +690,10 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, 1, last, &open);
         tci_blocked_move(s, partial, n, acc, true);
         tci_build_close(b, &open);
+        tci_blocked_fetch_partial(s, partial, n);
+        tci_blocked_if(s, last, last, &open);
+        tci_blocked_fetch_results(s, &tile);
+        tci_build_close(b, &open);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
@@ -605,15 +710,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
 }
 
 /* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end, int64_t rows,
-                             int64_t skip)
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
     int64_t last = b->k->axes[s->p->row_axis].size - 1;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
     tci_lopen open;
-    tci_lin at = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    at = tci_build_let(b, tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, at, rows), skip)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
     for (int64_t r = 0; r < rows; r++) {
         binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
     }
@@ -623,23 +729,69 @@ static void tci_blocked_rows(tci_blocked_state *s, int chunk, int begin, int end
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    tci_blocked_pack_rows(s);
-    tci_blocked_columns(s, chunk, tci_blocked_tile);
+    s->row->base = tci_lin_mul(b, tile, s->p->fused ? s->row_elements : 0);
+    body(s);
     tci_build_set(b, s->p->row_axis, NULL);
     tci_build_close(b, &open);
 }
 
-static void tci_blocked_all_rows(tci_blocked_state *s, int chunk, int begin, int end)
+static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
+                             void (*body)(tci_blocked_state *))
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
-        tci_blocked_rows(s, chunk, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1,
-                         0);
+        tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
+                             body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_rows(s, chunk, begin, end, p->base, p->extra);
+    tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+}
+
+/* ---- the two orders of tiles ---- */
+
+static void tci_blocked_row_body(tci_blocked_state *s)
+{
+    tci_blocked_pack_rows(s);
+    tci_blocked_columns(s, s->chunk, tci_blocked_tile);
+}
+
+static void tci_blocked_fused_body(tci_blocked_state *s)
+{
+    tci_blocked_tile(s, s->number, s->count);
+}
+
+/* All row tiles for one tile of columns; the first leaves what it reads in the panel. */
+static void tci_blocked_fused_column(tci_blocked_state *s, tci_lin number, int64_t count)
+{
+    tci_loop *l = s->b->l;
+    const tci_blocked *p = s->p;
+    bool more = p->n_tiles > 1;
+    int one = tci_lx_const(l, 1);
+    s->number = number;
+    s->count = count;
+    s->packs = true;
+    s->vec->stage = 0;
+    s->vec->inst = more ? p->vec_inst : -1; /* one row tile needs no panel */
+    tci_blocked_row_loop(s, tci_lx_const(l, 0), one, p->base + (p->extra > 0), 0,
+                         tci_blocked_fused_body);
+    s->packs = false;
+    s->vec->stage = -1;
+    if (more) {
+        tci_blocked_rows(s, one, tci_lx_const(l, p->n_tiles), tci_blocked_fused_body);
+    }
+}
+
+static void tci_blocked_block(tci_blocked_state *s, int begin, int end)
+{
+    if (s->p->fused) {
+        tci_blocked_rows(s, begin, end, tci_blocked_pack_rows);
+        tci_blocked_columns(s, s->chunk, tci_blocked_fused_column);
+    } else {
+        tci_blocked_pack_vec(s, s->chunk);
+        tci_blocked_rows(s, begin, end, tci_blocked_row_body);
+    }
 }
 
 TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
@@ -647,10 +799,11 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     tci_loop *l = b->l;
     const tci_kstage *st = &b->k->stages[0];
     tci_blocked_state s = {.b = b, .p = p};
-    int first = st->axes[0], number = tci_build_lx(b, chunk);
+    int first = st->axes[0];
     int64_t size = b->k->axes[first].size;
     tci_lopen open;
     b->stage = 0;
+    s.chunk = tci_build_lx(b, chunk);
     s.column = tci_lin_mul(b, chunk, p->columns);
     /* first row of the group: see tci_blocked_rows */
     int from = tci_lx_make(l, TCI_LX_MUL, begin, -1, p->base);
@@ -669,8 +822,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
             b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, p->depth), 0));
     }
     s.row->origin[first] = s.vec->origin[first] = s.first;
-    tci_blocked_pack_vec(&s, number);
-    tci_blocked_all_rows(&s, number, begin, end);
+    tci_blocked_block(&s, begin, end);
     if (p->n_depths > 1) {
         tci_build_close(b, &open);
     }

@@ -10,7 +10,8 @@ typedef struct tci_blocked {
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
     int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
-    int64_t group;          /* row tiles of a unit, at most */
+    int64_t group;          /* row tiles that share a block of packed columns, at most */
+    int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
     int64_t n_depths;
     /* derived */
@@ -18,8 +19,10 @@ typedef struct tci_blocked {
     int64_t inner;          /* points of the other inner axes */
     bool row_by_vector;     /* the row factor is packed along the rows, else along the last axis */
     bool by_rows;           /* the later stages are a loop over the rows of a tile */
-    bool fetch_vectors;     /* the vector factor of the next block is fetched ahead */
+    bool fused;             /* the first row tile packs the vector factor while it multiplies */
+    bool fetch_vectors;     /* the vector factor is fetched a few inner points ahead of its use */
     bool fetch_rows;        /* the row factor of the next row tile is */
+    bool squares;           /* the vector factor is packed by turning squares */
     bool vec_by_vector;     /* the other one is contiguous along the vector axis */
 } tci_blocked;
 

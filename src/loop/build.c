@@ -676,6 +676,16 @@ static int tci_build_finish(tci_build *b, int i)
     return value;
 }
 
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value)
+{
+    bool fill;
+    const tci_lkeep *keep = tci_build_kept(b, inst, &fill);
+    if (keep && fill) {
+        tci_build_keep_access(b, keep, value);
+    }
+    tci_build_remember(b, inst, value);
+}
+
 TCI_FN int tci_build_value(tci_build *b, int inst)
 {
     int value = tci_build_recall(b, inst);

@@ -121,6 +121,8 @@ TCI_FN int tci_build_value(tci_build *b, int inst);
 TCI_FN tci_lkeep *tci_build_keep(tci_build *b, int inst, int local, int stage);
 TCI_FN int tci_build_recall(tci_build *b, int inst);   /* -1: not known here */
 TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
+/* Remembers a value that was made along with another one, and stores it where it is kept. */
+TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;

@@ -284,6 +284,12 @@ TCI_FN unsigned tci_lmem_uses(tci_mem m)
     case TCI_MEM_SWAP_HIGH:
         return TCI_LMEM_DST | TCI_LMEM_VALUE | TCI_LMEM_SECOND | TCI_LMEM_LANE;
     case TCI_MEM_PREFETCH: return TCI_LMEM_ADDRESS;
+    case TCI_MEM_TILE_ZERO: return TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_LOAD:
+    case TCI_MEM_TILE_STORE: return TCI_LMEM_ADDRESS | TCI_LMEM_STRIDE | TCI_LMEM_COUNT;
+    case TCI_MEM_TILE_DOT: return TCI_LMEM_COUNT | TCI_LMEM_LANE;
+    case TCI_MEM_STORE_PAIRS:
+        return TCI_LMEM_WRITES | TCI_LMEM_ADDRESS | TCI_LMEM_VALUE | TCI_LMEM_SECOND;
     default: return 0;
     }
 }

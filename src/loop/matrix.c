@@ -10,9 +10,11 @@
 #include "matrix.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "build.h"
 #include "stage.h"
+#include "tiles.h"
 
 enum {
     TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
@@ -148,9 +150,9 @@ static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
     }
 }
 
-/* Everything but the tile. */
-static bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
 {
+    memset(x, 0, sizeof(*x));
     if (!tci_matrix_has_form(k)) {
         return false;
     }
@@ -308,8 +310,12 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
 TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 {
     tci_matrix x = {0};
-    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
-                tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
     if (fits) {
         k->reds[0].order = TCI_ORDER_MATRIX;
     }

@@ -48,6 +48,9 @@ typedef struct tci_matrix {
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
 } tci_matrix;
 
+/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
+ * takes the kernel. */
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);

@@ -39,6 +39,18 @@ typedef enum tci_mem {
     TCI_MEM_SWAP_HIGH,
     TCI_MEM_PREFETCH,    /* void f(const void *p) */
     TCI_MEM_FENCE,       /* void f(void): after streaming stores */
+    /* Up to TILES_END: registers 0 .. 7 of 16 rows of 64 bytes (loop/tiles.c). A body has BEGIN
+     * first and END last: void f(void) */
+    TCI_MEM_TILES_BEGIN,
+    TCI_MEM_TILE_ZERO,   /* void f(long tile) */
+    TCI_MEM_TILE_LOAD,   /* void f(const S *p, long stride, long tile): rows of 64 bytes at p */
+    TCI_MEM_TILE_STORE,  /* void f(S *p, long stride, long tile) */
+    /* void f(long c, int ab): tile c, f32, takes in the product of tiles a = ab / 8, bf16 rows, and
+     * b = ab % 8, whose row i has rows 2 i and 2 i + 1 of the factor, element beside element */
+    TCI_MEM_TILE_DOT,
+    TCI_MEM_TILES_END,
+    /* void f(S *p, T a, T b): bf16 lanes of a and b in turns */
+    TCI_MEM_STORE_PAIRS,
     /* The rest only where threads > 1. void f(void): between threads that write and read local
      * arrays */
     TCI_MEM_BARRIER,

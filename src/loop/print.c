@@ -70,7 +70,10 @@ static void tci_lprint_mem(tci_str *out, const tci_loop *l, const tci_lstmt *st)
         "load_one",       "store",     "store_n",    "store_stream", "store_strided",
         "store_strided_n", "store_one", "store_lane", "splat",        "iota",
         "first_n",        "lane",      "set_lane",   "high_half",    "swap_low",
-        "swap_high",      "prefetch",  "fence",      "barrier",      "load_aligned",
+        "swap_high",      "prefetch",  "fence",
+        "tiles_begin",    "tile_zero", "tile_load",  "tile_store",   "tile_dot",
+        "tiles_end",      "store_pairs",
+        "barrier",      "load_aligned",
         "store_aligned",  "load_repeat", "lane_repeat"};
     unsigned uses = tci_lmem_uses((tci_mem)st->mem);
     if (uses & TCI_LMEM_DST) {

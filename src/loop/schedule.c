@@ -16,6 +16,7 @@
 #include "product.h"
 #include "row.h"
 #include "square.h"
+#include "tiles.h"
 
 enum {
     TCI_SCHED_MAX_CUTS = 12,
@@ -35,6 +36,7 @@ enum {
     TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
+    TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
@@ -68,6 +70,8 @@ typedef struct tci_sched {
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
+    bool on_tiles;            /* of a matrix unit: blocked says how */
+    int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
     int held;                 /* vectors of a row that a block holds, 0: it does not */
     const tci_kstore *stream; /* that bypasses the caches, NULL none */
@@ -360,6 +364,16 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
+        tci_tiles_plan(s->k, &s->blocked);
+        s->row_axis = s->blocked.row_axis;
+        s->unroll = s->blocked.unroll;
+        s->n_tiles = s->blocked.n_tiles;
+        s->base = s->rows = (int)s->blocked.base;
+        s->extra = 0;
+        s->on_tiles = true;
+        return;
+    }
     tci_sched_reduce_tile(s, 1);
     tci_blocked p = {0};
     p.vec_axis = s->vec_axis;
@@ -545,6 +559,22 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
 
+/* Units of packed panels are counted in row tiles: a range of tasks may begin and end inside a
+ * group, so that any number of threads gets even shares, and each packs the columns of a block once
+ * for the whole of its range. */
+static void tci_sched_blocked_units(tci_sched *s, double target)
+{
+    s->chunk = s->blocked.columns;
+    s->group = s->blocked.group;
+    s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
+    s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
+    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
+    double share_ns = s->total_ns * (double)share / (double)units;
+    s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
+    s->grain = TCI_MIN(s->grain, tci_dim_ceil_div(units, share) * share);
+}
+
 static void tci_sched_units(tci_sched *s)
 {
     const tci_kernel *k = s->k;
@@ -580,15 +610,15 @@ static void tci_sched_units(tci_sched *s)
         s->group = TCI_MAX(n_tiles / tci_dim_ceil_div(pieces, n_chunks), 1);
     }
     if (s->blocked.columns > 0) {
-        s->chunk = s->blocked.columns;
-        s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
-        s->group = s->blocked.group;
+        tci_sched_blocked_units(s, target);
+        return;
     }
     if (s->machine.block_threads) {
         s->group = 1;
     }
     s->n_groups = tci_dim_ceil_div(s->n_tiles, TCI_MAX(s->group, 1));
     s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks), s->n_groups);
+    s->joined = s->panel > 0 && s->points == 1 ? TCI_SCHED_PANEL_JOINED : 1;
     if (s->machine.block_threads) { /* as many blocks as there are */
         s->grain = 1;
         return;
@@ -894,6 +924,22 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
 }
 
+/* Rows are read over the chunks of the call that follow each other: the longer a run of memory,
+ * the better. `end` is the call's last unit. */
+static void tci_sched_panel(tci_sched *s, tci_lin chunk, int end)
+{
+    tci_loop *l = s->l;
+    tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
+                       0,           0,        tci_dim_add(s->n_vec, -1), s->chunk * s->joined};
+    int next = tci_build_lx(s->b, tci_lin_plus(panel.first, panel.chunk));
+    if (s->joined > 1) {
+        next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_make(l, TCI_LX_MUL, end, -1, s->chunk), 0);
+    }
+    next = tci_lx_make(l, TCI_LX_MIN, next, tci_lx_const(l, s->n_vec), 0);
+    panel.end = tci_build_lx(s->b, tci_build_let(s->b, next));
+    tci_stage_panel(s->b, &panel);
+}
+
 static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
 {
     tci_sched_place place = {s, group, true};
@@ -917,21 +963,6 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tile.stream = s->stream;
         tile.next_axis = s->next_axis;
         tci_sched_rows(s, &tile, group);
-        return;
-    }
-    if (s->blocked.columns > 0) {
-        int begin_tile = tci_lx_make(s->l, TCI_LX_MUL, group, -1, s->group);
-        int end_tile = tci_lx_make(s->l, TCI_LX_ADD, begin_tile, tci_lx_const(s->l, s->group), 0);
-        end_tile = tci_lx_make(s->l, TCI_LX_MIN, end_tile, tci_lx_const(s->l, s->n_tiles), 0);
-        tci_blocked_emit(s->b, &s->blocked, chunk, begin_tile, end_tile);
-        return;
-    }
-    if (s->panel > 0) {
-        tci_panel panel = {s->vec_axis, s->panel, s->unroll, tci_lin_mul(s->b, chunk, s->chunk),
-                           0,           0,        tci_dim_add(s->n_vec, -1), s->chunk};
-        int next = tci_build_lx(s->b, tci_lin_plus(panel.first, s->chunk));
-        panel.end = tci_lx_make(s->l, TCI_LX_MIN, next, tci_lx_const(s->l, s->n_vec), 0);
-        tci_stage_panel(s->b, &panel);
         return;
     }
     if (s->n_cuts == 0 && (!s->stream || s->turn) && tci_sched_many(s->n_chunks)) {
@@ -965,22 +996,64 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
     return digit;
 }
 
+/* Opens the loop over the groups that the units [begin, end) of the blocked form lie in. */
+static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
+{
+    tci_loop *l = s->l;
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
+    int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
+    return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
+}
+
+/* The row tiles of group u of the blocked form, of those that the call is for. */
+static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_lin chunk,
+                              tci_lin group)
+{
+    tci_build *b = s->b;
+    tci_loop *l = s->l;
+    int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
+    int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
+    if (s->grain % s->group != 0) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+        int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
+        int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
+        from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
+        to = tci_lx_make(l, TCI_LX_MIN, to, tci_lx_const(l, s->group), 0);
+        last = tci_lx_make(l, TCI_LX_ADD, first, to, 0);
+        first = tci_lx_make(l, TCI_LX_ADD, first, from, 0);
+    }
+    last = tci_lx_make(l, TCI_LX_MIN, last, tci_lx_const(l, s->n_tiles), 0);
+    first = tci_build_lx(b, tci_build_let(b, first));
+    last = tci_build_lx(b, tci_build_let(b, last));
+    if (s->on_tiles) {
+        tci_tiles_emit(b, &s->blocked, chunk, first, last);
+    } else {
+        tci_blocked_emit(b, &s->blocked, chunk, first, last);
+    }
+}
+
 static void tci_sched_nest(tci_sched *s)
 {
     tci_build *b = s->b;
     tci_loop *l = s->l;
     tci_lopen open;
-    tci_lin u = tci_lin_const(0);
+    tci_lin u = tci_lin_const(0), unit = u;
     bool many = tci_sched_many(s->units), loops = many && !s->machine.block_threads;
+    int begin = tci_lx_const(l, 0), end = tci_lx_const(l, s->units);
     if (many && !loops) { /* a block is one unit */
         u = tci_build_let(b, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0));
     } else if (loops) {
-        int begin =
+        int last = tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0);
+        begin =
             tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_BEGIN, -1, -1, 0), -1, s->grain);
-        int end =
-            tci_lx_make(l, TCI_LX_MUL, tci_lx_make(l, TCI_LX_TASK_END, -1, -1, 0), -1, s->grain);
-        end = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, s->units), 0);
-        u = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+        end = tci_lx_make(l, TCI_LX_MIN, tci_lx_make(l, TCI_LX_MUL, last, -1, s->grain), end, 0);
+    }
+    if (s->blocked.columns > 0) {
+        u = unit = tci_sched_groups(s, begin, end, &open);
+        loops = true;
+    } else if (loops) {
+        u = tci_lin_var(b, tci_build_for(b, begin, end, s->joined, &open));
     }
     tci_dim above = tci_dim_mul(s->n_chunks, s->points);
     tci_lin group, chunk;
@@ -1000,7 +1073,13 @@ static void tci_sched_nest(tci_sched *s)
         tci_build_set(b, s->others[i],
                       tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
     }
-    tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    if (s->blocked.columns > 0) {
+        tci_sched_blocked(s, begin, end, unit, chunk, group);
+    } else if (s->panel > 0) {
+        tci_sched_panel(s, chunk, end);
+    } else {
+        tci_sched_vectors(s, chunk, tci_build_lx(b, group));
+    }
     if (loops) {
         tci_build_close(b, &open);
     }
@@ -1027,6 +1106,8 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
+    } else if (s->on_tiles) {
+        snprintf(tile, sizeof(tile), ", matrix unit, %d columns", (int)s->chunk);
     } else if (s->blocked.columns > 0) {
         snprintf(tile, sizeof(tile), ", packed %dx%d, tile %dx%d",
                  (int)(s->blocked.depth * s->blocked.inner), (int)s->chunk, s->rows, s->unroll);
@@ -1086,7 +1167,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
-    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX) {
+    if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
         return tci_matrix_schedule(scratch, k, machine, launch);
     }
     s.k = k;

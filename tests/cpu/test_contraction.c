@@ -111,6 +111,9 @@ TEST(packed_products)
         {"whole tiles, two blocks", 512, 512, 700, 0, 0},
         {"tails on every side", 131, 333, 401, 0, 0},
         {"one row tile", 9, 640, 500, 0, 0},
+        {"few rows, whole tiles", 32, 1024, 512, 0, 0},
+        {"few rows, tails", 33, 1003, 301, EPILOGUE, 0},
+        {"few rows, turned right", 20, 530, 600, B_TURNED, 0},
         {"epilogue", 300, 530, 400, EPILOGUE, 0},
         {"turned left", 133, 517, 411, A_TURNED, 0},
         {"turned right", 133, 517, 411, B_TURNED, 0},
@@ -173,6 +176,39 @@ static tc_tensor make_convolution(tc_tensor x, tc_tensor w)
     return tc_relu(tc_conv2d(x, w, TC_NONE, &o));
 }
 
+static tc_tensor make_grouped(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {1, 2}, .padding = {2, 0}, .dilation = {1, 1}, .groups = 3};
+    return tc_conv2d(x, w, TC_NONE, &o);
+}
+
+static tc_tensor make_dilated(tc_tensor x, tc_tensor w)
+{
+    tc_conv o = {.stride = {1, 1}, .padding = {2, 3}, .dilation = {2, 3}, .groups = 1};
+    return tc_gelu(tc_conv2d(x, w, TC_NONE, &o));
+}
+
+/* Gradients of a strided convolution: the transposed convolution of the image, and the products
+ * that sum over the image for the weights. */
+static tc_tensor make_gradient(tc_tensor x, tc_tensor w, bool of_image)
+{
+    tc_conv o = {.stride = {2, 1}, .padding = {1, 2}, .dilation = {1, 1}, .groups = 1};
+    tc_tensor y = tc_conv2d(x, w, TC_NONE, &o), g = TC_NONE;
+    tc_tensor loss = tc_sum(tc_mul(y, y), TC_ALL, false);
+    tc_grad(loss, of_image ? &x : &w, 1, &g);
+    return g;
+}
+
+static tc_tensor make_image_gradient(tc_tensor x, tc_tensor w)
+{
+    return make_gradient(x, w, true);
+}
+
+static tc_tensor make_weights_gradient(tc_tensor x, tc_tensor w)
+{
+    return make_gradient(x, w, false);
+}
+
 static void check_other(const other *o)
 {
     int64_t n_a = o->a[0] * o->a[1] * o->a[2] * o->a[3];
@@ -214,8 +250,17 @@ TEST(other_contractions)
         {"two summed axes and a third", make_summed_twice, {5, 3, 30, 40}, {3, 70, 5, 40}, 30 * 70,
          false},
         {"scores", make_scores, {1, 2, 100, 64}, {1, 2, 130, 64}, 2 * 100 * 130, false},
+        {"few rows, batched", make_batched, {1, 3, 27, 310}, {1, 3, 310, 1100}, 3 * 27 * 1100,
+         false},
         {"strided convolution", make_convolution, {1, 24, 66, 66}, {20, 24, 3, 3}, 20 * 33 * 33,
          true},
+        {"convolution of groups", make_grouped, {2, 24, 40, 41}, {36, 8, 5, 3},
+         2 * 36 * 40 * 20, true},
+        {"dilated convolution", make_dilated, {1, 20, 50, 50}, {17, 20, 3, 3}, 17 * 50 * 50, true},
+        {"gradient of the image", make_image_gradient, {2, 12, 34, 35}, {18, 12, 3, 4},
+         2 * 12 * 34 * 35, true},
+        {"gradient of the weights", make_weights_gradient, {2, 12, 34, 35}, {18, 12, 3, 4},
+         18 * 12 * 3 * 4, true},
     };
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++) {
         check_other(&others[i]);

@@ -1,0 +1,283 @@
+/* loop/tiles.c - contractions on a CPU's matrix unit.
+ *
+ * In: a kernel whose contraction has TCI_ORDER_MATRIX: plain bf16 loads, A contiguous along k, B
+ * along the columns, all three sizes multiples of 32. Out: statements for one block of columns and
+ * a range of row tiles.
+ *
+ *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
+ *   for each row tile (32 rows)
+ *       for each tile of columns
+ *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
+ *           the later stages, one row after the other
+ *
+ * The one idea: a register is a number, and each instruction of the unit one statement
+ * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+#include "tiles.h"
+
+#include "matrix.h"
+
+#include <string.h>
+
+enum {
+    TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
+    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_COLUMNS = 512,    /* of a block, at most */
+    TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
+    TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
+    TCI_TILES_B = 6
+};
+
+/* ---- what fits ---- */
+
+static bool tci_tiles_is_whole(int64_t size)
+{
+    return size % TCI_TILES_BLOCK == 0;
+}
+
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
+{
+    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
+                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
+                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
+                k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
+        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
+    }
+    return fits;
+}
+
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
+{
+    tci_matrix x;
+    tci_matrix_find(k, &x);
+    int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
+    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    memset(p, 0, sizeof(*p));
+    p->vec_axis = x.n_axis;
+    p->row_axis = x.m_axis;
+    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
+    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
+    p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
+    p->base = TCI_TILES_BLOCK;
+    p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
+    p->share = 1;
+    p->depth = x.k;
+    p->n_depths = p->inner = 1;
+}
+
+/* ---- the nest ---- */
+
+typedef struct tci_tiles_state {
+    tci_build *b;
+    const tci_blocked *p;
+    tci_matrix x;
+    int panel;              /* local */
+    tci_stage_pair sums;    /* local: 32 rows of 32 */
+    int64_t tile_elements;  /* of the panel, for a tile of columns */
+} tci_tiles_state;
+
+static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
+{
+    int local = tci_build_local(b, t, n, 0);
+    b->l->locals[local].work = b->l->work_bytes;
+    b->l->work_bytes += (n * tci_dtype_get(t)->bytes + 63) / 64 * 64;
+    return local;
+}
+
+static tci_lstmt tci_tiles_stmt(tci_build *b, tci_mem mem, int tile)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    st.n = tci_lx_const(b->l, tile);
+    return st;
+}
+
+static void tci_tiles_plain(tci_build *b, tci_mem mem)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = (uint8_t)mem;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+static void tci_tiles_move(tci_build *b, tci_mem mem, int tile, int base, tci_lin x, int64_t stride)
+{
+    tci_lstmt st = tci_tiles_stmt(b, mem, tile);
+    st.base = base;
+    st.x = tci_build_lx(b, x);
+    st.imm = stride;
+    tci_loop_append(b->l, b->cur, st);
+}
+
+/* Binds axis to `at`, after which `room` more points exist. */
+static void tci_tiles_bind(tci_build *b, int axis, tci_lin at, int64_t lo, int64_t room,
+                           bool vector)
+{
+    int64_t last = b->k->axes[axis].size - 1 - room + (vector ? TCI_TILES_SIDE - 1 : 0);
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, last, vector, -1));
+}
+
+/* Tiles of columns in the block: the last block may have fewer. */
+static int tci_tiles_count(tci_tiles_state *s, tci_lin chunk)
+{
+    tci_build *b = s->b;
+    int64_t most = s->p->columns / TCI_TILES_BLOCK, all = s->x.n / TCI_TILES_BLOCK;
+    tci_lin left = tci_lin_plus(tci_lin_mul(b, chunk, -most), all);
+    return tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, left), tci_lx_const(b->l, most), 0);
+}
+
+/* ---- packing ---- */
+
+static void tci_tiles_pack(tci_tiles_state *s, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen tiles, steps, pairs;
+    int axis = b->k->stages[0].axes[0];
+    int64_t pair = 2 * TCI_TILES_SIDE, half = pair * TCI_TILES_SIDE;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                                tci_lx_const(l, s->x.k / TCI_TILES_BLOCK), 1,
+                                                &steps));
+    tci_lin row = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0),
+                                               tci_lx_const(l, TCI_TILES_SIDE), 1, &pairs));
+    tci_lin at = tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK));
+    tci_lin k = tci_lin_add(b, tci_lin_mul(b, step, TCI_TILES_BLOCK), tci_lin_mul(b, row, 2));
+    tci_lin to = tci_lin_add(b, tci_lin_mul(b, tile, s->tile_elements),
+                             tci_lin_add(b, tci_lin_mul(b, step, 2 * half),
+                                         tci_lin_mul(b, row, pair)));
+    for (int64_t h = 0; h < 2; h++) {
+        int value[2];
+        int64_t skip = h * TCI_TILES_SIDE;
+        tci_tiles_bind(b, s->p->vec_axis, tci_lin_plus(at, skip), skip,
+                       2 * TCI_TILES_SIDE - 1 - skip, true);
+        for (int i = 0; i < 2; i++) {
+            tci_tiles_bind(b, axis, tci_lin_plus(k, i), i, 1 - i, false);
+            value[i] = tci_build_value(b, s->p->vec_inst);
+        }
+        tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+        st.mem = TCI_MEM_STORE_PAIRS;
+        st.base = ~s->panel;
+        st.x = tci_build_lx(b, tci_lin_plus(to, h * half));
+        st.args[0] = value[0];
+        st.args[1] = value[1];
+        tci_loop_append(l, b->cur, st);
+    }
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &pairs);
+    tci_build_close(b, &steps);
+    tci_build_close(b, &tiles);
+}
+
+/* ---- tiles ---- */
+
+/* Where A begins for the rows from `row`: the operand's index with k and the columns at 0. */
+static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
+{
+    tci_build *b = s->b;
+    int axis = b->k->stages[0].axes[0];
+    tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+    tci_tiles_bind(b, s->p->row_axis, row, 0, TCI_TILES_BLOCK - 1, false);
+    tci_lin at = tci_build_kx(b, b->k->insts[s->p->row_inst].x);
+    tci_build_set(b, axis, NULL);
+    tci_build_set(b, s->p->row_axis, NULL);
+    return at;
+}
+
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
+    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
+    for (int64_t i = 0; i < 2; i++) {
+        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
+                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
+        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
+                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
+    }
+    for (int i = 0; i < 4; i++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
+        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    for (int64_t i = 0; i < 4; i++) {
+        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+                       TCI_TILES_BLOCK);
+    }
+}
+
+/* The later stages, for one row after the other. */
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    const tci_kred *red = &b->k->reds[0];
+    const tci_bind *vecs[TCI_TILES_BLOCK / TCI_TILES_SIDE];
+    int64_t rows = b->k->axes[s->p->row_axis].size, columns = b->k->axes[s->p->vec_axis].size;
+    int from = tci_lx_const(l, 0), to = tci_lx_const(l, TCI_TILES_BLOCK);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, from, to, 1, &open));
+    const tci_bind *bind = tci_build_bind(b, tci_lin_add(b, row, i), 0, rows - 1, false, -1);
+    for (int v = 0; v < TCI_COUNT(vecs); v++) {
+        int64_t skip = (int64_t)v * TCI_TILES_SIDE;
+        vecs[v] = tci_build_bind(b, tci_lin_plus(column, skip), skip,
+                                 columns - TCI_TILES_BLOCK + skip + TCI_TILES_SIDE - 1, true, -1);
+    }
+    tci_tile one = {0};
+    one.row_axis = s->p->row_axis;
+    one.n_rows = 1;
+    one.rows = &bind;
+    one.vec_axis = s->p->vec_axis;
+    one.n_vecs = TCI_COUNT(vecs);
+    one.vecs = vecs;
+    one.next_axis = -1;
+    for (int v = 0; v < one.n_vecs; v++) {
+        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_stage_point(b, &one, v);
+        tci_stage_remember_result(b, red,
+                                  tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
+    }
+    tci_stage_from(b, &one, 1);
+    b->stage = 0;
+    tci_build_set(b, s->p->row_axis, NULL);
+    tci_build_set(b, s->p->vec_axis, NULL);
+    tci_build_close(b, &open);
+}
+
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
+{
+    tci_loop *l = b->l;
+    tci_lopen rows, tiles;
+    tci_tiles_state s = {.b = b, .p = p};
+    tci_matrix_find(b->k, &s.x);
+    b->stage = 0;
+    s.tile_elements = s.x.k * TCI_TILES_BLOCK;
+    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
+    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.sums.index = -1;
+    tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
+    int n_tiles = tci_tiles_count(&s, chunk);
+    tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
+    tci_tiles_pack(&s, column, n_tiles);
+    tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
+    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_tiles_multiply(&s, a, tile);
+    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &rows);
+    tci_tiles_plain(b, TCI_MEM_TILES_END);
+}

@@ -1,0 +1,14 @@
+/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_TILES_H
+#define TCI_LOOP_TILES_H
+
+#include "blocked.h"
+
+/* Does the unit take this contraction, which is one that a matrix unit may take? */
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
