@@ -66,7 +66,7 @@ enum {
     TCI_CUDA_MAP_BF16 = 9,  /* ..._BFLOAT16 */
     TCI_CUDA_LINE = 128,    /* bytes of a box's row */
     TCI_CUDA_SUB_BYTES = 64 * TCI_CUDA_LINE,
-    TCI_CUDA_ORDER_ROWS = 2048 /* rows of a band of tiles whose columns are walked first */
+    TCI_CUDA_ORDER_ROWS = 2048 /* rows of a band of tiles, about: a round's tiles are a square */
 };
 
 /* ---- what the module says ---- */
@@ -332,10 +332,12 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
     tci_str_add(out, side->along_k ? ");\n    }\n" : ");\n        }\n    }\n");
 }
 
-/* Tile t: bands of rows, inside them columns, inside them rows; the batch is slowest. */
+/* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
+ * batch is slowest. */
 static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
-    int band = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
+    int64_t bands = tci_dim_ceil_div(x->tiles_m, TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1));
+    int band = (int)tci_dim_ceil_div(x->tiles_m, bands);
     long long each = (long long)(x->tiles_m * x->tiles_n);
     tci_str_printf(out,
                    "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0};\n"

@@ -236,10 +236,9 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
     return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
 }
 
-/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
- * another stage, but consumers then wait for each other's chain: while that takes no longer than
- * they may be apart, which is as many steps as there are stages, nothing is lost. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+/* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
+ * where that leaves stages enough. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
 {
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
@@ -252,11 +251,9 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
     }
-    double cells = (double)x->rows / x->consumers * x->columns;
-    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
-    tci_matrix_set_buffers(x, 1);
-    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
-        tci_matrix_set_buffers(x, x->consumers);
+    tci_matrix_set_buffers(x, x->consumers);
+    if (x->stages < TCI_MATRIX_LEAST_STAGES) {
+        tci_matrix_set_buffers(x, 1);
     }
     return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
@@ -266,8 +263,11 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
 {
     double cells = (double)x->rows * x->columns;
     double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double step = tci_matrix_step_cycles(x, units), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
+        tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
+    }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
     double rounds = (double)tci_dim_ceil_div(x->tiles, units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
@@ -291,14 +291,14 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     double least = 0;
     int best = -1;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
+        if (tci_matrix_shape(x, &tiles[i])) {
             double cycles = tci_matrix_cycles(x, chain, units);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best], chain, units);
+        tci_matrix_shape(x, &tiles[best]);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {
