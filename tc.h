@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0705d1ede836cf76"
+#define TCI_BUILD "7d33ba8f82b49d87"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21324,10 +21324,10 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
  * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
- * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
- * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
- * last tile the consumers help. */
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
+ * first step wants them. The last warps, each a machine of 32 threads whose vector is a row of the
+ * tile, take `group_rows` rows at a time through the rest of the chain while the consumers are at
+ * the next tile: that is the skeleton's hole. At the block's last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -24616,8 +24616,8 @@ struct tci_dialect {
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
      * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
-     * are in scope too. */
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
+     * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* What closes the function after its statements. */

@@ -436,8 +436,8 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
     }
     tci_str_printf(out,
                    "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "tc_staged<%s_shape>(%srow);\n",
-                   symbol, x->buffers == 1 ? "" : x->sub_rows == 1 ? "64 * part + " : "128 * part + ");
+                   "tc_staged<%s_shape>(%d * part + row);\n",
+                   symbol, x->buffers == 1 ? 0 : TCI_MATRIX_SUB * x->sub_rows);
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -463,8 +463,9 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
-                   "    }\n    if (!all) {\n        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    "
-                   "}\n    }\n    }\n}\n",
+                   "    }\n    if (!all) {\n"
+                   "        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n"
+                   "    }\n    }\n    }\n}\n",
                    symbol);
 }
 /* ---- src/cuda/dialect.c ---- */

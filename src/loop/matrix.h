@@ -5,10 +5,10 @@
  * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
  * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
- * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
- * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
- * last tile the consumers help. */
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
+ * first step wants them. The last warps, each a machine of 32 threads whose vector is a row of the
+ * tile, take `group_rows` rows at a time through the rest of the chain while the consumers are at
+ * the next tile: that is the skeleton's hole. At the block's last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
