@@ -228,6 +228,8 @@ static const product_case cases[] = {
     {.batch = 5, .m = 72, .n = 64, .k = 136, .a_turned = true, .b_turned = true},
     {.batch = 4, .m = 70, .n = 96, .k = 64, .a_shared = true, .b_turned = true},
     {.batch = 1, .m = 16, .n = 1024, .k = 256},
+    {.batch = 1, .m = 200, .n = 77, .k = 131, .bias = true}, /* odd rows: copied */
+    {.batch = 2, .m = 131, .n = 76, .k = 130, .a_turned = true, .b_turned = true},
     {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true}, /* two products of each consumer */
 };
 
