@@ -22,6 +22,7 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
@@ -222,7 +223,8 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
 /* Cycles of one step of k, and of the chain for some elements. */
 static double tci_matrix_step_cycles(const tci_matrix *x, int units)
 {
-    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+    double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
+    double rate = TCI_MATRIX_UNIT_FLOPS * narrow *
                   (x->consumers == 1 ? 0.85 : 1.0);
     double active = (double)TCI_MIN(x->tiles, (int64_t)units);
     double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
@@ -244,6 +246,7 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
     x->sub_rows = tile->sub_rows;
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
     x->columns = tile->columns;
+    x->row_threads = TCI_MIN(x->columns / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
     x->staged_pitch = x->columns + 8; /* rows begin in different banks */
     x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
     x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
@@ -255,7 +258,8 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
     if (x->stages < TCI_MATRIX_LEAST_STAGES) {
         tci_matrix_set_buffers(x, 1);
     }
-    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+    bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
+    return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
@@ -286,7 +290,7 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
     int64_t chain = tci_matrix_chain_cost(k);
     double least = 0;
     int best = -1;
@@ -419,7 +423,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     TCI_ASSERT(s, fits);
     tci_loop *l = tci_loop_make(s, k);
     l->lanes = x->columns;
-    l->threads = TCI_MATRIX_WARP;
+    l->threads = x->row_threads;
     l->matrix = x;
     tci_matrix_hole(tci_build_make(s, k, l), x);
     tci_loop_find_dims(l);

@@ -230,6 +230,7 @@ static const product_case cases[] = {
     {.batch = 1, .m = 16, .n = 1024, .k = 256},
     {.batch = 1, .m = 200, .n = 77, .k = 131, .bias = true}, /* odd rows: copied */
     {.batch = 2, .m = 131, .n = 76, .k = 130, .a_turned = true, .b_turned = true},
+    {.batch = 1, .m = 16, .n = 60, .k = 1160, .b_turned = true, .residual = true}, /* narrow */
     {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true}, /* two products of each consumer */
 };
 
