@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7df930c164c90a15"
+#define TCI_BUILD "038615df1af0935d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14721,7 +14721,8 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap, or a matrix unit reads it as it lies
+ *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
+ *                      longer rows, where its rows begin at odd places)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
@@ -14969,6 +14970,7 @@ enum {
     TCI_ALGO_PACK_ROWS = 8,       /* what loop/blocked.c asks of a contraction that it packs */
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
+    TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */
     TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
@@ -15246,9 +15248,51 @@ static tci_node *tci_algo_half_source(tci_node *n)
         }
         n = n->in[0];
     }
-    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
-                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
-    return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
+    bool fits = n->rank > 0 && tci_algo_has_known_sizes(n);
+    return tci_dtype_is_half((tc_dtype)n->dtype) && fits ? n : NULL;
+}
+
+/* Do its rows begin where a matrix unit reads them, or can a copy with longer rows take its place?
+ * Only movements that leave rows whole may lie between; on a CPU it would be packed anyway. */
+static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_machine machine,
+                               int64_t rows)
+{
+    bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
+    if (source->shape[source->rank - 1] % TCI_MATRIX_ALIGN == 0) {
+        return true;
+    }
+    for (; n != source; n = n->in[0]) {
+        whole = whole && (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_CAST);
+    }
+    return whole;
+}
+
+/* Operand n with that copy below it, where its source needs one. */
+static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *source)
+{
+    if (n != source) {
+        tci_node *in = tci_algo_pitch(s, g, n->in[0], source);
+        return in == n->in[0] ? n
+                              : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                               &in, n->n_attr, n->attr);
+    }
+    int last = n->rank - 1;
+    tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA;
+    if (longer == n->shape[last]) {
+        n->mark = leaf ? n->mark : 1;
+        return n;
+    }
+    tci_value zero = {.u = 0};
+    tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
+    tci_node *copy = tci_algo_pad_axis(s, g, n, last, longer, fill);
+    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 2 * n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        attr[2 * i + 1] = 1;
+    }
+    copy->mark = 1;
+    return tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
+                          2 * n->rank, attr);
 }
 
 /* The size of a label in a list of them; 1 where it is not there. */
@@ -15291,6 +15335,10 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
                  n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
     if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    if (!tci_algo_can_pitch(n->in[0], x, machine, rows) ||
+        !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
     return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
@@ -15366,11 +15414,12 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     bool packs = tci_algo_packs(n, machine);
     if (tci_algo_on_matrix_unit(n, machine)) {
         for (int i = 0; i < 2; i++) {
-            tci_node *source = tci_algo_half_source(n->in[i]);
-            bool leaf = source->op == TCI_OP_INPUT || source->op == TCI_OP_DATA;
-            source->mark = leaf ? source->mark : 1;
+            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
         }
-        return n;
+        return in[0] == n->in[0] && in[1] == n->in[1]
+                   ? n
+                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                    in, n->n_attr, n->attr);
     }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
@@ -21481,10 +21530,10 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
  * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
- * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
- * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
- * last tile the consumers help. */
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
+ * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
+ * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers are at
+ * the next tile: that is the skeleton's hole. At the block's last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -21492,7 +21541,7 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 enum {
     TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
     TCI_MATRIX_BATCH = 3,       /* batch axes at most: a box has five axes */
-    TCI_MATRIX_STAGES = 8,      /* at most */
+    TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
     TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
@@ -21517,7 +21566,7 @@ typedef struct tci_matrix {
     int32_t value;      /* the instruction that is left in shared memory */
     uint8_t staged;     /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
-    int32_t stages, group_rows;
+    int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int64_t staged_pitch; /* elements between rows of the staged sums */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
@@ -21563,6 +21612,7 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
@@ -21764,7 +21814,8 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
 /* Cycles of one step of k, and of the chain for some elements. */
 static double tci_matrix_step_cycles(const tci_matrix *x, int units)
 {
-    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+    double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
+    double rate = TCI_MATRIX_UNIT_FLOPS * narrow *
                   (x->consumers == 1 ? 0.85 : 1.0);
     double active = (double)TCI_MIN(x->tiles, (int64_t)units);
     double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
@@ -21778,15 +21829,15 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
     return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
 }
 
-/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
- * another stage, but consumers then wait for each other's chain: while that takes no longer than
- * they may be apart, which is as many steps as there are stages, nothing is lost. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+/* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
+ * where that leaves stages enough. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
 {
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
     x->columns = tile->columns;
+    x->row_threads = TCI_MIN(x->columns / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
     x->staged_pitch = x->columns + 8; /* rows begin in different banks */
     x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
     x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
@@ -21794,13 +21845,12 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
     }
-    double cells = (double)x->rows / x->consumers * x->columns;
-    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
-    tci_matrix_set_buffers(x, 1);
-    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
-        tci_matrix_set_buffers(x, x->consumers);
+    tci_matrix_set_buffers(x, x->consumers);
+    if (x->stages < TCI_MATRIX_LEAST_STAGES) {
+        tci_matrix_set_buffers(x, 1);
     }
-    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+    bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
+    return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
@@ -21808,8 +21858,11 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
 {
     double cells = (double)x->rows * x->columns;
     double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double step = tci_matrix_step_cycles(x, units), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
+        tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
+    }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
     double rounds = (double)tci_dim_ceil_div(x->tiles, units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
@@ -21828,19 +21881,19 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
     int64_t chain = tci_matrix_chain_cost(k);
     double least = 0;
     int best = -1;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
+        if (tci_matrix_shape(x, &tiles[i])) {
             double cycles = tci_matrix_cycles(x, chain, units);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best], chain, units);
+        tci_matrix_shape(x, &tiles[best]);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {
@@ -21961,7 +22014,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     TCI_ASSERT(s, fits);
     tci_loop *l = tci_loop_make(s, k);
     l->lanes = x->columns;
-    l->threads = TCI_MATRIX_WARP;
+    l->threads = x->row_threads;
     l->matrix = x;
     tci_matrix_hole(tci_build_make(s, k, l), x);
     tci_loop_find_dims(l);

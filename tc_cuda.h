@@ -41,7 +41,8 @@ typedef struct tci_cuda_map {
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
 typedef struct tci_cuda_skeleton {
     int64_t shared_bytes;
-    int64_t warps;     /* of a block; it is launched as 32 x warps threads */
+    int64_t block_x;   /* threads that a row of the tile is spread over */
+    int64_t block_y;   /* 32 * warps / block_x */
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
 
@@ -66,7 +67,7 @@ enum {
     TCI_CUDA_MAP_BF16 = 9,  /* ..._BFLOAT16 */
     TCI_CUDA_LINE = 128,    /* bytes of a box's row */
     TCI_CUDA_SUB_BYTES = 64 * TCI_CUDA_LINE,
-    TCI_CUDA_ORDER_ROWS = 2048 /* rows of a band of tiles whose columns are walked first */
+    TCI_CUDA_ORDER_ROWS = 2048 /* rows of a band of tiles, about: a round's tiles are a square */
 };
 
 /* ---- what the module says ---- */
@@ -101,7 +102,9 @@ TCI_FN tci_cuda_skeleton tci_cuda_matrix_describe(const tci_matrix *x)
     tci_cuda_skeleton k;
     memset(&k, 0, sizeof(k));
     k.shared_bytes = tci_matrix_shared_bytes(x);
-    k.warps = 4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS;
+    int warps = 4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS;
+    k.block_x = x->row_threads;
+    k.block_y = TCI_MATRIX_WARP * warps / x->row_threads;
     k.maps[0] = tci_cuda_matrix_map(x, 0);
     k.maps[1] = tci_cuda_matrix_map(x, 1);
     return k;
@@ -152,9 +155,6 @@ static const char tci_cuda_matrix_ptx[] =
     "    asm volatile(\"wgmma.commit_group.sync.aligned;\" ::: \"memory\");\n}\n"
     "template <int left> TC_I void tc_products_wait() {\n"
     "    asm volatile(\"wgmma.wait_group.sync.aligned %0;\" :: \"n\"(left) : \"memory\");\n}\n"
-    "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
-    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
-    "    return r;\n}\n"
     "TC_I unsigned tc_pair_f16(float low, float high) {\n    unsigned r;\n"
     "    asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
     "    return r;\n}\n"
@@ -168,8 +168,11 @@ static const char tci_cuda_matrix_ptx[] =
 
 /* Barriers and loading. tc_warp_arrive: one arrival of a warp, after what all its threads did. */
 static const char tci_cuda_matrix_loading[] =
-    "TC_I void tc_warp_arrive(unsigned bar) {\n    __syncwarp();\n"
-    "    if (threadIdx.x == 0) {\n        tc_barrier_arrive(bar);\n    }\n}\n"
+    "template <class S> TC_I int tc_warp() { return threadIdx.y * S::row_threads / 32; }\n"
+    "template <class S> TC_I int tc_warp_lane() {\n"
+    "    return threadIdx.x + threadIdx.y * S::row_threads % 32;\n}\n"
+    "template <class S> TC_I void tc_warp_arrive(unsigned bar) {\n    __syncwarp();\n"
+    "    if (tc_warp_lane<S>() == 0) {\n        tc_barrier_arrive(bar);\n    }\n}\n"
     "TC_I unsigned long long tc_box(unsigned at) {\n"
     "    return (unsigned long long)((at & 0x3ffff) >> 4) | (8192ull >> 4) << 16 | "
     "(1024ull >> 4) << 32 | 1ull << 62;\n}\n"
@@ -209,7 +212,7 @@ static const char tci_cuda_matrix_loading[] =
 static const char tci_cuda_matrix_multiplying[] =
     "template <class S>\n"
     "TC_I void tc_matrix_leave(const float (&d)[S::columns / 2], unsigned to) {\n"
-    "    const int lane = threadIdx.x, row = 16 * (threadIdx.y & 3);\n"
+    "    const int lane = tc_warp_lane<S>(), row = 16 * (tc_warp<S>() & 3);\n"
     "    if constexpr (S::staged_bytes == 4) {\n"
     "        const unsigned at = to + 4 * ((row + lane / 4) * S::staged_pitch + 2 * (lane & 3));\n"
     "#pragma unroll\n"
@@ -241,16 +244,16 @@ static const char tci_cuda_matrix_multiplying[] =
     "                    S::multiply(d[r], a + 512 * r + S::a_step * i, b + S::b_step * i, "
     "k + i > 0);\n                }\n            }\n"
     "            tc_products_commit();\n            tc_products_wait<1>();\n"
-    "            if (k > 0) {\n                tc_warp_arrive(tc_empty<S>(at, before));\n"
+    "            if (k > 0) {\n                tc_warp_arrive<S>(tc_empty<S>(at, before));\n"
     "            }\n            before = stage;\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
     "                parity ^= 1;\n            }\n        }\n"
-    "        tc_products_wait<0>();\n        tc_warp_arrive(tc_empty<S>(at, before));\n"
+    "        tc_products_wait<0>();\n        tc_warp_arrive<S>(tc_empty<S>(at, before));\n"
     "        tc_barrier_wait(tc_taken<S>(at, user), taken);\n        taken ^= 1;\n"
     "#pragma unroll\n"
     "        for (int r = 0; r < S::sub_rows; r++) {\n"
     "            tc_matrix_leave<S>(d[r], at + tc_staged<S>((buffer * S::sub_rows + r) * 64));\n"
-    "        }\n        tc_warp_arrive(tc_ready<S>(at, group));\n    }\n}\n";
+    "        }\n        tc_warp_arrive<S>(tc_ready<S>(at, group));\n    }\n}\n";
 
 
 TCI_FN void tci_cuda_matrix_prelude(tci_str *out)
@@ -335,10 +338,12 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
     tci_str_add(out, side->along_k ? ");\n    }\n" : ");\n        }\n    }\n");
 }
 
-/* Tile t: bands of rows, inside them columns, inside them rows; the batch is slowest. */
+/* Tile t: bands of rows, about as high as each other; inside them columns, inside them rows; the
+ * batch is slowest. */
 static void tci_cuda_matrix_place(tci_str *out, const tci_matrix *x)
 {
-    int band = TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1);
+    int64_t bands = tci_dim_ceil_div(x->tiles_m, TCI_MAX(TCI_CUDA_ORDER_ROWS / x->rows, 1));
+    int band = (int)tci_dim_ceil_div(x->tiles_m, bands);
     long long each = (long long)(x->tiles_m * x->tiles_n);
     tci_str_printf(out,
                    "    TC_I tc_place place(int t) {\n        tc_place p = {0, 0, 0, 0, 0};\n"
@@ -363,12 +368,12 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
     tci_str_printf(out,
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
-                   "a_bytes = %d, "
+                   "row_threads = %d, a_bytes = %d, "
                    "stage_bytes = %d, a_step = %d, b_step = %d,\n"
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
-                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->rows * TCI_CUDA_LINE,
+                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads, x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
                    x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
@@ -396,12 +401,13 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
                    "    TC_SHARED;\n"
                    "    const unsigned at = (tc_shared_at(tc_shared) + 1023) & ~1023u;\n"
                    "    tc_matrix_begin<%s_shape>(at);\n"
-                   "    if (threadIdx.y < %d) {\n"
-                   "        tc_matrix_multiply<%s_shape>(at, threadIdx.y / 4);\n    }\n"
-                   "    if (threadIdx.y == %d) {\n        if (threadIdx.x == 0) {\n"
+                   "    const int warp = tc_warp<%s_shape>();\n"
+                   "    if (warp < %d) {\n"
+                   "        tc_matrix_multiply<%s_shape>(at, warp / 4);\n    }\n"
+                   "    if (warp == %d) {\n        if (tc_warp_lane<%s_shape>() == 0) {\n"
                    "            tc_matrix_load<%s_shape>(at, args.maps);\n        }\n"
                    "        return;\n    }\n",
-                   symbol, loader, symbol, loader, symbol);
+                   symbol, symbol, loader, symbol, loader, symbol, symbol);
 }
 
 /* The third part's loops up to the hole. Consumers come here behind their last tile and help with
@@ -409,16 +415,18 @@ static void tci_cuda_matrix_split(tci_str *out, const char *symbol, const tci_ma
 static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_matrix *x)
 {
     int part_rows = TCI_MATRIX_SUB * x->sub_rows, consumers = 4 * x->consumers;
+    int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows that a warp is at */
     tci_str_printf(out,
-                   "    const bool helps = threadIdx.y < %d;\n"
-                   "    const int worker = helps ? threadIdx.y + %d : threadIdx.y - %d;\n"
+                   "    const bool helps = warp < %d;\n"
+                   "    const int worker = %d * (helps ? warp + %d : warp - %d) + threadIdx.y %% %d;\n"
                    "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
                    "    const int last = blockIdx.x + before * gridDim.x;\n"
                    "    unsigned ready = helps ? before & 1 : 0;\n"
                    "    for (int t = helps ? last : blockIdx.x; t <= last; t += gridDim.x, "
                    "ready ^= 1) {\n"
                    "    const tc_place p = %s_shape::place(t);\n",
-                   consumers, TCI_MATRIX_LAST_WARPS, consumers + 1, (long long)x->tiles, symbol);
+                   consumers, groups, TCI_MATRIX_LAST_WARPS, consumers + 1, groups,
+                   (long long)x->tiles, symbol);
     tci_str_printf(out,
                    "    for (int part = 0; part < %d; part++) {\n"
                    "    const bool all = t == last%s;\n"
@@ -426,8 +434,9 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
                    "    tc_barrier_wait(tc_ready<%s_shape>(at, part), ready);\n"
                    "    for (int row = %d * worker; row < %d; row += all ? %d : %d) {\n",
                    x->consumers, x->buffers == 1 && x->consumers > 1 ? " && part == 1" : "", symbol,
-                   x->group_rows, part_rows, (TCI_MATRIX_LAST_WARPS + consumers) * x->group_rows,
-                   TCI_MATRIX_LAST_WARPS * x->group_rows);
+                   x->group_rows, part_rows,
+                   (TCI_MATRIX_LAST_WARPS + consumers) * groups * x->group_rows,
+                   TCI_MATRIX_LAST_WARPS * groups * x->group_rows);
     tci_str_printf(out,
                    "    const tc_i64 at_%d = p.m + %d * part + row, at_%d = p.n;\n"
                    "    if (at_%d >= %lld) {\n        break;\n    }\n",
@@ -437,8 +446,8 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
     }
     tci_str_printf(out,
                    "    const void *given = tc_shared + (at - tc_shared_at(tc_shared)) + "
-                   "tc_staged<%s_shape>(%srow);\n",
-                   symbol, x->buffers == 1 ? "" : x->sub_rows == 1 ? "64 * part + " : "128 * part + ");
+                   "tc_staged<%s_shape>(%d * part + row);\n",
+                   symbol, x->buffers == 1 ? 0 : TCI_MATRIX_SUB * x->sub_rows);
 }
 
 TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loop *l,
@@ -453,7 +462,7 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
                    "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   (int)(TCI_MATRIX_WARP * tci_cuda_matrix_describe(x).warps), symbol, symbol);
+                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol, symbol);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");
@@ -464,9 +473,10 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
 TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 {
     tci_str_printf(out,
-                   "    }\n    if (!all) {\n        tc_warp_arrive(tc_taken<%s_shape>(at, part));\n    "
-                   "}\n    }\n    }\n}\n",
-                   symbol);
+                   "    }\n    if (!all) {\n"
+                   "        tc_warp_arrive<%s_shape>(tc_taken<%s_shape>(at, part));\n"
+                   "    }\n    }\n    }\n}\n",
+                   symbol, symbol);
 }
 /* ---- src/cuda/dialect.c ---- */
 /* cuda/dialect.c - the CUDA dialect: one block of threads is one wide vector machine.
@@ -533,7 +543,7 @@ static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_sca
     {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"}, {TCI_P_ABS, "a", "fabsf", "fabs"},
     {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},   {TCI_P_FLOOR, "a", "floorf", "floor"},
     {TCI_P_CEIL, "a", "ceilf", "ceil"},              {TCI_P_TRUNC, "a", "truncf", "trunc"},
-    {TCI_P_RINT, "a", "rintf", "rint"},
+    {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
@@ -782,6 +792,24 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
+/* bf16 by the one instruction that newer cards have for two of them; tests define TC_NO_PTX. The C
+ * dialect's name is taken for it. */
+static const char tci_cuda_halves_name[] = "tc_narrow_f32_bf16";
+static const char tci_cuda_halves_text[] =
+    "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 800\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
+    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
+    "    return r;\n}\n"
+    "#else\n"
+    "TC_I unsigned tc_bits_bf16(float a) {\n    const unsigned u = (unsigned)__float_as_int(a);\n"
+    "    return a != a ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;\n}\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n"
+    "    return tc_bits_bf16(high) << 16 | tc_bits_bf16(low);\n}\n"
+    "#endif\n"
+    "TC_I unsigned short tc_narrow_f32_bf16(float a) {\n"
+    "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
+    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
+
 /* tc_lane and tc_down hold barriers before and after their use of the shared box, so that one
  * may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
 static const char tci_cuda_prelude_text[] =
@@ -818,6 +846,7 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
     tci_str_add(out, tci_cuda_prelude_text);
+    tci_str_add(out, tci_cuda_halves_text);
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
@@ -841,12 +870,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
-    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
         tci_cuda_matrix_head(out, symbol, l, n_words);
         return;
     }
+    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
@@ -880,6 +909,8 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->any = tci_cuda_any;
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
+    bool is_new;
+    tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
     d->name = "cuda";
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";
@@ -1575,8 +1606,8 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
     k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
     k->block_x = (unsigned)f->threads;
     if (f->is_skeleton) {
-        k->block_x = TCI_MATRIX_WARP;
-        k->block_y = (unsigned)f->skeleton.warps;
+        k->block_x = (unsigned)f->skeleton.block_x;
+        k->block_y = (unsigned)f->skeleton.block_y;
         k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
     }
     if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {

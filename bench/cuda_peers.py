@@ -1,7 +1,7 @@
 """bench/cuda_peers.py - the cases of bench/cuda.c beside PyTorch, in turns, in one process.
 
     cc -O2 -shared -fPIC -DBENCH_SHARED -I. bench/cuda.c -o libcuda_cases.so -lm -ldl -lpthread
-    python3 bench/cuda_peers.py ./libcuda_cases.so [--quick]
+    python3 bench/cuda_peers.py ./libcuda_cases.so [--quick] [part of a name ...]
 
 Each case takes turns on the same memory: tc, PyTorch eager, torch.compile, and a copy of the same
 bytes. Two figures each, medians: a call that waits for the device, and the device alone (replays of
@@ -221,8 +221,13 @@ def main():
         head += " | compiled call | compiled device | ratio of calls | of device"
     print("| %s | error |" % head)
     print("| --- " * (head.count("|") + 2) + "|", flush=True)
+    wanted = [a for a in sys.argv[2:] if not a.startswith("--")]
     for i in range(n):
-        run_case(lib, i, memory, compile_peers)
+        name = lib.bench_cuda_name(i).decode()
+        if not wanted or any(part in name for part in wanted):
+            run_case(lib, i, memory, compile_peers)
+    if wanted:
+        return
     us = (ctypes.c_double * 3)()
     lib.bench_cuda_cost(n - 1, us)
     print("%s: a run costs the processor %.2f us, %.2f of them the launch; with the wait %.2f us"

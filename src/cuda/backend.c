@@ -368,8 +368,8 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
     k->grid_y = k->grid_z = k->block_y = k->block_z = 1;
     k->block_x = (unsigned)f->threads;
     if (f->is_skeleton) {
-        k->block_x = TCI_MATRIX_WARP;
-        k->block_y = (unsigned)f->skeleton.warps;
+        k->block_x = (unsigned)f->skeleton.block_x;
+        k->block_y = (unsigned)f->skeleton.block_y;
         k->shared_bytes = (unsigned)f->skeleton.shared_bytes;
     }
     if (!is_packed || launch->task_begin != 0 || blocks > INT32_MAX) {

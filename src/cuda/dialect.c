@@ -52,7 +52,7 @@ static const struct { uint8_t prim; const char *args, *f32, *f64; } tci_cuda_sca
     {TCI_P_FMA, "a, b, c", "__fmaf_rn", "__fma_rn"}, {TCI_P_ABS, "a", "fabsf", "fabs"},
     {TCI_P_SQRT, "a", "__fsqrt_rn", "__dsqrt_rn"},   {TCI_P_FLOOR, "a", "floorf", "floor"},
     {TCI_P_CEIL, "a", "ceilf", "ceil"},              {TCI_P_TRUNC, "a", "truncf", "trunc"},
-    {TCI_P_RINT, "a", "rintf", "rint"},
+    {TCI_P_RINT, "a", "rintf", "rint"},              {TCI_P_ROUNDB16, "a", "tc_round_bf16", ""},
 };
 
 static const char *tci_cuda_scalar_prim(tci_dialect *d, tci_prim p, tc_dtype t, tc_dtype to,
@@ -301,6 +301,24 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
 
 /* ---- the file ---- */
 
+/* bf16 by the one instruction that newer cards have for two of them; tests define TC_NO_PTX. The C
+ * dialect's name is taken for it. */
+static const char tci_cuda_halves_name[] = "tc_narrow_f32_bf16";
+static const char tci_cuda_halves_text[] =
+    "#if !defined(TC_NO_PTX) && __CUDA_ARCH__ >= 800\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n    unsigned r;\n"
+    "    asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(high), \"f\"(low));\n"
+    "    return r;\n}\n"
+    "#else\n"
+    "TC_I unsigned tc_bits_bf16(float a) {\n    const unsigned u = (unsigned)__float_as_int(a);\n"
+    "    return a != a ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;\n}\n"
+    "TC_I unsigned tc_pair_bf16(float low, float high) {\n"
+    "    return tc_bits_bf16(high) << 16 | tc_bits_bf16(low);\n}\n"
+    "#endif\n"
+    "TC_I unsigned short tc_narrow_f32_bf16(float a) {\n"
+    "    return (unsigned short)tc_pair_bf16(a, 0);\n}\n"
+    "TC_I float tc_round_bf16(float a) { return __int_as_float((int)tc_pair_bf16(0, a)); }\n";
+
 /* tc_lane and tc_down hold barriers before and after their use of the shared box, so that one
  * may follow another at once. A block has at most TCI_CUDA_MAX_THREADS threads. */
 static const char tci_cuda_prelude_text[] =
@@ -337,6 +355,7 @@ static void tci_cuda_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
     tci_str_add(out, tci_cuda_prelude_text);
+    tci_str_add(out, tci_cuda_halves_text);
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
@@ -360,12 +379,12 @@ static void tci_cuda_head(tci_dialect *d, tci_str *out, const char *symbol, cons
                           int n_words)
 {
     const char *word = d->type(d, TC_I64, 1);
-    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     if (l->matrix) {
         tci_cuda_matrix_need(d, l->matrix);
         tci_cuda_matrix_head(out, symbol, l, n_words);
         return;
     }
+    const char *resident = l->resident ? tci_scratch_printf(d->s, ", %d", l->resident) : "";
     tci_str_printf(out,
                    "struct %s_args { void *bufs[%d]; %s lits[%d]; %s *fault; };\n"
                    "extern \"C\" __global__ void __launch_bounds__(%d%s) %s(const %s_args args)\n"
@@ -399,6 +418,8 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->any = tci_cuda_any;
     cd->lanes_of = tci_cuda_lanes_of;
     cd->helper_word = "__noinline__ ";
+    bool is_new;
+    tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
     d->name = "cuda";
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";

@@ -23,7 +23,8 @@ typedef struct tci_cuda_map {
 /* The constant NAME_skeleton in the module of kernel NAME, all words of 8 bytes. */
 typedef struct tci_cuda_skeleton {
     int64_t shared_bytes;
-    int64_t warps;     /* of a block; it is launched as 32 x warps threads */
+    int64_t block_x;   /* threads that a row of the tile is spread over */
+    int64_t block_y;   /* 32 * warps / block_x */
     tci_cuda_map maps[TCI_CUDA_MAPS];
 } tci_cuda_skeleton;
 

@@ -22,6 +22,7 @@ enum {
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
     TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
+    TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
     TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
@@ -223,7 +224,8 @@ static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
 /* Cycles of one step of k, and of the chain for some elements. */
 static double tci_matrix_step_cycles(const tci_matrix *x, int units)
 {
-    double rate = TCI_MATRIX_UNIT_FLOPS * (x->columns < 128 ? 0.7 : 1.0) *
+    double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
+    double rate = TCI_MATRIX_UNIT_FLOPS * narrow *
                   (x->consumers == 1 ? 0.85 : 1.0);
     double active = (double)TCI_MIN(x->tiles, (int64_t)units);
     double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
@@ -237,15 +239,15 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
     return cells * (double)(chain + 8) / (warps * TCI_MATRIX_WARP);
 }
 
-/* Sets what follows from the tile's shape; false where it does not fit. One buffer leaves room for
- * another stage, but consumers then wait for each other's chain: while that takes no longer than
- * they may be apart, which is as many steps as there are stages, nothing is lost. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t chain, int units)
+/* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
+ * where that leaves stages enough. */
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
 {
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
     x->rows = TCI_MATRIX_SUB * x->consumers * x->sub_rows;
     x->columns = tile->columns;
+    x->row_threads = TCI_MIN(x->columns / TCI_MATRIX_HELD, TCI_MATRIX_WARP);
     x->staged_pitch = x->columns + 8; /* rows begin in different banks */
     x->tiles_m = tci_dim_ceil_div(x->m, x->rows);
     x->tiles_n = tci_dim_ceil_div(x->n, x->columns);
@@ -253,13 +255,12 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, int64_t
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
     }
-    double cells = (double)x->rows / x->consumers * x->columns;
-    double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
-    tci_matrix_set_buffers(x, 1);
-    if (hole > x->stages * tci_matrix_step_cycles(x, units)) {
-        tci_matrix_set_buffers(x, x->consumers);
+    tci_matrix_set_buffers(x, x->consumers);
+    if (x->stages < TCI_MATRIX_LEAST_STAGES) {
+        tci_matrix_set_buffers(x, 1);
     }
-    return x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
+    bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
+    return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
@@ -267,8 +268,11 @@ static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
 {
     double cells = (double)x->rows * x->columns;
     double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double tile = TCI_MATRIX_FILL + steps * tci_matrix_step_cycles(x, units);
+    double step = tci_matrix_step_cycles(x, units), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
+    if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
+        tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
+    }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
     double rounds = (double)tci_dim_ceil_div(x->tiles, units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
@@ -287,19 +291,19 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
-                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}};
+                                            {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
     int64_t chain = tci_matrix_chain_cost(k);
     double least = 0;
     int best = -1;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i], chain, units)) {
+        if (tci_matrix_shape(x, &tiles[i])) {
             double cycles = tci_matrix_cycles(x, chain, units);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best], chain, units);
+        tci_matrix_shape(x, &tiles[best]);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {
@@ -420,7 +424,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     TCI_ASSERT(s, fits);
     tci_loop *l = tci_loop_make(s, k);
     l->lanes = x->columns;
-    l->threads = TCI_MATRIX_WARP;
+    l->threads = x->row_threads;
     l->matrix = x;
     tci_matrix_hole(tci_build_make(s, k, l), x);
     tci_loop_find_dims(l);

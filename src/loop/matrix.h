@@ -5,10 +5,10 @@
  * at a time, whose warps play three parts. One warp loads boxes of A and B, `depth` elements of k
  * at a time, into a ring of `stages` stages of shared memory. The `consumers` groups of four warps
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
- * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's first step wants them. The last warps, each a machine of 32
- * threads whose vector is a row of the tile, take `group_rows` rows at a time through the rest of
- * the chain while the consumers are at the next tile: that is the skeleton's hole. At the block's
- * last tile the consumers help. */
+ * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
+ * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
+ * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers are at
+ * the next tile: that is the skeleton's hole. At the block's last tile the consumers help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
@@ -17,7 +17,7 @@
 enum {
     TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
     TCI_MATRIX_BATCH = 3,       /* batch axes at most: a box has five axes */
-    TCI_MATRIX_STAGES = 8,      /* at most */
+    TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
     TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
@@ -42,7 +42,7 @@ typedef struct tci_matrix {
     int32_t value;      /* the instruction that is left in shared memory */
     uint8_t staged;     /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
-    int32_t stages, group_rows;
+    int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
     int64_t staged_pitch; /* elements between rows of the staged sums */
     int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */

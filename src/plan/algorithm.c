@@ -6,7 +6,8 @@
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap, or a matrix unit reads it as it lies
+ *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
+ *                      longer rows, where its rows begin at odd places)
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "group.h"
 #include "why.h"
@@ -24,6 +25,7 @@ enum {
     TCI_ALGO_PACK_ROWS = 8,       /* what loop/blocked.c asks of a contraction that it packs */
     TCI_ALGO_PACK_COLUMNS = 16,
     TCI_ALGO_PACK_INNER = 1024,
+    TCI_ALGO_PITCH_ROWS = 64,     /* rows of a product that is worth a copy of an operand */
     TCI_ALGO_PACK_OPS = 4         /* operations of an operand that packing evaluates */
 };
 
@@ -301,9 +303,51 @@ static tci_node *tci_algo_half_source(tci_node *n)
         }
         n = n->in[0];
     }
-    bool aligned = n->rank > 0 && tci_algo_has_known_sizes(n) &&
-                   n->shape[n->rank - 1] % TCI_MATRIX_ALIGN == 0;
-    return tci_dtype_is_half((tc_dtype)n->dtype) && aligned ? n : NULL;
+    bool fits = n->rank > 0 && tci_algo_has_known_sizes(n);
+    return tci_dtype_is_half((tc_dtype)n->dtype) && fits ? n : NULL;
+}
+
+/* Do its rows begin where a matrix unit reads them, or can a copy with longer rows take its place?
+ * Only movements that leave rows whole may lie between; on a CPU it would be packed anyway. */
+static bool tci_algo_can_pitch(const tci_node *n, const tci_node *source, tci_machine machine,
+                               int64_t rows)
+{
+    bool whole = machine.block_threads > 0 && rows >= TCI_ALGO_PITCH_ROWS;
+    if (source->shape[source->rank - 1] % TCI_MATRIX_ALIGN == 0) {
+        return true;
+    }
+    for (; n != source; n = n->in[0]) {
+        whole = whole && (n->op == TCI_OP_PERMUTE || n->op == TCI_OP_CAST);
+    }
+    return whole;
+}
+
+/* Operand n with that copy below it, where its source needs one. */
+static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *source)
+{
+    if (n != source) {
+        tci_node *in = tci_algo_pitch(s, g, n->in[0], source);
+        return in == n->in[0] ? n
+                              : tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, 1,
+                                               &in, n->n_attr, n->attr);
+    }
+    int last = n->rank - 1;
+    tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
+    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA;
+    if (longer == n->shape[last]) {
+        n->mark = leaf ? n->mark : 1;
+        return n;
+    }
+    tci_value zero = {.u = 0};
+    tci_node *fill = tci_graph_const(g, (tc_dtype)n->dtype, zero);
+    tci_node *copy = tci_algo_pad_axis(s, g, n, last, longer, fill);
+    int64_t *attr = TCI_NEW_ARRAY(s, int64_t, 2 * n->rank);
+    for (int i = 0; i < n->rank; i++) {
+        attr[2 * i + 1] = 1;
+    }
+    copy->mark = 1;
+    return tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)n->dtype, n->rank, n->shape, 1, &copy,
+                          2 * n->rank, attr);
 }
 
 /* The size of a label in a list of them; 1 where it is not there. */
@@ -346,6 +390,10 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
                  n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
     if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    if (!tci_algo_can_pitch(n->in[0], x, machine, rows) ||
+        !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
     return rows >= TCI_MATRIX_ROWS && n->shape[rank - 1] >= TCI_MATRIX_COLUMNS &&
@@ -421,11 +469,12 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
     bool packs = tci_algo_packs(n, machine);
     if (tci_algo_on_matrix_unit(n, machine)) {
         for (int i = 0; i < 2; i++) {
-            tci_node *source = tci_algo_half_source(n->in[i]);
-            bool leaf = source->op == TCI_OP_INPUT || source->op == TCI_OP_DATA;
-            source->mark = leaf ? source->mark : 1;
+            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
         }
-        return n;
+        return in[0] == n->in[0] && in[1] == n->in[1]
+                   ? n
+                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                    in, n->n_attr, n->attr);
     }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {

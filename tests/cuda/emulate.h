@@ -52,6 +52,7 @@ static const char emu_prelude[] =
     "static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }\n"
     "static inline float __int_as_float(int i) { float f; memcpy(&f, &i, 4); return f; }\n"
+    "static inline int __float_as_int(float f) { int i; memcpy(&i, &f, 4); return i; }\n"
     "static inline double __longlong_as_double(long long i) { double f; memcpy(&f, &i, 8); "
     "return f; }\n"
     "static inline float __fsqrt_rn(float a) { return sqrtf(a); }\n"
@@ -99,7 +100,7 @@ typedef struct emu_function {
     int (*run)(void (*)(const void *), const void *, int, int);
     int threads;
     const tci_cuda_skeleton *skeleton; /* of a kernel with a main loop of its own, or NULL */
-    const char *(*model)(void (*)(const void *), const void *, int, int, long, unsigned);
+    const char *(*model)(void (*)(const void *), const void *, int, int, int, long, unsigned);
 } emu_function;
 
 typedef struct emu_mutation { const char *from, *to; } emu_mutation;
@@ -307,8 +308,8 @@ static tc_status emu_launch(void *user, const tc_launch *launch)
     pthread_mutex_lock(&emu_lock);
     emu_launches++;
     if (f->skeleton) {
-        why = f->model(f->kernel[emu_variant], args, blocks, (int)f->skeleton->warps,
-                       (long)f->skeleton->shared_bytes, emu_model_seed);
+        why = f->model(f->kernel[emu_variant], args, blocks, (int)f->skeleton->block_x,
+                       (int)f->skeleton->block_y, (long)f->skeleton->shared_bytes, emu_model_seed);
     } else if (f->run(f->kernel[emu_variant], args, blocks, f->threads)) {
         why = "threads of a block took different ways to a barrier";
     }

@@ -11,6 +11,12 @@
 
 static int fake_process, fake_calls_in_child, fake_graph_launches, fake_launches, fake_copies;
 static int fake_nodes;
+/* What a module says of a kernel with a main loop of its own; NULL: it has none. */
+static const tci_cuda_skeleton *fake_skeleton;
+static int fake_shared_bytes;                 /* that were asked for it */
+static tci_cu_kernel_params fake_last_node;
+static struct { void *address; uint64_t dim[5], stride[4]; unsigned rank, box[5]; } fake_maps[2];
+static int fake_n_maps;
 
 /* In a child made by fork the real driver fails or hangs: any call there is a mistake. */
 static int fake_call(void)
@@ -138,8 +144,9 @@ static int fake_cuGraphCreate(void **graph, unsigned flags)
 static int fake_cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after,
                                         size_t n_after, const tci_cu_kernel_params *params)
 {
-    (void)graph, (void)after, (void)n_after, (void)params;
+    (void)graph, (void)after, (void)n_after;
     *node = &fake_process;
+    fake_last_node = *params;
     fake_nodes++;
     return fake_call();
 }
@@ -165,15 +172,35 @@ static int fake_cuGraphDestroy(void *graph)
     return fake_call() + (graph != &fake_process);
 }
 
-static int fake_cuModuleGetGlobal_v2(tci_cu_ptr *at, size_t *bytes, void *module, const char *name)
+static int fake_cuModuleGetGlobal_v2(tci_cu_ptr *p, size_t *n, void *module, const char *name)
 {
-    (void)at, (void)bytes, (void)module, (void)name;
-    return fake_call() + 500; /* CUDA_ERROR_NOT_FOUND */
+    size_t length = strlen(name), end = strlen("_skeleton");
+    (void)module;
+    *p = (tci_cu_ptr)(size_t)fake_skeleton;
+    *n = sizeof(*fake_skeleton);
+    bool found = fake_skeleton && length > end && !strcmp(name + length - end, "_skeleton");
+    return fake_call() + (found ? 0 : 500);
 }
 static int fake_cuFuncSetAttribute(void *function, int attribute, int value)
 {
-    (void)function, (void)attribute, (void)value;
+    (void)function;
+    fake_shared_bytes = attribute == 8 ? value : fake_shared_bytes;
     return fake_call();
+}
+static int fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
+                                       const uint64_t *dim, const uint64_t *stride,
+                                       const unsigned *box, const unsigned *step, int interleave,
+                                       int swizzle, int promotion, int fill)
+{
+    bool good = type == 9 && step[0] == 1 && step[1] == 1 && !interleave && swizzle == 3 &&
+                promotion == 2 && !fill && (size_t)map % 64 == 0 && (size_t)address % 16 == 0;
+    fake_maps[fake_n_maps % 2].address = address;
+    fake_maps[fake_n_maps % 2].rank = rank;
+    memcpy(fake_maps[fake_n_maps % 2].dim, dim, rank * sizeof(*dim));
+    memcpy(fake_maps[fake_n_maps % 2].stride, stride, (rank - 1) * sizeof(*stride));
+    memcpy(fake_maps[fake_n_maps++ % 2].box, box, rank * sizeof(*box));
+    memset(map, 0x11 * fake_n_maps, 128);
+    return fake_call() + !good;
 }
 
 /* False: the backend calls something that is not here. */
@@ -210,6 +237,7 @@ static bool fake_install(void)
         .graph_free = fake_cuGraphDestroy,
         .module_global = fake_cuModuleGetGlobal_v2,
         .function_set = fake_cuFuncSetAttribute,
+        .tensor_map = fake_cuTensorMapEncodeTiled,
     };
     tci_cu_tables.cu_known = tci_cu_tables.cu_works = true;
 #define FAKE_ROW(field, symbol, arguments) complete = complete && tci_cu_tables.cu.field != NULL;

@@ -64,7 +64,7 @@ static std::vector<model_warpgroup> model_warpgroups;
 static std::vector<model_box> model_boxes;
 static std::map<unsigned, model_barrier> model_barriers;
 static unsigned char *model_memory;
-static unsigned model_bytes, model_random_state, model_me;
+static unsigned model_bytes, model_random_state, model_me, model_block_x;
 static int model_block_here;
 static bool model_runs;
 static ucontext_t model_scheduler;
@@ -383,24 +383,12 @@ static void tc_store_two(unsigned to, float a, float b)
     memcpy(model_at(to + 4, 4), &b, 4);
 }
 
-static unsigned model_to_bf16(float f)
-{
-    unsigned u;
-    memcpy(&u, &f, 4);
-    return f != f ? 0x7fff : (u + 0x7fff + (u >> 16 & 1)) >> 16;
-}
-
 static unsigned model_to_f16(float f)
 {
     _Float16 h = (_Float16)f;
     unsigned short bits;
     memcpy(&bits, &h, 2);
     return bits;
-}
-
-static unsigned tc_pair_bf16(float low, float high)
-{
-    return model_to_bf16(high) << 16 | model_to_bf16(low);
 }
 
 static unsigned tc_pair_f16(float low, float high)
@@ -510,8 +498,8 @@ static void model_schedule(unsigned threads)
             }
             moved = true;
             model_me = i;
-            threadIdx.x = (int)(i % 32);
-            threadIdx.y = (int)(i / 32);
+            threadIdx.x = (int)(i % model_block_x);
+            threadIdx.y = (int)(i / model_block_x);
             model_fibers[i].wait = MODEL_READY;
             swapcontext(&model_scheduler, &model_fibers[i].context);
             ended += model_fibers[i].wait == MODEL_ENDED;
@@ -534,12 +522,12 @@ static void model_schedule(unsigned threads)
     }
 }
 
-/* Runs a grid of 32 x warps threads; NULL: all went well. */
+/* Runs a grid of block_x x block_y threads; NULL: all went well. */
 extern "C" const char *model_run(void (*kernel)(const void *), const void *args, int blocks,
-                                 int warps, long shared_bytes, unsigned seed)
+                                 int block_x, int block_y, long shared_bytes, unsigned seed)
 {
     const size_t stack = 1 << 16;
-    unsigned threads = 32 * (unsigned)warps;
+    unsigned threads = (unsigned)(block_x * block_y), warps = threads / 32;
     std::vector<char> stacks(stack * threads);
     std::vector<unsigned char> memory((size_t)shared_bytes + 64);
     model_memory = memory.data() + (64 - (size_t)memory.data() % 64) % 64;
@@ -549,19 +537,20 @@ extern "C" const char *model_run(void (*kernel)(const void *), const void *args,
     model_error = 0;
     model_random_state = seed;
     model_runs = true;
+    model_block_x = (unsigned)block_x;
     gridDim.x = blocks;
     for (int block = 0; block < blocks && !model_error; block++) {
         blockIdx.x = block;
         memset(model_memory, 0xee, (size_t)shared_bytes);
         model_barriers.clear();
         model_boxes.clear();
-        model_warps.assign((size_t)warps, model_warp());
-        model_warpgroups.assign(((size_t)warps + 3) / 4, model_warpgroup());
+        model_warps.assign(warps, model_warp());
+        model_warpgroups.assign((warps + 3) / 4, model_warpgroup());
         model_fibers.assign(threads, model_fiber());
         model_block_here = 0;
         unsigned slow_warps = seed % 3; /* consumers, the last ones, none */
         for (unsigned i = 0; i < threads; i++) {
-            bool last = i / 32 >= (unsigned)warps - 3;
+            bool last = i / 32 >= warps - 3;
             bool lags = slow_warps < 2 && last == (slow_warps == 1);
             model_fibers[i].slow = lags ? 1016 : model_random() % 64 == 0 ? 900 : 64;
             ucontext_t *c = &model_fibers[i].context;

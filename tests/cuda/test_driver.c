@@ -196,6 +196,40 @@ TEST(a_forked_child_has_no_gpu_and_is_told)
     tc_ctx_free(ctx);
 }
 
+/* The module says what maps its kernel wants; they are made for the operands' addresses. */
+TEST(a_product_is_launched_with_its_maps)
+{
+    static char memory[3][4096] __attribute__((aligned(64)));
+    static tci_cuda_skeleton said = {
+        200000, 32, 12, {{1, 9, 2, 32, {64, 20}, {128}, {64, 128}},
+                         {0, 9, 3, 0, {40, 64, 3}, {80, 5120}, {64, 64, 1}}}};
+    const tc_backend *calls = tci_cuda_backend();
+    tc_backend_target target;
+    void *module = NULL, *sequence = NULL, *buffers[3] = {memory[0], memory[1], memory[2]};
+    char path[64];
+    REQUIRE(calls->target(NULL, 0, &target) == TC_OK && target.usable);
+    snprintf(path, sizeof(path), "%s/module", folder);
+    REQUIRE(tci_os_publish(path, "cubin", 5, NULL));
+    REQUIRE(calls->module_load(NULL, path, &module) == TC_OK);
+    fake_skeleton = &said;
+    tc_launch launch = {.buffers = buffers, .n_buffers = 3, .task_end = 7};
+    launch.function = calls->module_find(NULL, module, "product");
+    fake_skeleton = NULL;
+    REQUIRE(launch.function);
+    CHECK_EQ_INT(fake_shared_bytes, 200000);
+    REQUIRE(calls->record(NULL, &launch, 1, &sequence) == TC_OK);
+    CHECK_EQ_INT(fake_n_maps, 2);
+    CHECK(fake_maps[0].address == memory[1] + 32 && fake_maps[1].address == memory[0]);
+    CHECK(fake_maps[0].rank == 2 && fake_maps[1].rank == 3);
+    CHECK(fake_maps[0].dim[1] == 20 && fake_maps[0].stride[0] == 128);
+    CHECK(fake_maps[1].dim[2] == 3 && fake_maps[1].stride[1] == 5120 && fake_maps[1].box[1] == 64);
+    CHECK(fake_last_node.grid_x == 7 && fake_last_node.block_x == 32);
+    CHECK(fake_last_node.block_y == 12 && fake_last_node.shared_bytes == 200000);
+    CHECK(fake_last_node.params && !fake_last_node.extra);
+    calls->sequence_free(NULL, sequence);
+    calls->module_free(NULL, module);
+}
+
 int main(int argc, char **argv)
 {
     const char *again = getenv("TC_TEST_START");

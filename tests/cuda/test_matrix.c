@@ -221,12 +221,17 @@ static const product_case cases[] = {
     {.batch = 1, .m = 264, .n = 136, .k = 64, .bias = true, .gelu = true, .residual = true},
     {.batch = 1, .m = 200, .n = 264, .k = 136, .wide = true, .b_turned = true},
     {.batch = 1, .m = 136, .n = 72, .k = 264, .wide = true, .a_turned = true, .bias = true},
+    {.batch = 1, .m = 128, .n = 1000, .k = 200, .wide = true, .b_turned = true}, /* one buffer */
     {.batch = 1, .m = 200, .n = 264, .k = 136, .half = true, .residual = true},
     {.batch = 1, .m = 200, .n = 264, .k = 136, .half = true, .wide = true, .a_turned = true},
     {.batch = 3, .m = 130, .n = 72, .k = 200, .bias = true},
     {.batch = 5, .m = 72, .n = 64, .k = 136, .a_turned = true, .b_turned = true},
     {.batch = 4, .m = 70, .n = 96, .k = 64, .a_shared = true, .b_turned = true},
     {.batch = 1, .m = 16, .n = 1024, .k = 256},
+    {.batch = 1, .m = 200, .n = 77, .k = 131, .bias = true}, /* odd rows: copied */
+    {.batch = 2, .m = 131, .n = 76, .k = 130, .a_turned = true, .b_turned = true},
+    {.batch = 1, .m = 16, .n = 60, .k = 1160, .b_turned = true, .residual = true}, /* narrow */
+    {.batch = 1, .m = 500, .n = 128, .k = 136, .bias = true}, /* two products of each consumer */
 };
 
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
@@ -332,7 +337,6 @@ static const emu_mutation mutations[] = {
     {"unsigned parity = 1;", "unsigned parity = 0;"},
     {"unsigned parity = 0, taken", "unsigned parity = 1, taken"},
     {"taken = S::buffers > 1 || group == 0;", "taken = 0;"},
-    {"taken = S::buffers > 1 || group == 0;", "taken = 1;"},
     {"before & 1 : 0;", "before & 1 : 1;"},
     {"before & 1 : 0;", "1 - (before & 1) : 0;"},
     {"tc_barrier_wait(tc_full<S>(at, stage), parity);", ""},
