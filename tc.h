@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "defba1c80e618cb8"
+#define TCI_BUILD "7df930c164c90a15"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -346,6 +346,14 @@
  * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
  * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
  * have sizes that are numbers.
+ *
+ * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
+ * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and
+ * TC_BUF_ND(pointer, 2, 3, 480, 64) in the place of TC_BUF gives the sizes of a buffer.
+ * tc_output_size(f, inputs, 0, 1) and tc_output_count(f, inputs, 0) tell beforehand what an output
+ * takes. What a run needs for its sizes, a plan of memory above all, is made when they are first
+ * met, in microseconds, and kept for the eight that were used last; memory_limit is held against
+ * each.
  *
  * 18 LIMITS
  *
@@ -13830,7 +13838,9 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
+        case TCI_OP_PAD:
+            to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i])));
+            break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -13899,7 +13909,8 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
+                int back = tci_kx_const(l->k, tci_dim_neg(start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -17781,8 +17792,13 @@ static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
     }
 }
 
+/* A symbolic divisor that may be 0 divides what is not used then, behind a guard or in a loop that
+ * runs no times; but a divisor it may not be. */
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
+    if (!tci_dim_is_known(c) && (op == TCI_LX_DIV || op == TCI_LX_MOD)) {
+        c = tci_dim_max(c, 1);
+    }
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
@@ -18059,6 +18075,8 @@ typedef struct tci_build {
 typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
+/* lo <= x <= hi, of an index expression, as a condition in the current block. */
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
@@ -18158,6 +18176,17 @@ TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open)
     open->floor = b->floor;
     open->st.args[0] = condition;
     b->floor = b->cur = open->st.body = tci_loop_block(b->l, b->cur);
+}
+
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
 }
 
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
@@ -19385,6 +19414,11 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
  * max, else none. Those that are not known are left out: what lies there is masked. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
+/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
+ * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
+typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -19779,13 +19813,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, t
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = count;
-    st.value.i = 1;
-    st.imm = b->l->lanes - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, count, 1, b->l->lanes - 1), &open);
     const tci_bind *vec = tci_stage_vector(b, at, lo, hi, count);
     body(b, arg, 1, &vec);
     tci_build_close(b, &open);
@@ -19839,6 +19867,26 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
     }
 }
 
+/* ---- rows of unknown number ---- */
+
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg)
+{
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, base), base), rest = tci_dim_sub(size, whole);
+    int rows = 1;
+    while (2 * rows < base) {
+        rows *= 2;
+    }
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_lopen open;
+        tci_build_if(b, tci_build_in_range(b, tci_lx_const(b->l, there), 1, 1), &open);
+        body(b, arg, tci_dim_add(whole, before), rows);
+        tci_build_close(b, &open);
+    }
+}
+
 /* ---- one accumulator a point (VEC_OUTER) ---- */
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
@@ -19863,19 +19911,73 @@ static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
     }
 }
 
-static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+/* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
+static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 int n)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_point(b, tile, 0);
+    for (int u = 0; u < n; u++) {
+        steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                taken[u * k->n_reds + r] = tci_stage_operands(b, &k->reds[r]);
+            }
+        }
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
+            }
+        }
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
+ * False: done the other way. */
+static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
+                tile->n_rows * tile->n_vecs == 1 && tci_dim_is_known(b->k->axes[st->axes[0]].size);
+    if (!fits) {
+        return false;
+    }
+    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
+    if (whole > 0) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole),
+                              TCI_STAGE_BLOCK_ROWS, &open);
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_var(b, i), 0, whole - 1,
+                             TCI_STAGE_BLOCK_ROWS);
+        tci_build_close(b, &open);
+    }
+    if (size > whole) {
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_const(whole), whole, size - 1,
+                             (int)(size - whole));
+    }
+    return true;
+}
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_pair *acc)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
-    for (int r = 0; r < k->n_reds; r++) {
-        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
-            tci_stage_point(b, tile, i);
-            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
-            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
-        }
-    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
         open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
@@ -19894,6 +19996,23 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         tci_stage_scan_step(b, stage, tile, acc);
     }
     tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
+            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+        }
+    }
+    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+        tci_stage_take_in(b, stage, tile, acc);
+    }
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
@@ -20087,14 +20206,11 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     tci_lin first = tci_lin_const(tci_dim_add(at, u));
     for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
         tci_lopen open;
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_const(b->l, left);
-        st.value.i = partial ? 1 : lanes;
-        st.imm = partial ? lanes - 1 : b->k->vlanes;
-        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-        tci_loop_append(b->l, b->cur, st);
-        tci_build_if(b, st.dst, &open);
-        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        int n = tci_lx_const(b->l, left);
+        int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
+                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+        tci_build_if(b, exists, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
         tci_build_close(b, &open);
     }
@@ -20118,7 +20234,9 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && count > 0) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
-    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
@@ -21093,23 +21211,10 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
-/* lo <= x <= hi */
-static void tci_blocked_if_in(tci_blocked_state *s, int x, tci_dim lo, tci_dim hi, tci_lopen *open)
-{
-    tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
-}
-
 /* In depth block lo .. hi. */
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
-    tci_blocked_if_in(s, s->block, lo, hi, open);
+    tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -21242,29 +21347,16 @@ static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64
     tci_build_close(b, &open);
 }
 
-/* The last row tile where the number of rows is not known: tiles of 8, 4, 2 and 1 rows, each there
- * or not. */
-static void tci_blocked_rest_rows(tci_blocked_state *s, int end,
-                                  void (*body)(tci_blocked_state *))
+typedef struct tci_blocked_rest {
+    tci_blocked_state *s;
+    void (*body)(tci_blocked_state *);
+} tci_blocked_rest;
+
+static void tci_blocked_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim size = b->k->axes[s->p->row_axis].size, whole = tci_dim_div(size, s->p->base);
-    tci_dim first = tci_dim_mul(whole, s->p->base), rest = tci_dim_sub(size, first);
-    tci_lopen is_last, exists;
-    int64_t rows = 1;
-    while (2 * rows < s->p->base) {
-        rows *= 2;
-    }
-    tci_blocked_if_in(s, end, tci_dim_add(whole, 1), s->p->n_tiles, &is_last);
-    for (; rows > 0; rows /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
-        tci_blocked_if_in(s, tci_lx_const(b->l, there), 1, 1, &exists);
-        tci_blocked_row_tile(s, tci_lin_const(tci_dim_add(first, before)), tci_lin_const(0), rows,
-                             body);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    const tci_blocked_rest *rest = arg;
+    (void)b;
+    tci_blocked_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
 static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
@@ -21283,9 +21375,14 @@ static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
         tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
         return;
     }
-    int whole = tci_lx_const(l, tci_dim_div(size, p->base));
-    tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, whole, 0), p->base, 0, body);
-    tci_blocked_rest_rows(s, end, body);
+    tci_dim whole = tci_dim_div(size, p->base);
+    tci_blocked_rest rest = {s, body};
+    tci_lopen open;
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_blocked_row_loop(s, begin, stop, p->base, 0, body);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), p->n_tiles), &open);
+    tci_stage_rest_rows(s->b, size, p->base, tci_blocked_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 /* ---- the two orders of tiles ---- */
@@ -22661,11 +22758,12 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
  * thread takes what its points need. While a slab is worked on, the values of the next one are on
  * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
  *
- * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
- * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
- * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time. Places outside the result are computed from the last element inside, and
- * not stored. */
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
+ * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
+ * and columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four neighbours at a time,
+ * and what a warp takes at once is one line of each panel. There are two of each panel: one is
+ * filled while the other is read. Places outside the result are computed from the last element
+ * inside, and not stored. */
 /* ---- src/loop/product.h ---- */
 /* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
 #ifndef TCI_LOOP_PRODUCT_H
@@ -22699,6 +22797,8 @@ enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
     TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
@@ -22826,6 +22926,29 @@ static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
     return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
 }
 
+/* thread / before % n */
+static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+{
+    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
+}
+
+/* The thread's place along the columns, and along the rows. */
+static tci_lin tci_product_x(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
+                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+}
+
+static tci_lin tci_product_y(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
+                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+}
+
 static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
                                    const tci_product_side *side, tci_lin tile, tci_lin place)
 {
@@ -22839,7 +22962,7 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
     panel->step = TCI_PRODUCT_THREADS / across;
     panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
     panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
-                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
 }
@@ -22895,8 +23018,8 @@ static void tci_product_barrier(tci_build *b)
     tci_loop_append(b->l, b->cur, st);
 }
 
-/* The waiting values become the panels. */
-static void tci_product_publish(tci_product_state *s)
+/* The waiting values become the panels number `half`. */
+static void tci_product_publish(tci_product_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
@@ -22904,6 +23027,7 @@ static void tci_product_publish(tci_product_state *s)
         int64_t pitch = tci_product_pitch(panel->side);
         int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
         tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
         for (int i = 0; i < panel->n; i++) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_STORE_ONE;
@@ -22916,6 +23040,7 @@ static void tci_product_publish(tci_product_state *s)
     tci_product_barrier(b);
 }
 
+/* From row `depth` of the panels, counted over both halves. */
 static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
 {
     tci_build *b = s->b;
@@ -22932,8 +23057,8 @@ static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *va
     }
 }
 
-/* n steps of every point's chain. */
-static void tci_product_multiply(tci_product_state *s, int64_t n)
+/* n steps of every point's chain, from the panels number `half`. */
+static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
@@ -22942,8 +23067,9 @@ static void tci_product_multiply(tci_product_state *s, int64_t n)
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
     open.st.unroll = TCI_PRODUCT_SLAB;
-    tci_product_take(s, 0, tci_lin_var(b, i), rows);
-    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
+    tci_product_take(s, 0, row, rows);
+    tci_product_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->a;
@@ -22960,30 +23086,18 @@ static void tci_product_slabs(tci_product_state *s)
     tci_build *b = s->b;
     tci_loop *l = b->l;
     int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
-    tci_lopen open, next;
+    int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
+    tci_lopen open;
     tci_product_load_both(s, tci_lin_const(0), true);
-    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
-    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
-    tci_product_publish(s);
-    if (tail == 0) {
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_var(l, i);
-        st.imm = whole - 2;
-        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, st);
-        tci_build_if(b, st.dst, &next);
-    }
-    tci_product_load_both(s, after, false);
-    if (tail == 0) {
-        tci_build_close(b, &next);
-    }
-    tci_product_multiply(s, TCI_PRODUCT_SLAB);
-    tci_product_barrier(b);
+    tci_product_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
-    if (tail > 0) {
-        tci_product_publish(s);
-        tci_product_multiply(s, tail);
-    }
+    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
 /* ---- the result ---- */
@@ -23070,9 +23184,9 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], &p->rows, row,
-                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+                           tci_product_y(b));
     tci_product_open_panel(b, &s.panels[1], &p->columns, column,
-                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+                           tci_product_x(b));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
@@ -23091,7 +23205,10 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
- *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
+ *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
+ * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
+ * contracts in tiles. */
 #include <stdio.h>
 
 
@@ -23498,7 +23615,8 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
+            (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -23818,18 +23936,6 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
-/* lo <= x <= hi as a condition. */
-static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
-    tci_loop_append(s->l, s->b->cur, st);
-    return st.dst;
-}
-
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
@@ -23856,35 +23962,20 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     }
 }
 
-/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
- * and 1 rows, each there or not. */
-static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+typedef struct tci_sched_rest { tci_sched *s; tci_tile *tile; } tci_sched_rest;
+
+static void tci_sched_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
-    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
-    tci_dim rest = tci_dim_sub(n, first);
-    tci_lopen is_last, exists;
-    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
-    int p = 1;
-    while (2 * p < s->base) {
-        p *= 2;
+    const tci_sched_rest *rest = arg;
+    tci_dim last = tci_dim_add(rest->s->k->axes[rest->s->row_axis].size, -1);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    tci_lin at = tci_lin_const(first);
+    for (int r = 0; r < rows; r++) {
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
     }
-    for (; p > 0; p /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
-        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
-        tci_lin at = tci_lin_const(tci_dim_add(first, before));
-        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
-        for (int r = 0; r < p; r++) {
-            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
-        }
-        tile->n_rows = p;
-        tile->rows = binds;
-        tci_sched_tile(s, tile);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    rest->tile->n_rows = rows;
+    rest->tile->rows = binds;
+    tci_sched_tile(rest->s, rest->tile);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -23916,8 +24007,12 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     }
     tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
     int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_rest rest = {s, tile};
+    tci_lopen open;
     tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
-    tci_sched_rest_rows(s, tile, end);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), s->n_tiles), &open);
+    tci_stage_rest_rows(s->b, s->k->axes[s->row_axis].size, s->base, tci_sched_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -23977,7 +24072,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
     if (one && branches) {
         tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), 0, last), &open);
     } else if (!one) {
         int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
         if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
@@ -23996,7 +24091,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
     if (whole != s->n_vec) {
         tci_dim last = tci_dim_add(s->n_chunks, -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -24234,7 +24329,9 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec)
+                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
+                        : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }
@@ -24753,8 +24850,8 @@ struct tci_dialect {
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
      * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
-     * are in scope too. */
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
+     * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* What closes the function after its statements. */

@@ -33,8 +33,8 @@ struct tci_dialect {
     const char *(*constant)(tci_dialect *d, tc_dtype t, tci_value v);
     /* The function's signature and its opening brace; `bufs`, `lits`, `fault`, `task_begin` and
      * `task_end` are in scope after it. n_words: that `lits` has. Of a skeleton (l->matrix): its
-     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and `given`
-     * are in scope too. */
+     * main loop up to the hole, where the operands' pointers, at_0, at_1, ... of its axes and
+     * `given` are in scope too. */
     void (*head)(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                  int n_words);
     /* What closes the function after its statements. */

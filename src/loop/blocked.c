@@ -605,23 +605,10 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
-/* lo <= x <= hi */
-static void tci_blocked_if_in(tci_blocked_state *s, int x, tci_dim lo, tci_dim hi, tci_lopen *open)
-{
-    tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
-}
-
 /* In depth block lo .. hi. */
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
-    tci_blocked_if_in(s, s->block, lo, hi, open);
+    tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -754,29 +741,16 @@ static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64
     tci_build_close(b, &open);
 }
 
-/* The last row tile where the number of rows is not known: tiles of 8, 4, 2 and 1 rows, each there
- * or not. */
-static void tci_blocked_rest_rows(tci_blocked_state *s, int end,
-                                  void (*body)(tci_blocked_state *))
+typedef struct tci_blocked_rest {
+    tci_blocked_state *s;
+    void (*body)(tci_blocked_state *);
+} tci_blocked_rest;
+
+static void tci_blocked_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim size = b->k->axes[s->p->row_axis].size, whole = tci_dim_div(size, s->p->base);
-    tci_dim first = tci_dim_mul(whole, s->p->base), rest = tci_dim_sub(size, first);
-    tci_lopen is_last, exists;
-    int64_t rows = 1;
-    while (2 * rows < s->p->base) {
-        rows *= 2;
-    }
-    tci_blocked_if_in(s, end, tci_dim_add(whole, 1), s->p->n_tiles, &is_last);
-    for (; rows > 0; rows /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
-        tci_blocked_if_in(s, tci_lx_const(b->l, there), 1, 1, &exists);
-        tci_blocked_row_tile(s, tci_lin_const(tci_dim_add(first, before)), tci_lin_const(0), rows,
-                             body);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    const tci_blocked_rest *rest = arg;
+    (void)b;
+    tci_blocked_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
 static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
@@ -795,9 +769,14 @@ static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
         tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
         return;
     }
-    int whole = tci_lx_const(l, tci_dim_div(size, p->base));
-    tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, whole, 0), p->base, 0, body);
-    tci_blocked_rest_rows(s, end, body);
+    tci_dim whole = tci_dim_div(size, p->base);
+    tci_blocked_rest rest = {s, body};
+    tci_lopen open;
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_blocked_row_loop(s, begin, stop, p->base, 0, body);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), p->n_tiles), &open);
+    tci_stage_rest_rows(s->b, size, p->base, tci_blocked_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 /* ---- the two orders of tiles ---- */

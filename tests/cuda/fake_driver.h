@@ -165,8 +165,21 @@ static int fake_cuGraphDestroy(void *graph)
     return fake_call() + (graph != &fake_process);
 }
 
-static void fake_install(void)
+static int fake_cuModuleGetGlobal_v2(tci_cu_ptr *at, size_t *bytes, void *module, const char *name)
 {
+    (void)at, (void)bytes, (void)module, (void)name;
+    return fake_call() + 500; /* CUDA_ERROR_NOT_FOUND */
+}
+static int fake_cuFuncSetAttribute(void *function, int attribute, int value)
+{
+    (void)function, (void)attribute, (void)value;
+    return fake_call();
+}
+
+/* False: the backend calls something that is not here. */
+static bool fake_install(void)
+{
+    bool complete = true;
     tci_cu_tables.cu = (tci_cu){
         .init = fake_cuInit,
         .error_name = fake_cuGetErrorName,
@@ -195,8 +208,14 @@ static void fake_install(void)
         .graph_launch = fake_cuGraphLaunch,
         .graph_exec_free = fake_cuGraphExecDestroy,
         .graph_free = fake_cuGraphDestroy,
+        .module_global = fake_cuModuleGetGlobal_v2,
+        .function_set = fake_cuFuncSetAttribute,
     };
     tci_cu_tables.cu_known = tci_cu_tables.cu_works = true;
+#define FAKE_ROW(field, symbol, arguments) complete = complete && tci_cu_tables.cu.field != NULL;
+    TCI_CU_ROWS(FAKE_ROW)
+#undef FAKE_ROW
+    return complete;
 }
 
 #endif
