@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f6d38f2fbc519ea9"
+#define TCI_BUILD "762c5281e5a351d2"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21346,6 +21346,8 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, last, last, &open);
         tci_blocked_fetch_results(s, &tile);
         tci_build_close(b, &open);
+    } else {
+        tci_blocked_fetch_results(s, &tile);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {
