@@ -74,8 +74,8 @@ rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with 
 
 %.c.room: FORCE build/headers.stamp
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -fsyntax-only -Wall -Wextra -Wpedantic -Werror $*.c
-	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -fsyntax-only -Wall -Wextra -Wpedantic \
-	    -Werror $*.c
+	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -DTC_CUDA -fsyntax-only -Wall -Wextra \
+	    -Wpedantic -Werror $*.c
 
 # ---- tests ----
 

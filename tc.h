@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ba09bcb606beda68"
+#define TCI_BUILD "9e53ed3b564d050a"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -22408,19 +22408,29 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
  * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
  * the lanes of a warp. */
 /* ---- src/loop/row.h ---- */
-/* loop/row.h - a block of threads that holds a whole row in its registers. */
+/* loop/row.h - a block of threads that holds a whole row in its registers.
+ *
+ * Here as in square.h and product.h: without TC_CUDA the schedule does without, as a machine of
+ * blocks is then at most somebody's own backend, and plain loops are right for it too. */
 #ifndef TCI_LOOP_ROW_H
 #define TCI_LOOP_ROW_H
 
 
+#ifdef TC_CUDA
 /* How many vectors the row takes; 0: the kernel has no single row, or it is too long. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
+#else
+#define tci_row_vectors(k, l) 0
+#define tci_row_emit(b, n_vecs) ((void)(n_vecs))
+#endif
 
 #endif
 
 /* ---- src/loop/row.c, continued ---- */
+#ifdef TC_CUDA
+
 enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
 
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
@@ -22606,6 +22616,8 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
         }
     }
 }
+
+#endif
 /* ---- src/loop/square.c ---- */
 /* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
  * threads.
@@ -22634,14 +22646,21 @@ typedef struct tci_square {
     int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
 } tci_square;
 
+#ifdef TC_CUDA
 /* False: nothing to turn, or too little to fill squares. */
 TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
 /* The square with these numbers along the two axes; the other outer axes are bound. */
 TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
+#else
+#define tci_square_plan(k, row_axis, vec_axis, q) false
+#define tci_square_emit(b, q, row, vec) ((void)(q))
+#endif
 
 #endif
 
 /* ---- src/loop/square.c, continued ---- */
+#ifdef TC_CUDA
+
 enum {
     TCI_SQUARE_PITCH = TCI_SQUARE + 1,
     TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
@@ -22804,6 +22823,8 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     tci_square_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
+
+#endif
 /* ---- src/loop/product.c ---- */
 /* loop/product.c - one contraction over one axis (DOT), on a block of threads.
  *
@@ -22843,14 +22864,21 @@ typedef struct tci_product {
     int64_t depth;    /* of the contracted axis */
 } tci_product;
 
+#ifdef TC_CUDA
 /* False: not such a kernel, or too small for its tiles. */
 TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
 /* The tile with these numbers along the two axes; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+#else
+#define tci_product_plan(k, row_axis, vec_axis, p) false
+#define tci_product_emit(b, p, row, column) ((void)(p))
+#endif
 
 #endif
 
 /* ---- src/loop/product.c, continued ---- */
+#ifdef TC_CUDA
+
 enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
@@ -23252,6 +23280,8 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_slabs(&s);
     tci_product_finish(&s);
 }
+
+#endif
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *

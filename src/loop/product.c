@@ -17,6 +17,8 @@
  * inside, and not stored. */
 #include "product.h"
 
+#ifdef TC_CUDA
+
 enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
@@ -418,3 +420,5 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_slabs(&s);
     tci_product_finish(&s);
 }
+
+#endif

@@ -19,9 +19,14 @@ typedef struct tci_product {
     int64_t depth;    /* of the contracted axis */
 } tci_product;
 
+#ifdef TC_CUDA
 /* False: not such a kernel, or too small for its tiles. */
 TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
 /* The tile with these numbers along the two axes; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
+#else
+#define tci_product_plan(k, row_axis, vec_axis, p) false
+#define tci_product_emit(b, p, row, column) ((void)(p))
+#endif
 
 #endif
