@@ -171,7 +171,7 @@ static int add_stage(tci_kernel *k, tci_kstage_kind kind, int n, const int *axes
 
 static int add_red(tci_kernel *k, tci_kred_op op, int stage, int a, int b)
 {
-    tci_kred r = {(uint8_t)op, k->insts[a].dtype, stage, a, b, -1};
+    tci_kred r = {(uint8_t)op, k->insts[a].dtype, stage, a, b, -1, TCI_ORDER_CHAIN};
     TCI_PUSH(&scratch, k->reds, k->n_reds, k->cap_reds, r);
     tci_kinst i = {0};
     i.op = TCI_K_RED;
@@ -321,7 +321,7 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
         char symbol[32];
         tci_launch launch;
         tci_loop *l =
-            tci_loop_schedule(&scratch, kernels[i], (tci_machine){vector_bytes, 0, true}, &launch);
+            tci_loop_schedule(&scratch, kernels[i], (tci_machine){vector_bytes, 0, true, 0}, &launch);
         tci_loop_verify(&scratch, l);
         snprintf(symbol, sizeof(symbol), "k%d", i);
         tci_emit_kernel(&body, d, kernels[i], l, symbol);
@@ -766,7 +766,7 @@ static void pretend_far(void)
 static void expect_schedule(const char *word)
 {
     tci_launch launch;
-    tci_machine machine = {64, 0, true};
+    tci_machine machine = {64, 0, true, 0};
     tci_loop_schedule(&scratch, kernels[n_kernels - 1], machine, &launch);
     CHECK_MSG(strstr(launch.note, word) != NULL, "%s: %s, expected %s", names[n_kernels - 1],
               launch.note, word);

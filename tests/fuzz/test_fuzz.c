@@ -237,13 +237,14 @@ static void run_once(fz_case *c, tc_program *program, const char *who)
     void *blocks[FZ_MAX_OUT], *at[FZ_MAX_OUT];
     tc_buf in[FZ_MAX_STEPS], out[FZ_MAX_OUT];
     for (int i = 0; i < c->g.n_inputs; i++) {
-        tc_buf b = {c->in_at[i], tc_count(c->g.inputs[i]), (int)tc_dtype_of(c->g.inputs[i]), true};
+        tc_buf b = {c->in_at[i], tc_count(c->g.inputs[i]), (int)tc_dtype_of(c->g.inputs[i]), true,
+                    0, NULL};
         in[i] = b;
     }
     for (int i = 0; i < c->f.n_outputs; i++) {
         tc_tensor t = c->g.outputs[i];
         blocks[i] = buffer_make(t, (unsigned)(c->f.seed >> (20 + i)), &at[i]);
-        tc_buf b = {at[i], tc_count(t), (int)tc_dtype_of(t), false};
+        tc_buf b = {at[i], tc_count(t), (int)tc_dtype_of(t), false, 0, NULL};
         out[i] = b;
     }
     tc_bufs ins = {in, c->g.n_inputs}, outs = {out, c->f.n_outputs};
@@ -272,13 +273,13 @@ static void run_in_place(fz_case *c, tc_program *program, const char *who)
             copies[i] = malloc(bytes + 1);
             memcpy(copies[i], c->in_at[i], bytes);
             tc_buf b = {copies[i], tc_count(c->g.inputs[i]), (int)tc_dtype_of(c->g.inputs[i]),
-                        false};
+                        false, 0, NULL};
             in[i] = b;
         }
         for (int i = 0; i < c->f.n_outputs; i++) {
             outs[i] = i ? malloc(bytes_of(c->g.outputs[i]) + 1) : copies[k];
             tc_buf b = {outs[i], tc_count(c->g.outputs[i]), (int)tc_dtype_of(c->g.outputs[i]),
-                        false};
+                        false, 0, NULL};
             out[i] = b;
         }
         tc_bufs ins = {in, c->g.n_inputs}, to = {out, c->f.n_outputs};
