@@ -373,7 +373,8 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
-                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads, x->rows * TCI_CUDA_LINE,
+                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads,
+                   x->rows * TCI_CUDA_LINE,
                    (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
                    x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
@@ -418,7 +419,8 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
     int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows that a warp is at */
     tci_str_printf(out,
                    "    const bool helps = warp < %d;\n"
-                   "    const int worker = %d * (helps ? warp + %d : warp - %d) + threadIdx.y %% %d;\n"
+                   "    const int worker = %d * (helps ? warp + %d : warp - %d) + "
+                   "threadIdx.y %% %d;\n"
                    "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
                    "    const int last = blockIdx.x + before * gridDim.x;\n"
                    "    unsigned ready = helps ? before & 1 : 0;\n"
@@ -462,7 +464,8 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
                    "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol, symbol);
+                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol,
+                   symbol);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");
