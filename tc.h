@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7f1bfc11e49de3ca"
+#define TCI_BUILD "d2679385fdbbc048"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -346,6 +346,14 @@
  * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
  * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
  * have sizes that are numbers.
+ *
+ * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
+ * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and
+ * TC_BUF_ND(pointer, 2, 3, 480, 64) in the place of TC_BUF gives the sizes of a buffer.
+ * tc_output_size(f, inputs, 0, 1) and tc_output_count(f, inputs, 0) tell beforehand what an output
+ * takes. What a run needs for its sizes, a plan of memory above all, is made when they are first
+ * met, in microseconds, and kept for the eight that were used last; memory_limit is held against
+ * each.
  *
  * 18 LIMITS
  *
@@ -13830,7 +13838,9 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
             to[i] = tci_kx_add(l->k, tci_kx_mul(l->k, idx[i], n->attr[2 * i + 1]),
                                tci_kx_const(l->k, n->attr[2 * i]));
             break;
-        case TCI_OP_PAD: to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i]))); break;
+        case TCI_OP_PAD:
+            to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i])));
+            break;
         default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
         }
     }
@@ -13899,7 +13909,8 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
             int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
             if (guard >= 0) {
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], tci_kx_const(l->k, tci_dim_neg(start)));
+                int back = tci_kx_const(l->k, tci_dim_neg(start));
+                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
                 tci_lower_dep(l, n->in[i], to, guard);
             }
         }
@@ -14756,6 +14767,7 @@ enum {
     TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
     TCI_MATRIX_FLOPS = 1 << 21
 };
 
@@ -15320,7 +15332,11 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
-    if (!tci_algo_can_pitch(n->in[0], x, machine, rows) ||
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    bool cpu = machine.block_threads == 0;
+    if ((cpu && (x->dtype != TC_BF16 || !whole)) ||
+        !tci_algo_can_pitch(n->in[0], x, machine, rows) ||
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
@@ -17824,8 +17840,13 @@ static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
     }
 }
 
+/* A symbolic divisor that may be 0 divides what is not used then, behind a guard or in a loop that
+ * runs no times; but a divisor it may not be. */
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
+    if (!tci_dim_is_known(c) && (op == TCI_LX_DIV || op == TCI_LX_MOD)) {
+        c = tci_dim_max(c, 1);
+    }
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);
@@ -18102,6 +18123,8 @@ typedef struct tci_build {
 typedef struct tci_lopen { tci_lstmt st; int parent, floor; } tci_lopen;
 TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lopen *open);
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
+/* lo <= x <= hi, of an index expression, as a condition in the current block. */
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
@@ -18201,6 +18224,17 @@ TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open)
     open->floor = b->floor;
     open->st.args[0] = condition;
     b->floor = b->cur = open->st.body = tci_loop_block(b->l, b->cur);
+}
+
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
 }
 
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
@@ -19428,6 +19462,11 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
 /* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
  * max, else none. Those that are not known are left out: what lies there is masked. */
 TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
+/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
+ * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
+typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg);
 /* All stages in order. */
 TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
 /* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
@@ -19822,13 +19861,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, t
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = count;
-    st.value.i = 1;
-    st.imm = b->l->lanes - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, count, 1, b->l->lanes - 1), &open);
     const tci_bind *vec = tci_stage_vector(b, at, lo, hi, count);
     body(b, arg, 1, &vec);
     tci_build_close(b, &open);
@@ -19882,6 +19915,26 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
     }
 }
 
+/* ---- rows of unknown number ---- */
+
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg)
+{
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, base), base), rest = tci_dim_sub(size, whole);
+    int rows = 1;
+    while (2 * rows < base) {
+        rows *= 2;
+    }
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_lopen open;
+        tci_build_if(b, tci_build_in_range(b, tci_lx_const(b->l, there), 1, 1), &open);
+        body(b, arg, tci_dim_add(whole, before), rows);
+        tci_build_close(b, &open);
+    }
+}
+
 /* ---- one accumulator a point (VEC_OUTER) ---- */
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
@@ -19906,19 +19959,73 @@ static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
     }
 }
 
-static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+/* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
+static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 int n)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_point(b, tile, 0);
+    for (int u = 0; u < n; u++) {
+        steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                taken[u * k->n_reds + r] = tci_stage_operands(b, &k->reds[r]);
+            }
+        }
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
+            }
+        }
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
+ * False: done the other way. */
+static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
+                tile->n_rows * tile->n_vecs == 1 && tci_dim_is_known(b->k->axes[st->axes[0]].size);
+    if (!fits) {
+        return false;
+    }
+    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
+    if (whole > 0) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole),
+                              TCI_STAGE_BLOCK_ROWS, &open);
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_var(b, i), 0, whole - 1,
+                             TCI_STAGE_BLOCK_ROWS);
+        tci_build_close(b, &open);
+    }
+    if (size > whole) {
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_const(whole), whole, size - 1,
+                             (int)(size - whole));
+    }
+    return true;
+}
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_pair *acc)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
-    for (int r = 0; r < k->n_reds; r++) {
-        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
-            tci_stage_point(b, tile, i);
-            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
-            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
-        }
-    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
         open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
@@ -19937,6 +20044,23 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         tci_stage_scan_step(b, stage, tile, acc);
     }
     tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
+            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+        }
+    }
+    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+        tci_stage_take_in(b, stage, tile, acc);
+    }
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
@@ -20130,14 +20254,11 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     tci_lin first = tci_lin_const(tci_dim_add(at, u));
     for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
         tci_lopen open;
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_const(b->l, left);
-        st.value.i = partial ? 1 : lanes;
-        st.imm = partial ? lanes - 1 : b->k->vlanes;
-        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-        tci_loop_append(b->l, b->cur, st);
-        tci_build_if(b, st.dst, &open);
-        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        int n = tci_lx_const(b->l, left);
+        int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
+                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+        tci_build_if(b, exists, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
         tci_build_close(b, &open);
     }
@@ -20161,7 +20282,9 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && count > 0) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
-    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
 }
@@ -20531,7 +20654,10 @@ typedef struct tci_blocked {
     int vec_axis, row_axis;
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
-    int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
+    /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
+     * have base rows but the last, which is cut into smaller ones. */
+    tci_dim n_tiles;
+    int64_t base, extra;
     int64_t group;          /* row tiles that share a block of packed columns, at most */
     int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */
@@ -20567,7 +20693,7 @@ enum {
     TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
@@ -20630,8 +20756,8 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size);
+    for (int a = TCI_MAX(k->n_outer - 1, 0); a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size); /* columns and depth, which panels hold */
     }
     return fits;
 }
@@ -20673,8 +20799,9 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
     }
     p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
     int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
-    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
-    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
+    int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
+    int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
     p->share = p->fused ? p->group : 1;
 }
 
@@ -20688,7 +20815,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
+               tci_dim_is_known(k->axes[p->row_axis].size);
     p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
                        st->n_axes == 1;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
@@ -20700,11 +20828,11 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size), columns = k->axes[p->vec_axis].size;
     int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
     int64_t later = 0;
@@ -21066,9 +21194,10 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
     int64_t lanes = b->l->lanes, n = s->at.n_rows;
     for (int64_t r = 0; r < n; r += lanes) {
         int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
-        int64_t hi = last->hi - TCI_MAX(n - r - lanes, 0);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_plus(first->at, r),
-                                                        first->lo + r, hi, true, count));
+        tci_dim hi = tci_dim_add(last->hi, -TCI_MAX(n - r - lanes, 0));
+        tci_dim lo = tci_dim_add(first->lo, r);
+        tci_build_set(b, s->p->row_axis,
+                      tci_build_bind(b, tci_lin_plus(first->at, r), lo, hi, true, count));
         tci_build_value(b, s->p->row_inst);
     }
     tci_build_set(b, s->p->row_axis, NULL);
@@ -21130,16 +21259,10 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
+/* In depth block lo .. hi. */
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
-    tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = s->block;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
+    tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -21237,19 +21360,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tci_build_set(b, s->p->vec_axis, NULL);
 }
 
-/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
-                                 int64_t skip, void (*body)(tci_blocked_state *))
+/* One row tile: `rows` rows from `at` on, row panel number `panel`. */
+static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel, int64_t rows,
+                                 void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
-    int64_t last = b->k->axes[s->p->row_axis].size - 1;
+    tci_dim size = b->k->axes[s->p->row_axis].size;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
-    tci_lopen open;
-    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
-    at = tci_build_let(b, tci_build_lx(b, at));
     for (int64_t r = 0; r < rows; r++) {
-        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, tci_dim_add(size, r - rows), false,
+                                  -1);
     }
     s->at = (tci_tile){0};
     s->at.row_axis = s->p->row_axis;
@@ -21257,10 +21377,34 @@ static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    s->row->base = tci_lin_mul(b, tile, s->p->fused ? s->row_elements : 0);
+    s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
     body(s);
     tci_build_set(b, s->p->row_axis, NULL);
+}
+
+/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_lopen open;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
+    tci_blocked_row_tile(s, at, tile, rows, body);
     tci_build_close(b, &open);
+}
+
+typedef struct tci_blocked_rest {
+    tci_blocked_state *s;
+    void (*body)(tci_blocked_state *);
+} tci_blocked_rest;
+
+static void tci_blocked_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
+{
+    const tci_blocked_rest *rest = arg;
+    (void)b;
+    tci_blocked_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
 static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
@@ -21268,13 +21412,25 @@ static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
+    tci_dim size = s->b->k->axes[p->row_axis].size;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
         tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
                              body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+    if (tci_dim_is_known(size)) {
+        tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+        return;
+    }
+    tci_dim whole = tci_dim_div(size, p->base);
+    tci_blocked_rest rest = {s, body};
+    tci_lopen open;
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_blocked_row_loop(s, begin, stop, p->base, 0, body);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), p->n_tiles), &open);
+    tci_stage_rest_rows(s->b, size, p->base, tci_blocked_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 /* ---- the two orders of tiles ---- */
@@ -21537,7 +21693,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && k->axes[a].size > 0 && k->axes[a].size <= INT32_MAX;
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage > 0;
@@ -21883,9 +22040,11 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
  *   for each row tile (32 rows)
- *       for each tile of columns
- *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
- *           the later stages, one row after the other
+ *       for each block of k (512 of it: then A's part stays in the first-level cache)
+ *           copy A:  panel [step of 32 k][half of 16 rows][row][32 k]
+ *           for each tile of columns
+ *               2 x 2 registers of sums, from memory or (first block) zero; one loop over the
+ *               steps; sums to memory; after the last block the later stages, row after row
  *
  * The one idea: a register is a number, and each instruction of the unit one statement
  * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
@@ -21895,7 +22054,8 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
-    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
+    TCI_TILES_DEPTH = 512,      /* k of a block, at most */
     TCI_TILES_COLUMNS = 512,    /* of a block, at most */
     TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
     TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
@@ -21907,6 +22067,11 @@ enum {
 static bool tci_tiles_is_whole(int64_t size)
 {
     return size % TCI_TILES_BLOCK == 0;
+}
+
+static int64_t tci_tiles_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
 }
 
 TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
@@ -21937,8 +22102,10 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->base = TCI_TILES_BLOCK;
     p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
     p->share = 1;
-    p->depth = x.k;
-    p->n_depths = p->inner = 1;
+    p->inner = 1;
+    p->n_depths = tci_tiles_ceil_div(x.k, TCI_TILES_DEPTH);
+    p->depth = tci_tiles_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
+    p->n_depths = tci_tiles_ceil_div(x.k, p->depth);
 }
 
 /* ---- the nest ---- */
@@ -21947,9 +22114,11 @@ typedef struct tci_tiles_state {
     tci_build *b;
     const tci_blocked *p;
     tci_matrix x;
-    int panel;              /* local */
-    tci_stage_pair sums;    /* local: 32 rows of 32 */
-    int64_t tile_elements;  /* of the panel, for a tile of columns */
+    int panel, rows;        /* locals: of B, of A */
+    tci_stage_pair sums;    /* local: 32 rows of 32 for each tile of columns */
+    int64_t tile_elements;  /* of B's panel, for a tile of columns */
+    tci_lin step, n_steps;  /* first of the current block of k, and how many */
+    int block;              /* its number: lx */
 } tci_tiles_state;
 
 static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
@@ -22060,41 +22229,83 @@ static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
     return at;
 }
 
-static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+static void tci_tiles_copy_rows(tci_tiles_state *s, tci_lin a)
 {
     tci_build *b = s->b;
-    tci_loop *l = b->l;
     tci_lopen open;
-    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
-    for (int i = 0; i < 4; i++) {
-        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
-    }
-    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
-    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
-    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
-    for (int64_t i = 0; i < 2; i++) {
-        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
-        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
-                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
-        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
-        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
-                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
-    }
-    for (int i = 0; i < 4; i++) {
-        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
-        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
-        tci_loop_append(l, b->cur, dot);
+    int64_t half = TCI_TILES_SIDE * TCI_TILES_BLOCK, pitch = s->x.side[0].pitch;
+    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), tci_build_lx(b, s->n_steps),
+                                             1, &open));
+    tci_lin at = tci_lin_mul(b, tci_lin_add(b, s->step, i), TCI_TILES_BLOCK);
+    for (int64_t h = 0; h < 2; h++) {
+        int tile = TCI_TILES_A + (int)h;
+        tci_lin from = tci_lin_plus(tci_lin_add(b, a, at), h * TCI_TILES_SIDE * pitch);
+        tci_lin to = tci_lin_plus(tci_lin_mul(b, i, 2 * half), h * half);
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, tile, s->x.side[0].operand, from, pitch);
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, tile, ~s->rows, to, TCI_TILES_BLOCK);
     }
     tci_build_close(b, &open);
+}
+
+/* In block lo .. hi of k. */
+static void tci_tiles_if(tci_tiles_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_build *b = s->b;
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = s->block;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, open);
+}
+
+static void tci_tiles_move_sums(tci_tiles_state *s, tci_mem mem, tci_lin sums)
+{
     for (int64_t i = 0; i < 4; i++) {
-        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
-        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+        int64_t skip = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(s->b, mem, (int)i, ~s->sums.value, tci_lin_plus(sums, skip),
                        TCI_TILES_BLOCK);
     }
 }
 
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin tile, tci_lin sums)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * TCI_TILES_BLOCK;
+    tci_tiles_if(s, 0, 0, &open);
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_build_close(b, &open);
+    if (s->p->n_depths > 1) {
+        tci_tiles_if(s, 1, s->p->n_depths - 1, &open);
+        tci_tiles_move_sums(s, TCI_MEM_TILE_LOAD, sums);
+        tci_build_close(b, &open);
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), tci_build_lx(b, s->n_steps), 1,
+                                             &open));
+    tci_lin there = tci_lin_mul(b, tci_lin_add(b, s->step, i), 2 * half);
+    for (int64_t h = 0; h < 2; h++) {
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)h, ~s->rows,
+                       tci_lin_plus(tci_lin_mul(b, i, 2 * half), h * half), TCI_TILES_BLOCK);
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)h, ~s->panel,
+                       tci_lin_plus(tci_lin_add(b, panel, there), h * half), TCI_TILES_BLOCK);
+    }
+    for (int t = 0; t < 4; t++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, t);
+        dot.imm = (TCI_TILES_A + t / 2) * 8 + TCI_TILES_B + t % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    tci_tiles_move_sums(s, TCI_MEM_TILE_STORE, sums);
+}
+
 /* The later stages, for one row after the other. */
-static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column, tci_lin sums)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -22119,7 +22330,8 @@ static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
     one.vecs = vecs;
     one.next_axis = -1;
     for (int v = 0; v < one.n_vecs; v++) {
-        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_lin at = tci_lin_add(b, sums, tci_lin_mul(b, i, TCI_TILES_BLOCK));
+        at = tci_lin_plus(at, (int64_t)v * TCI_TILES_SIDE);
         tci_stage_point(b, &one, v);
         tci_stage_remember_result(b, red,
                                   tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
@@ -22131,28 +22343,48 @@ static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
     tci_build_close(b, &open);
 }
 
+/* One row tile: all blocks of k, and the tiles of columns from `column` on. */
+static void tci_tiles_row(tci_tiles_state *s, tci_lin row, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen blocks, tiles, last;
+    int64_t steps = s->p->depth / TCI_TILES_BLOCK, all = s->x.k / TCI_TILES_BLOCK;
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(s, row)));
+    int block = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, s->p->n_depths), 1, &blocks);
+    s->block = tci_lx_var(l, block);
+    s->step = tci_lin_mul(b, tci_lin_var(b, block), steps);
+    int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s->step, -1), all));
+    s->n_steps = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, steps), 0));
+    tci_tiles_copy_rows(s, a);
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin sums = tci_lin_mul(b, tile, TCI_TILES_BLOCK * TCI_TILES_BLOCK);
+    tci_tiles_multiply(s, tile, sums);
+    tci_tiles_if(s, s->p->n_depths - 1, s->p->n_depths - 1, &last);
+    tci_tiles_finish(s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)), sums);
+    tci_build_close(b, &last);
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &blocks);
+}
+
 TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
-    tci_loop *l = b->l;
-    tci_lopen rows, tiles;
+    tci_lopen rows;
     tci_tiles_state s = {.b = b, .p = p};
+    int64_t n_columns = p->columns / TCI_TILES_BLOCK;
     tci_matrix_find(b->k, &s.x);
     b->stage = 0;
     s.tile_elements = s.x.k * TCI_TILES_BLOCK;
-    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
-    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.rows = tci_tiles_local(b, p->depth * TCI_TILES_BLOCK, TC_BF16);
+    s.panel = tci_tiles_local(b, s.tile_elements * n_columns, TC_BF16);
+    s.sums.value = tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
     s.sums.index = -1;
     tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
     int n_tiles = tci_tiles_count(&s, chunk);
     tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
     tci_tiles_pack(&s, column, n_tiles);
     tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
-    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
-    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
-    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
-    tci_tiles_multiply(&s, a, tile);
-    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
-    tci_build_close(b, &tiles);
+    tci_tiles_row(&s, tci_lin_mul(b, row, TCI_TILES_BLOCK), column, n_tiles);
     tci_build_close(b, &rows);
     tci_tiles_plain(b, TCI_MEM_TILES_END);
 }
@@ -22579,11 +22811,12 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
  * thread takes what its points need. While a slab is worked on, the values of the next one are on
  * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
  *
- * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
- * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
- * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time. Places outside the result are computed from the last element inside, and
- * not stored. */
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
+ * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
+ * and columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four neighbours at a time,
+ * and what a warp takes at once is one line of each panel. There are two of each panel: one is
+ * filled while the other is read. Places outside the result are computed from the last element
+ * inside, and not stored. */
 /* ---- src/loop/product.h ---- */
 /* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
 #ifndef TCI_LOOP_PRODUCT_H
@@ -22617,6 +22850,8 @@ enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
     TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
@@ -22744,6 +22979,29 @@ static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
     return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
 }
 
+/* thread / before % n */
+static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+{
+    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
+}
+
+/* The thread's place along the columns, and along the rows. */
+static tci_lin tci_product_x(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
+                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+}
+
+static tci_lin tci_product_y(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
+                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+}
+
 static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
                                    const tci_product_side *side, tci_lin tile, tci_lin place)
 {
@@ -22757,7 +23015,7 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
     panel->step = TCI_PRODUCT_THREADS / across;
     panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
     panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
-                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
 }
@@ -22813,8 +23071,8 @@ static void tci_product_barrier(tci_build *b)
     tci_loop_append(b->l, b->cur, st);
 }
 
-/* The waiting values become the panels. */
-static void tci_product_publish(tci_product_state *s)
+/* The waiting values become the panels number `half`. */
+static void tci_product_publish(tci_product_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
@@ -22822,6 +23080,7 @@ static void tci_product_publish(tci_product_state *s)
         int64_t pitch = tci_product_pitch(panel->side);
         int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
         tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
         for (int i = 0; i < panel->n; i++) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_STORE_ONE;
@@ -22834,6 +23093,7 @@ static void tci_product_publish(tci_product_state *s)
     tci_product_barrier(b);
 }
 
+/* From row `depth` of the panels, counted over both halves. */
 static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
 {
     tci_build *b = s->b;
@@ -22850,8 +23110,8 @@ static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *va
     }
 }
 
-/* n steps of every point's chain. */
-static void tci_product_multiply(tci_product_state *s, int64_t n)
+/* n steps of every point's chain, from the panels number `half`. */
+static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
@@ -22860,8 +23120,9 @@ static void tci_product_multiply(tci_product_state *s, int64_t n)
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
     open.st.unroll = TCI_PRODUCT_SLAB;
-    tci_product_take(s, 0, tci_lin_var(b, i), rows);
-    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
+    tci_product_take(s, 0, row, rows);
+    tci_product_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->a;
@@ -22878,30 +23139,18 @@ static void tci_product_slabs(tci_product_state *s)
     tci_build *b = s->b;
     tci_loop *l = b->l;
     int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
-    tci_lopen open, next;
+    int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
+    tci_lopen open;
     tci_product_load_both(s, tci_lin_const(0), true);
-    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
-    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
-    tci_product_publish(s);
-    if (tail == 0) {
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_var(l, i);
-        st.imm = whole - 2;
-        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, st);
-        tci_build_if(b, st.dst, &next);
-    }
-    tci_product_load_both(s, after, false);
-    if (tail == 0) {
-        tci_build_close(b, &next);
-    }
-    tci_product_multiply(s, TCI_PRODUCT_SLAB);
-    tci_product_barrier(b);
+    tci_product_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
-    if (tail > 0) {
-        tci_product_publish(s);
-        tci_product_multiply(s, tail);
-    }
+    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
 /* ---- the result ---- */
@@ -22988,9 +23237,9 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], &p->rows, row,
-                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+                           tci_product_y(b));
     tci_product_open_panel(b, &s.panels[1], &p->columns, column,
-                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+                           tci_product_x(b));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
@@ -23009,7 +23258,10 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
- *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
+ *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
+ * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
+ * contracts in tiles. */
 #include <stdio.h>
 
 
@@ -23055,7 +23307,7 @@ typedef struct tci_sched {
      * known all but the last have base rows, and that one what is left. */
     tci_dim n_tiles;
     int64_t base, extra;
-    int64_t group;                /* row tiles of a unit */
+    tci_dim group;                /* row tiles of a unit */
     tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
     tci_dim points, units;
@@ -23416,7 +23668,8 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
+            (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -23560,10 +23813,11 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
 static void tci_sched_blocked_units(tci_sched *s, double target)
 {
     s->chunk = s->blocked.columns;
-    s->group = s->blocked.group;
+    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
     s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
     s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
-    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
+                           tci_dim_mul(s->n_groups, s->group));
     int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
     double share_ns = s->total_ns * (double)share / (double)units;
     s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
@@ -23735,18 +23989,6 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
-/* lo <= x <= hi as a condition. */
-static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
-    tci_loop_append(s->l, s->b->cur, st);
-    return st.dst;
-}
-
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
@@ -23773,35 +24015,20 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     }
 }
 
-/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
- * and 1 rows, each there or not. */
-static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+typedef struct tci_sched_rest { tci_sched *s; tci_tile *tile; } tci_sched_rest;
+
+static void tci_sched_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
-    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
-    tci_dim rest = tci_dim_sub(n, first);
-    tci_lopen is_last, exists;
-    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
-    int p = 1;
-    while (2 * p < s->base) {
-        p *= 2;
+    const tci_sched_rest *rest = arg;
+    tci_dim last = tci_dim_add(rest->s->k->axes[rest->s->row_axis].size, -1);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    tci_lin at = tci_lin_const(first);
+    for (int r = 0; r < rows; r++) {
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
     }
-    for (; p > 0; p /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
-        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
-        tci_lin at = tci_lin_const(tci_dim_add(first, before));
-        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
-        for (int r = 0; r < p; r++) {
-            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
-        }
-        tile->n_rows = p;
-        tile->rows = binds;
-        tci_sched_tile(s, tile);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    rest->tile->n_rows = rows;
+    rest->tile->rows = binds;
+    tci_sched_tile(rest->s, rest->tile);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -23833,8 +24060,12 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     }
     tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
     int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_rest rest = {s, tile};
+    tci_lopen open;
     tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
-    tci_sched_rest_rows(s, tile, end);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), s->n_tiles), &open);
+    tci_stage_rest_rows(s->b, s->k->axes[s->row_axis].size, s->base, tci_sched_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -23894,7 +24125,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
     if (one && branches) {
         tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), 0, last), &open);
     } else if (!one) {
         int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
         if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
@@ -23913,7 +24144,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
     if (whole != s->n_vec) {
         tci_dim last = tci_dim_add(s->n_chunks, -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -23995,7 +24226,7 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
 {
     tci_loop *l = s->l;
-    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
     int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
     int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
     return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
@@ -24009,8 +24240,8 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
     tci_loop *l = s->l;
     int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
     int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (s->grain % s->group != 0) { /* the call's range may cut the group */
-        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
         int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
         int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
         from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
@@ -24151,7 +24382,9 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec)
+                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
+                        : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }

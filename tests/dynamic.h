@@ -5,7 +5,7 @@
 
 #include "tc_test.h"
 
-enum { DYN_INPUTS = 3, DYN_CASES = 5 };
+enum { DYN_INPUTS = 3, DYN_CASES = 7 };
 
 static const int64_t dyn_sizes[7] = {0, 1, 2, 3, 31, 64, 4097};
 
@@ -142,12 +142,59 @@ static int64_t dyn_rows_out(int64_t batch, int64_t height)
     return batch * height;
 }
 
+/* ---- a few elements of each of four rows, whatever their length ---- */
+
+static tc_tensor dyn_few(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    in[0] = tc_input(ctx, "x", TC_F32, 4, height);
+    in[1] = tc_input(ctx, "y", TC_F32, height);
+    in[2] = tc_input(ctx, "z", TC_F32, batch);
+    tc_tensor few = tc_slice(tc_add(in[0], in[1]), 1, 1, 14, 3);
+    return tc_cat(TC_TENSORS(tc_sum(few, TC_AXES(1), false), in[2]), 0);
+}
+
+static int64_t dyn_few_count(int input, int64_t batch, int64_t height)
+{
+    return input == 0 ? 4 * height : input == 1 ? height : batch;
+}
+
+static int64_t dyn_few_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return 4 + batch;
+}
+
+/* ---- rows that there may be none of, then others: indices are divided by the batch, also where
+ * that is 0 and all of them are of the others ---- */
+
+static tc_tensor dyn_joined(tc_ctx *ctx, int64_t batch, int64_t height, tc_tensor in[DYN_INPUTS])
+{
+    in[0] = tc_input(ctx, "x", TC_F32, 4, batch, height);
+    in[1] = tc_input(ctx, "y", TC_F32, 4, 13, height);
+    in[2] = tc_input(ctx, "z", TC_F32, height);
+    tc_tensor all = tc_cat(TC_TENSORS(tc_softmax(in[0], 2), tc_add(in[1], in[2])), 1);
+    return tc_sum(tc_minimum(all, 0.5), TC_AXES(0, 2), false);
+}
+
+static int64_t dyn_joined_count(int input, int64_t batch, int64_t height)
+{
+    return input == 0 ? 4 * batch * height : input == 1 ? 4 * 13 * height : height;
+}
+
+static int64_t dyn_joined_out(int64_t batch, int64_t height)
+{
+    (void)height;
+    return batch + 13;
+}
+
 static const dyn_case dyn_cases[DYN_CASES] = {
     {"pointwise", false, true, dyn_pointwise, dyn_pointwise_count, dyn_pointwise_out, NULL},
     {"softmax(x @ w + b)", false, false, dyn_layer, dyn_layer_count, dyn_layer_out, NULL},
     {"x @ w + b", false, true, dyn_matmul, dyn_matmul_count, dyn_matmul_out, NULL},
     {"conv2d", true, true, dyn_conv, dyn_conv_count, dyn_conv_out, dyn_conv_sizes},
     {"rows", true, false, dyn_rows, dyn_rows_count, dyn_rows_out, NULL},
+    {"few of each row", true, false, dyn_few, dyn_few_count, dyn_few_out, NULL},
+    {"joined", true, false, dyn_joined, dyn_joined_count, dyn_joined_out, NULL},
 };
 
 /* ---- running ---- */

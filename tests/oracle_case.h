@@ -30,7 +30,7 @@ typedef struct orc_case {
     bool is_index[ORC_MAX_TENSORS]; /* an output of positions: not compared where values tie */
     int n_outputs;
     bool gradients; /* the outputs are the gradients of the case's results */
-    bool symbolic;  /* sizes of the inputs are symbols; those that are 1 broadcast, so they are not */
+    bool symbolic;  /* sizes of the inputs are symbols, but for those that are 1 and broadcast */
     int64_t sizes[ORC_MAX_RANK + 1]; /* scratch of the adapter */
     char skip[160];
 } orc_case;

@@ -338,6 +338,14 @@
  * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
  * have sizes that are numbers.
  *
+ * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
+ * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and
+ * TC_BUF_ND(pointer, 2, 3, 480, 64) in the place of TC_BUF gives the sizes of a buffer.
+ * tc_output_size(f, inputs, 0, 1) and tc_output_count(f, inputs, 0) tell beforehand what an output
+ * takes. What a run needs for its sizes, a plan of memory above all, is made when they are first
+ * met, in microseconds, and kept for the eight that were used last; memory_limit is held against
+ * each.
+ *
  * 18 LIMITS
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one

@@ -39,7 +39,7 @@ enum {
     TCI_BLOCKED_PIECES = 8,         /* blocks of columns to have there, for the threads */
     TCI_BLOCKED_PARTIAL = 1 << 22,  /* bytes of partial sums */
     TCI_BLOCKED_PAD = 16,           /* elements between parts of a panel: off the same cache set */
-    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor that is read in place */
+    TCI_BLOCKED_IN_PLACE = 1 << 20, /* bytes of the vector factor from which it is packed */
     TCI_BLOCKED_BY_ROWS = 8,        /* flops of the later stages from which they are a loop */
     TCI_BLOCKED_UNROLL = 4,         /* vectors packed at once along a row */
     TCI_BLOCKED_FETCHED = 4,        /* rows that a tile fetches ahead, at most */
@@ -102,8 +102,8 @@ static bool tci_blocked_fits(const tci_kernel *k, tci_machine machine, int lanes
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    for (int a = 0; a < k->n_axes && fits; a++) {
-        fits = tci_dim_is_known(k->axes[a].size);
+    for (int a = TCI_MAX(k->n_outer - 1, 0); a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size); /* columns and depth, which panels hold */
     }
     return fits;
 }
@@ -145,8 +145,9 @@ static void tci_blocked_cut_points(const tci_kernel *k, int lanes, tci_blocked *
     }
     p->columns = tci_blocked_ceil_div(TCI_MIN(columns, block), tile) * tile;
     int64_t sums = p->columns * (p->base + 1) * tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes;
-    int64_t pieces = tci_blocked_ceil_div(p->n_tiles * sums, TCI_BLOCKED_PARTIAL);
-    p->group = TCI_MAX(tci_blocked_ceil_div(p->n_tiles, TCI_MAX(pieces, 1)), 1);
+    int64_t n_tiles = TCI_MIN(tci_dim_most(p->n_tiles), (int64_t)1 << 30);
+    int64_t pieces = tci_blocked_ceil_div(n_tiles * sums, TCI_BLOCKED_PARTIAL);
+    p->group = TCI_MAX(tci_blocked_ceil_div(n_tiles, TCI_MAX(pieces, 1)), 1);
     p->share = p->fused ? p->group : 1;
 }
 
@@ -160,7 +161,8 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     const tci_kinst *one = &k->insts[p->vec_inst], *other = &k->insts[p->row_inst];
     tci_blocked_look vec = tci_blocked_examine(k, p->vec_inst, p->vec_axis);
     tci_blocked_look row = tci_blocked_examine(k, p->row_inst, p->row_axis);
-    bool few = p->n_tiles <= TCI_BLOCKED_FEW_TILES;
+    bool few = tci_dim_le(p->n_tiles, TCI_BLOCKED_FEW_TILES) &&
+               tci_dim_is_known(k->axes[p->row_axis].size);
     p->fetch_vectors = one->op == TCI_K_LOAD && one->n_guards == 0 && vec.contiguous &&
                        st->n_axes == 1;
     p->fetch_rows = other->op == TCI_K_LOAD && other->n_guards == 0 && !row.contiguous &&
@@ -172,11 +174,11 @@ TCI_FN bool tci_blocked_plan(const tci_kernel *k, tci_machine machine, int lanes
     if (!tci_blocked_cut_depth(k, p)) {
         return false;
     }
-    int64_t rows = k->axes[p->row_axis].size, columns = k->axes[p->vec_axis].size;
+    int64_t rows = tci_dim_hint(k->axes[p->row_axis].size), columns = k->axes[p->vec_axis].size;
     int64_t bytes = k->axes[st->axes[0]].size * p->inner * columns *
                     tci_dtype_get((tc_dtype)one->dtype)->bytes;
     bool costly = vec.strided || vec.computed || row.computed;
-    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes <= TCI_BLOCKED_IN_PLACE)) {
+    if (rows < TCI_BLOCKED_REUSE || columns < lanes || (!costly && bytes < TCI_BLOCKED_IN_PLACE)) {
         return false;
     }
     int64_t later = 0;
@@ -538,9 +540,10 @@ static void tci_blocked_pack_across(tci_blocked_state *s)
     int64_t lanes = b->l->lanes, n = s->at.n_rows;
     for (int64_t r = 0; r < n; r += lanes) {
         int count = n - r < lanes ? tci_lx_const(b->l, n - r) : -1;
-        int64_t hi = last->hi - TCI_MAX(n - r - lanes, 0);
-        tci_build_set(b, s->p->row_axis, tci_build_bind(b, tci_lin_plus(first->at, r),
-                                                        first->lo + r, hi, true, count));
+        tci_dim hi = tci_dim_add(last->hi, -TCI_MAX(n - r - lanes, 0));
+        tci_dim lo = tci_dim_add(first->lo, r);
+        tci_build_set(b, s->p->row_axis,
+                      tci_build_bind(b, tci_lin_plus(first->at, r), lo, hi, true, count));
         tci_build_value(b, s->p->row_inst);
     }
     tci_build_set(b, s->p->row_axis, NULL);
@@ -602,16 +605,10 @@ static tci_lin tci_blocked_partial_at(tci_blocked_state *s, tci_lin number)
     return tci_lin_add(b, tci_lin_mul(b, row, s->p->columns), tile);
 }
 
+/* In depth block lo .. hi. */
 static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lopen *open)
 {
-    tci_build *b = s->b;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = s->block;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, open);
+    tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
 static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
@@ -709,19 +706,16 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tci_build_set(b, s->p->vec_axis, NULL);
 }
 
-/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
-static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
-                                 int64_t skip, void (*body)(tci_blocked_state *))
+/* One row tile: `rows` rows from `at` on, row panel number `panel`. */
+static void tci_blocked_row_tile(tci_blocked_state *s, tci_lin at, tci_lin panel, int64_t rows,
+                                 void (*body)(tci_blocked_state *))
 {
     tci_build *b = s->b;
-    int64_t last = b->k->axes[s->p->row_axis].size - 1;
+    tci_dim size = b->k->axes[s->p->row_axis].size;
     const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
-    tci_lopen open;
-    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
-    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
-    at = tci_build_let(b, tci_build_lx(b, at));
     for (int64_t r = 0; r < rows; r++) {
-        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, last - (rows - 1 - r), false, -1);
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), r, tci_dim_add(size, r - rows), false,
+                                  -1);
     }
     s->at = (tci_tile){0};
     s->at.row_axis = s->p->row_axis;
@@ -729,10 +723,34 @@ static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64
     s->at.rows = binds;
     s->at.vec_axis = s->at.next_axis = -1;
     s->row->origin[s->p->row_axis] = at;
-    s->row->base = tci_lin_mul(b, tile, s->p->fused ? s->row_elements : 0);
+    s->row->base = tci_lin_mul(b, panel, s->p->fused ? s->row_elements : 0);
     body(s);
     tci_build_set(b, s->p->row_axis, NULL);
+}
+
+/* Row tiles [begin, end) of `rows` rows; the first row of tile t is t * rows + skip. */
+static void tci_blocked_row_loop(tci_blocked_state *s, int begin, int end, int64_t rows,
+                                 int64_t skip, void (*body)(tci_blocked_state *))
+{
+    tci_build *b = s->b;
+    tci_lopen open;
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, begin, end, 1, &open));
+    tci_lin at = tci_lin_plus(tci_lin_mul(b, tile, rows), skip);
+    at = tci_build_let(b, tci_build_lx(b, at));
+    tci_blocked_row_tile(s, at, tile, rows, body);
     tci_build_close(b, &open);
+}
+
+typedef struct tci_blocked_rest {
+    tci_blocked_state *s;
+    void (*body)(tci_blocked_state *);
+} tci_blocked_rest;
+
+static void tci_blocked_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
+{
+    const tci_blocked_rest *rest = arg;
+    (void)b;
+    tci_blocked_row_tile(rest->s, tci_lin_const(first), tci_lin_const(0), rows, rest->body);
 }
 
 static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
@@ -740,13 +758,25 @@ static void tci_blocked_rows(tci_blocked_state *s, int begin, int end,
 {
     tci_loop *l = s->b->l;
     const tci_blocked *p = s->p;
+    tci_dim size = s->b->k->axes[p->row_axis].size;
     if (p->extra > 0) {
         int extra = tci_lx_const(l, p->extra);
         tci_blocked_row_loop(s, begin, tci_lx_make(l, TCI_LX_MIN, end, extra, 0), p->base + 1, 0,
                              body);
         begin = tci_lx_make(l, TCI_LX_MAX, begin, extra, 0);
     }
-    tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+    if (tci_dim_is_known(size)) {
+        tci_blocked_row_loop(s, begin, end, p->base, p->extra, body);
+        return;
+    }
+    tci_dim whole = tci_dim_div(size, p->base);
+    tci_blocked_rest rest = {s, body};
+    tci_lopen open;
+    int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_blocked_row_loop(s, begin, stop, p->base, 0, body);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), p->n_tiles), &open);
+    tci_stage_rest_rows(s->b, size, p->base, tci_blocked_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 /* ---- the two orders of tiles ---- */

@@ -9,7 +9,10 @@ typedef struct tci_blocked {
     int vec_axis, row_axis;
     int unroll;             /* vectors of a tile */
     int64_t columns;        /* of a block, a multiple of a tile's */
-    int64_t n_tiles, base, extra; /* row tiles: the first `extra` have base + 1 rows */
+    /* Row tiles: the first `extra` have base + 1 rows. Where the number of rows is not known, all
+     * have base rows but the last, which is cut into smaller ones. */
+    tci_dim n_tiles;
+    int64_t base, extra;
     int64_t group;          /* row tiles that share a block of packed columns, at most */
     int64_t share;          /* of them that two threads may part at */
     int64_t depth;          /* of the first inner axis, in a block */

@@ -49,6 +49,17 @@ TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open)
     b->floor = b->cur = open->st.body = tci_loop_block(b->l, b->cur);
 }
 
+TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = x;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    return st.dst;
+}
+
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
 {
     tci_loop_append(b->l, open->parent, open->st);

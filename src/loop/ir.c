@@ -158,8 +158,13 @@ static tci_dim tci_lx_fold(tci_lx_op op, tci_dim a, tci_dim b, tci_dim c)
     }
 }
 
+/* A symbolic divisor that may be 0 divides what is not used then, behind a guard or in a loop that
+ * runs no times; but a divisor it may not be. */
 TCI_FN int tci_lx_make(tci_loop *l, tci_lx_op op, int a, int b, tci_dim c)
 {
+    if (!tci_dim_is_known(c) && (op == TCI_LX_DIV || op == TCI_LX_MOD)) {
+        c = tci_dim_max(c, 1);
+    }
     tci_lx e = {(uint8_t)op, a, b, c};
     if (op > TCI_LX_MAX) {
         return tci_lx_intern(l, e);

@@ -103,7 +103,8 @@ static bool tci_matrix_has_form(const tci_kernel *k)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && k->axes[a].size > 0 && k->axes[a].size <= INT32_MAX;
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
     }
     for (int i = 0; i < k->n_stores; i++) {
         fits = fits && k->stores[i].stage > 0;

@@ -9,17 +9,20 @@
  * thread takes what its points need. While a slab is worked on, the values of the next one are on
  * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
  *
- * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD: x =
- * thread % 16 and y = thread / 16 are the thread's place in the tile; its points are rows
- * 64 g + 4 y + (0 .. 3), columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four
- * neighbours at a time. Places outside the result are computed from the last element inside, and
- * not stored. */
+ * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
+ * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
+ * and columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four neighbours at a time,
+ * and what a warp takes at once is one line of each panel. There are two of each panel: one is
+ * filled while the other is read. Places outside the result are computed from the last element
+ * inside, and not stored. */
 #include "product.h"
 
 enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
     TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
+    TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
+    TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
     TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
@@ -147,6 +150,29 @@ static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
     return tci_build_let(b, tci_lx_make(b->l, op, thread, -1, c));
 }
 
+/* thread / before % n */
+static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
+{
+    int above = tci_build_lx(b, tci_product_thread(b, TCI_LX_DIV, before));
+    return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MOD, above, -1, n));
+}
+
+/* The thread's place along the columns, and along the rows. */
+static tci_lin tci_product_x(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
+                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+}
+
+static tci_lin tci_product_y(tci_build *b)
+{
+    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
+    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
+                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+}
+
 static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
                                    const tci_product_side *side, tci_lin tile, tci_lin place)
 {
@@ -160,7 +186,7 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
     panel->step = TCI_PRODUCT_THREADS / across;
     panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
     panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
-                                   TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
+                                   2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
     panel->take = tci_lin_mul(b, place, TCI_PRODUCT_NEXT);
 }
@@ -216,8 +242,8 @@ static void tci_product_barrier(tci_build *b)
     tci_loop_append(b->l, b->cur, st);
 }
 
-/* The waiting values become the panels. */
-static void tci_product_publish(tci_product_state *s)
+/* The waiting values become the panels number `half`. */
+static void tci_product_publish(tci_product_state *s, tci_lin half)
 {
     tci_build *b = s->b;
     for (int f = 0; f < 2; f++) {
@@ -225,6 +251,7 @@ static void tci_product_publish(tci_product_state *s)
         int64_t pitch = tci_product_pitch(panel->side);
         int64_t step = panel->side->along_depth ? panel->step : panel->step * pitch;
         tci_lin first = tci_lin_add(b, tci_lin_mul(b, panel->depth, pitch), panel->at);
+        first = tci_lin_add(b, first, tci_lin_mul(b, half, TCI_PRODUCT_SLAB * pitch));
         for (int i = 0; i < panel->n; i++) {
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_STORE_ONE;
@@ -237,6 +264,7 @@ static void tci_product_publish(tci_product_state *s)
     tci_product_barrier(b);
 }
 
+/* From row `depth` of the panels, counted over both halves. */
 static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *values)
 {
     tci_build *b = s->b;
@@ -253,8 +281,8 @@ static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *va
     }
 }
 
-/* n steps of every point's chain. */
-static void tci_product_multiply(tci_product_state *s, int64_t n)
+/* n steps of every point's chain, from the panels number `half`. */
+static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
@@ -263,8 +291,9 @@ static void tci_product_multiply(tci_product_state *s, int64_t n)
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
     open.st.unroll = TCI_PRODUCT_SLAB;
-    tci_product_take(s, 0, tci_lin_var(b, i), rows);
-    tci_product_take(s, 1, tci_lin_var(b, i), columns);
+    tci_lin row = tci_lin_add(b, tci_lin_mul(b, half, TCI_PRODUCT_SLAB), tci_lin_var(b, i));
+    tci_product_take(s, 0, row, rows);
+    tci_product_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
             bool swap = s->p->rows.inst != red->a;
@@ -281,30 +310,18 @@ static void tci_product_slabs(tci_product_state *s)
     tci_build *b = s->b;
     tci_loop *l = b->l;
     int64_t whole = s->p->depth / TCI_PRODUCT_SLAB, tail = s->p->depth % TCI_PRODUCT_SLAB;
-    tci_lopen open, next;
+    int64_t n = tail > 0 ? whole : whole - 1; /* slabs with another one behind */
+    tci_lopen open;
     tci_product_load_both(s, tci_lin_const(0), true);
-    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, whole), 1, &open);
-    tci_lin after = tci_lin_mul(b, tci_lin_plus(tci_lin_var(b, i), 1), TCI_PRODUCT_SLAB);
-    tci_product_publish(s);
-    if (tail == 0) {
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_var(l, i);
-        st.imm = whole - 2;
-        st.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, st);
-        tci_build_if(b, st.dst, &next);
-    }
-    tci_product_load_both(s, after, false);
-    if (tail == 0) {
-        tci_build_close(b, &next);
-    }
-    tci_product_multiply(s, TCI_PRODUCT_SLAB);
-    tci_product_barrier(b);
+    tci_product_publish(s, tci_lin_const(0));
+    int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, n), 1, &open);
+    tci_lin half = tci_build_let(b, tci_lx_make(l, TCI_LX_MOD, tci_lx_var(l, i), -1, 2));
+    tci_lin after = tci_lin_plus(tci_lin_var(b, i), 1);
+    tci_product_load_both(s, tci_lin_mul(b, after, TCI_PRODUCT_SLAB), false);
+    tci_product_multiply(s, half, TCI_PRODUCT_SLAB);
+    tci_product_publish(s, tci_lin_plus(tci_lin_mul(b, half, -1), 1));
     tci_build_close(b, &open);
-    if (tail > 0) {
-        tci_product_publish(s);
-        tci_product_multiply(s, tail);
-    }
+    tci_product_multiply(s, tci_lin_const(n % 2), tail > 0 ? tail : TCI_PRODUCT_SLAB);
 }
 
 /* ---- the result ---- */
@@ -391,9 +408,9 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], &p->rows, row,
-                           tci_product_thread(b, TCI_LX_DIV, TCI_PRODUCT_SIDE));
+                           tci_product_y(b));
     tci_product_open_panel(b, &s.panels[1], &p->columns, column,
-                           tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_SIDE));
+                           tci_product_x(b));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);

@@ -8,7 +8,10 @@
  *   pointwise     the vector axis only; long outputs that nothing reads soon bypass the caches
  *   transposing   small blocks of two axes, so that every cache line is used whole
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
- *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes */
+ *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
+ * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
+ * contracts in tiles. */
 #include <stdio.h>
 
 #include "blocked.h"
@@ -60,7 +63,7 @@ typedef struct tci_sched {
      * known all but the last have base rows, and that one what is left. */
     tci_dim n_tiles;
     int64_t base, extra;
-    int64_t group;                /* row tiles of a unit */
+    tci_dim group;                /* row tiles of a unit */
     tci_dim n_groups;
     int *others; int n_others;    /* outer axes that a unit fixes */
     tci_dim points, units;
@@ -421,7 +424,8 @@ static int tci_sched_other_axis(const tci_sched *s, int kx, tc_dtype storage)
         return -1;
     }
     for (int a = k->n_outer - 2; a >= 0; a--) {
-        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) && (c == 1 || c == -1)) {
+        if (tci_dim_hint(k->axes[a].size) >= 4 && tci_build_coef(k, kx, a, &c) &&
+            (c == 1 || c == -1)) {
             return a;
         }
     }
@@ -565,10 +569,11 @@ static double tci_sched_total_ns(const tci_kernel *k, int lanes)
 static void tci_sched_blocked_units(tci_sched *s, double target)
 {
     s->chunk = s->blocked.columns;
-    s->group = s->blocked.group;
+    s->group = tci_dim_max(tci_dim_min(s->blocked.group, s->n_tiles), 1);
     s->n_chunks = tci_dim_ceil_div(s->n_vec, s->chunk);
     s->n_groups = tci_dim_ceil_div(s->n_tiles, s->group);
-    s->units = tci_dim_mul(s->points, s->n_chunks * s->n_groups * s->group);
+    s->units = tci_dim_mul(tci_dim_mul(s->points, s->n_chunks),
+                           tci_dim_mul(s->n_groups, s->group));
     int64_t share = s->blocked.share, units = TCI_MAX(tci_dim_hint(s->units), 1);
     double share_ns = s->total_ns * (double)share / (double)units;
     s->grain = TCI_MAX((int64_t)(target / share_ns), 1) * share;
@@ -740,18 +745,6 @@ static void tci_sched_tile(tci_sched *s, const tci_tile *tile)
     tci_stage_all(s->b, tile);
 }
 
-/* lo <= x <= hi as a condition. */
-static int tci_sched_in_range(tci_sched *s, int x, tci_dim lo, tci_dim hi)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = x;
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(s->l, TC_BOOL, 1, s->b->cur);
-    tci_loop_append(s->l, s->b->cur, st);
-    return st.dst;
-}
-
 /* Tiles [begin, end) of `rows` rows each; the first row of tile t is t * rows + skip. */
 static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end, int rows,
                                int64_t skip)
@@ -778,35 +771,20 @@ static void tci_sched_row_loop(tci_sched *s, tci_tile *tile, int begin, int end,
     }
 }
 
-/* What is left of the rows after the last whole tile, where that is not known: tiles of 8, 4, 2
- * and 1 rows, each there or not. */
-static void tci_sched_rest_rows(tci_sched *s, tci_tile *tile, int end)
+typedef struct tci_sched_rest { tci_sched *s; tci_tile *tile; } tci_sched_rest;
+
+static void tci_sched_rest_body(tci_build *b, void *arg, tci_dim first, int rows)
 {
-    tci_build *b = s->b;
-    tci_dim n = s->k->axes[s->row_axis].size, last = tci_dim_add(n, -1);
-    tci_dim whole = tci_dim_div(n, s->base), first = tci_dim_mul(whole, s->base);
-    tci_dim rest = tci_dim_sub(n, first);
-    tci_lopen is_last, exists;
-    tci_build_if(b, tci_sched_in_range(s, end, tci_dim_add(whole, 1), s->n_tiles), &is_last);
-    int p = 1;
-    while (2 * p < s->base) {
-        p *= 2;
+    const tci_sched_rest *rest = arg;
+    tci_dim last = tci_dim_add(rest->s->k->axes[rest->s->row_axis].size, -1);
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, rows);
+    tci_lin at = tci_lin_const(first);
+    for (int r = 0; r < rows; r++) {
+        binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
     }
-    for (; p > 0; p /= 2) {
-        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * p), 2 * p);
-        tci_dim there = tci_dim_mod(tci_dim_div(rest, p), 2);
-        const tci_bind **binds = TCI_NEW_ARRAY(s->k->s, const tci_bind *, p);
-        tci_lin at = tci_lin_const(tci_dim_add(first, before));
-        tci_build_if(b, tci_sched_in_range(s, tci_lx_const(s->l, there), 1, 1), &exists);
-        for (int r = 0; r < p; r++) {
-            binds[r] = tci_build_bind(b, tci_lin_plus(at, r), 0, last, false, -1);
-        }
-        tile->n_rows = p;
-        tile->rows = binds;
-        tci_sched_tile(s, tile);
-        tci_build_close(b, &exists);
-    }
-    tci_build_close(b, &is_last);
+    rest->tile->n_rows = rows;
+    rest->tile->rows = binds;
+    tci_sched_tile(rest->s, rest->tile);
 }
 
 static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
@@ -838,8 +816,12 @@ static void tci_sched_rows(tci_sched *s, tci_tile *tile, int group)
     }
     tci_dim whole = tci_dim_div(s->k->axes[s->row_axis].size, s->base);
     int stop = tci_lx_make(l, TCI_LX_MIN, end, tci_lx_const(l, whole), 0);
+    tci_sched_rest rest = {s, tile};
+    tci_lopen open;
     tci_sched_row_loop(s, tile, begin, stop, (int)s->base, 0);
-    tci_sched_rest_rows(s, tile, end);
+    tci_build_if(s->b, tci_build_in_range(s->b, end, tci_dim_add(whole, 1), s->n_tiles), &open);
+    tci_stage_rest_rows(s->b, s->k->axes[s->row_axis].size, s->base, tci_sched_rest_body, &rest);
+    tci_build_close(s->b, &open);
 }
 
 static void tci_sched_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
@@ -899,7 +881,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     bool one = s->machine.block_threads > 0, branches = !one || whole != s->n_vec;
     if (one && branches) {
         tci_dim last = tci_dim_add(tci_dim_div(whole, step), -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), 0, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), 0, last), &open);
     } else if (!one) {
         int to = tci_build_lx(b, tci_lin_plus(first, s->chunk));
         if (!tci_dim_le(tci_dim_mul(s->n_chunks, s->chunk), whole)) {
@@ -918,7 +900,7 @@ static void tci_sched_chunk(tci_sched *s, tci_sched_place *place, tci_lin chunk)
     }
     if (whole != s->n_vec) {
         tci_dim last = tci_dim_add(s->n_chunks, -1);
-        tci_build_if(b, tci_sched_in_range(s, tci_build_lx(b, chunk), last, last), &open);
+        tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, chunk), last, last), &open);
         tci_stage_vectors(b, whole, s->n_vec, s->unroll, tci_sched_body, place);
         tci_build_close(b, &open);
     }
@@ -1000,7 +982,7 @@ static tci_lin tci_sched_digit(tci_sched *s, tci_lin *x, tci_dim size, bool top)
 static tci_lin tci_sched_groups(tci_sched *s, int begin, int end, tci_lopen *open)
 {
     tci_loop *l = s->l;
-    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, s->group - 1), 0);
+    int past = tci_lx_make(l, TCI_LX_ADD, end, tci_lx_const(l, tci_dim_add(s->group, -1)), 0);
     int from = tci_lx_make(l, TCI_LX_DIV, begin, -1, s->group);
     int to = tci_lx_make(l, TCI_LX_DIV, past, -1, s->group);
     return tci_lin_var(s->b, tci_build_for(s->b, from, to, 1, open));
@@ -1014,8 +996,8 @@ static void tci_sched_blocked(tci_sched *s, int begin, int end, tci_lin u, tci_l
     tci_loop *l = s->l;
     int first = tci_build_lx(b, tci_lin_mul(b, group, s->group));
     int last = tci_lx_make(l, TCI_LX_ADD, first, tci_lx_const(l, s->group), 0);
-    if (s->grain % s->group != 0) { /* the call's range may cut the group */
-        int back = tci_build_lx(b, tci_lin_mul(b, u, -s->group));
+    if (!tci_dim_divides(s->group, s->grain)) { /* the call's range may cut the group */
+        int back = tci_build_lx(b, tci_lin_mul(b, u, tci_dim_neg(s->group)));
         int from = tci_lx_make(l, TCI_LX_ADD, begin, back, 0);
         int to = tci_lx_make(l, TCI_LX_ADD, end, back, 0);
         from = tci_lx_make(l, TCI_LX_MAX, from, tci_lx_const(l, 0), 0);
@@ -1156,7 +1138,9 @@ static void tci_sched_decide(tci_sched *s)
             tci_sched_block_product(s);
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
-        s->n_cuts = tci_sched_many(s->n_vec) ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most) : 0;
+        s->n_cuts = tci_sched_many(s->n_vec)
+                        ? tci_stage_cuts(s->b, s->vec_axis, 1, s->cuts, most)
+                        : 0;
         s->panel = s->n_cuts > 0 ? 0 : s->panel;
         s->unroll = s->panel > 0 ? 2 : s->unroll;
     }

@@ -353,13 +353,7 @@ static void tci_stage_partial(tci_build *b, tci_lin at, int count, tci_dim lo, t
                               tci_vec_body body, void *arg)
 {
     tci_lopen open;
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = count;
-    st.value.i = 1;
-    st.imm = b->l->lanes - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, count, 1, b->l->lanes - 1), &open);
     const tci_bind *vec = tci_stage_vector(b, at, lo, hi, count);
     body(b, arg, 1, &vec);
     tci_build_close(b, &open);
@@ -413,6 +407,26 @@ TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head
     }
 }
 
+/* ---- rows of unknown number ---- */
+
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg)
+{
+    tci_dim whole = tci_dim_mul(tci_dim_div(size, base), base), rest = tci_dim_sub(size, whole);
+    int rows = 1;
+    while (2 * rows < base) {
+        rows *= 2;
+    }
+    for (; rows > 0; rows /= 2) {
+        tci_dim before = tci_dim_mul(tci_dim_div(rest, 2 * rows), 2 * rows);
+        tci_dim there = tci_dim_mod(tci_dim_div(rest, rows), 2);
+        tci_lopen open;
+        tci_build_if(b, tci_build_in_range(b, tci_lx_const(b->l, there), 1, 1), &open);
+        body(b, arg, tci_dim_add(whole, before), rows);
+        tci_build_close(b, &open);
+    }
+}
+
 /* ---- one accumulator a point (VEC_OUTER) ---- */
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
@@ -437,19 +451,73 @@ static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
     }
 }
 
-static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+/* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
+static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 int n)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_point(b, tile, 0);
+    for (int u = 0; u < n; u++) {
+        steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                taken[u * k->n_reds + r] = tci_stage_operands(b, &k->reds[r]);
+            }
+        }
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
+            }
+        }
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
+ * False: done the other way. */
+static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
+                tile->n_rows * tile->n_vecs == 1 && tci_dim_is_known(b->k->axes[st->axes[0]].size);
+    if (!fits) {
+        return false;
+    }
+    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
+    if (whole > 0) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole),
+                              TCI_STAGE_BLOCK_ROWS, &open);
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_var(b, i), 0, whole - 1,
+                             TCI_STAGE_BLOCK_ROWS);
+        tci_build_close(b, &open);
+    }
+    if (size > whole) {
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_const(whole), whole, size - 1,
+                             (int)(size - whole));
+    }
+    return true;
+}
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_pair *acc)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
     int n = tile->n_rows * tile->n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
-    for (int r = 0; r < k->n_reds; r++) {
-        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
-            tci_stage_point(b, tile, i);
-            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
-            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
-        }
-    }
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
     if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
         open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
@@ -468,6 +536,23 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
         tci_stage_scan_step(b, stage, tile, acc);
     }
     tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
+            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+        }
+    }
+    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+        tci_stage_take_in(b, stage, tile, acc);
+    }
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
@@ -661,14 +746,11 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
     tci_lin first = tci_lin_const(tci_dim_add(at, u));
     for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
         tci_lopen open;
-        tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-        st.x = tci_lx_const(b->l, left);
-        st.value.i = partial ? 1 : lanes;
-        st.imm = partial ? lanes - 1 : b->k->vlanes;
-        st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-        tci_loop_append(b->l, b->cur, st);
-        tci_build_if(b, st.dst, &open);
-        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? st.x : -1));
+        int n = tci_lx_const(b->l, left);
+        int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
+                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+        tci_build_if(b, exists, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
         tci_build_close(b, &open);
     }
@@ -692,7 +774,9 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     if (tci_dim_is_known(count) && count > 0) {
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
-    for (int u = 0; !tci_dim_is_known(count) && u < b->k->vlanes; u += b->l->lanes) {
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
 }

@@ -6,9 +6,11 @@
  *
  *   pack B:  panel [tile of 32 columns][step of 32 k][half of 16 columns][pair of k][column][2]
  *   for each row tile (32 rows)
- *       for each tile of columns
- *           2 x 2 registers of sums; one loop over the steps of k, A read in place; sums to memory;
- *           the later stages, one row after the other
+ *       for each block of k (512 of it: then A's part stays in the first-level cache)
+ *           copy A:  panel [step of 32 k][half of 16 rows][row][32 k]
+ *           for each tile of columns
+ *               2 x 2 registers of sums, from memory or (first block) zero; one loop over the
+ *               steps; sums to memory; after the last block the later stages, row after row
  *
  * The one idea: a register is a number, and each instruction of the unit one statement
  * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
@@ -20,7 +22,8 @@
 
 enum {
     TCI_TILES_SIDE = 16,        /* rows of a register, and f32 columns */
-    TCI_TILES_BLOCK = 32,       /* rows, columns and k of a step */
+    TCI_TILES_BLOCK = TCI_MATRIX_WHOLE, /* rows, columns and k of a step */
+    TCI_TILES_DEPTH = 512,      /* k of a block, at most */
     TCI_TILES_COLUMNS = 512,    /* of a block, at most */
     TCI_TILES_PANEL = 1 << 20,  /* bytes of a panel, about */
     TCI_TILES_A = 4,            /* registers: sums are 0 .. 3 */
@@ -32,6 +35,11 @@ enum {
 static bool tci_tiles_is_whole(int64_t size)
 {
     return size % TCI_TILES_BLOCK == 0;
+}
+
+static int64_t tci_tiles_ceil_div(int64_t a, int64_t c)
+{
+    return (a + c - 1) / c;
 }
 
 TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
@@ -62,8 +70,10 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     p->base = TCI_TILES_BLOCK;
     p->n_tiles = p->group = x.m / TCI_TILES_BLOCK;
     p->share = 1;
-    p->depth = x.k;
-    p->n_depths = p->inner = 1;
+    p->inner = 1;
+    p->n_depths = tci_tiles_ceil_div(x.k, TCI_TILES_DEPTH);
+    p->depth = tci_tiles_ceil_div(x.k / TCI_TILES_BLOCK, p->n_depths) * TCI_TILES_BLOCK;
+    p->n_depths = tci_tiles_ceil_div(x.k, p->depth);
 }
 
 /* ---- the nest ---- */
@@ -72,9 +82,11 @@ typedef struct tci_tiles_state {
     tci_build *b;
     const tci_blocked *p;
     tci_matrix x;
-    int panel;              /* local */
-    tci_stage_pair sums;    /* local: 32 rows of 32 */
-    int64_t tile_elements;  /* of the panel, for a tile of columns */
+    int panel, rows;        /* locals: of B, of A */
+    tci_stage_pair sums;    /* local: 32 rows of 32 for each tile of columns */
+    int64_t tile_elements;  /* of B's panel, for a tile of columns */
+    tci_lin step, n_steps;  /* first of the current block of k, and how many */
+    int block;              /* its number: lx */
 } tci_tiles_state;
 
 static int tci_tiles_local(tci_build *b, int64_t n, tc_dtype t)
@@ -185,41 +197,83 @@ static tci_lin tci_tiles_rows_at(tci_tiles_state *s, tci_lin row)
     return at;
 }
 
-static void tci_tiles_multiply(tci_tiles_state *s, tci_lin a, tci_lin tile)
+static void tci_tiles_copy_rows(tci_tiles_state *s, tci_lin a)
 {
     tci_build *b = s->b;
-    tci_loop *l = b->l;
     tci_lopen open;
-    int64_t half = TCI_TILES_SIDE * 2 * TCI_TILES_SIDE, pitch = s->x.side[0].pitch;
-    for (int i = 0; i < 4; i++) {
-        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
-    }
-    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
-    int n = tci_lx_const(l, s->x.k / TCI_TILES_BLOCK);
-    tci_lin step = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n, 1, &open));
-    for (int64_t i = 0; i < 2; i++) {
-        tci_lin here = tci_lin_add(b, a, tci_lin_mul(b, step, TCI_TILES_BLOCK));
-        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)i, s->x.side[0].operand,
-                       tci_lin_plus(here, i * TCI_TILES_SIDE * pitch), pitch);
-        here = tci_lin_add(b, panel, tci_lin_mul(b, step, 2 * half));
-        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)i, ~s->panel,
-                       tci_lin_plus(here, i * half), 2 * TCI_TILES_SIDE);
-    }
-    for (int i = 0; i < 4; i++) {
-        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, i);
-        dot.imm = (TCI_TILES_A + i / 2) * 8 + TCI_TILES_B + i % 2;
-        tci_loop_append(l, b->cur, dot);
+    int64_t half = TCI_TILES_SIDE * TCI_TILES_BLOCK, pitch = s->x.side[0].pitch;
+    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(b->l, 0), tci_build_lx(b, s->n_steps),
+                                             1, &open));
+    tci_lin at = tci_lin_mul(b, tci_lin_add(b, s->step, i), TCI_TILES_BLOCK);
+    for (int64_t h = 0; h < 2; h++) {
+        int tile = TCI_TILES_A + (int)h;
+        tci_lin from = tci_lin_plus(tci_lin_add(b, a, at), h * TCI_TILES_SIDE * pitch);
+        tci_lin to = tci_lin_plus(tci_lin_mul(b, i, 2 * half), h * half);
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, tile, s->x.side[0].operand, from, pitch);
+        tci_tiles_move(b, TCI_MEM_TILE_STORE, tile, ~s->rows, to, TCI_TILES_BLOCK);
     }
     tci_build_close(b, &open);
+}
+
+/* In block lo .. hi of k. */
+static void tci_tiles_if(tci_tiles_state *s, int64_t lo, int64_t hi, tci_lopen *open)
+{
+    tci_build *b = s->b;
+    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
+    st.x = s->block;
+    st.value.i = lo;
+    st.imm = hi;
+    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
+    tci_loop_append(b->l, b->cur, st);
+    tci_build_if(b, st.dst, open);
+}
+
+static void tci_tiles_move_sums(tci_tiles_state *s, tci_mem mem, tci_lin sums)
+{
     for (int64_t i = 0; i < 4; i++) {
-        int64_t to = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
-        tci_tiles_move(b, TCI_MEM_TILE_STORE, (int)i, ~s->sums.value, tci_lin_const(to),
+        int64_t skip = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
+        tci_tiles_move(s->b, mem, (int)i, ~s->sums.value, tci_lin_plus(sums, skip),
                        TCI_TILES_BLOCK);
     }
 }
 
+static void tci_tiles_multiply(tci_tiles_state *s, tci_lin tile, tci_lin sums)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen open;
+    int64_t half = TCI_TILES_SIDE * TCI_TILES_BLOCK;
+    tci_tiles_if(s, 0, 0, &open);
+    for (int i = 0; i < 4; i++) {
+        tci_loop_append(l, b->cur, tci_tiles_stmt(b, TCI_MEM_TILE_ZERO, i));
+    }
+    tci_build_close(b, &open);
+    if (s->p->n_depths > 1) {
+        tci_tiles_if(s, 1, s->p->n_depths - 1, &open);
+        tci_tiles_move_sums(s, TCI_MEM_TILE_LOAD, sums);
+        tci_build_close(b, &open);
+    }
+    tci_lin panel = tci_lin_mul(b, tile, s->tile_elements);
+    tci_lin i = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), tci_build_lx(b, s->n_steps), 1,
+                                             &open));
+    tci_lin there = tci_lin_mul(b, tci_lin_add(b, s->step, i), 2 * half);
+    for (int64_t h = 0; h < 2; h++) {
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_A + (int)h, ~s->rows,
+                       tci_lin_plus(tci_lin_mul(b, i, 2 * half), h * half), TCI_TILES_BLOCK);
+        tci_tiles_move(b, TCI_MEM_TILE_LOAD, TCI_TILES_B + (int)h, ~s->panel,
+                       tci_lin_plus(tci_lin_add(b, panel, there), h * half), TCI_TILES_BLOCK);
+    }
+    for (int t = 0; t < 4; t++) {
+        tci_lstmt dot = tci_tiles_stmt(b, TCI_MEM_TILE_DOT, t);
+        dot.imm = (TCI_TILES_A + t / 2) * 8 + TCI_TILES_B + t % 2;
+        tci_loop_append(l, b->cur, dot);
+    }
+    tci_build_close(b, &open);
+    tci_tiles_move_sums(s, TCI_MEM_TILE_STORE, sums);
+}
+
 /* The later stages, for one row after the other. */
-static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
+static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column, tci_lin sums)
 {
     tci_build *b = s->b;
     tci_loop *l = b->l;
@@ -244,7 +298,8 @@ static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
     one.vecs = vecs;
     one.next_axis = -1;
     for (int v = 0; v < one.n_vecs; v++) {
-        tci_lin at = tci_lin_plus(tci_lin_mul(b, i, TCI_TILES_BLOCK), (int64_t)v * TCI_TILES_SIDE);
+        tci_lin at = tci_lin_add(b, sums, tci_lin_mul(b, i, TCI_TILES_BLOCK));
+        at = tci_lin_plus(at, (int64_t)v * TCI_TILES_SIDE);
         tci_stage_point(b, &one, v);
         tci_stage_remember_result(b, red,
                                   tci_stage_array_get(b, red, s->sums, tci_build_lx(b, at)));
@@ -256,28 +311,48 @@ static void tci_tiles_finish(tci_tiles_state *s, tci_lin row, tci_lin column)
     tci_build_close(b, &open);
 }
 
+/* One row tile: all blocks of k, and the tiles of columns from `column` on. */
+static void tci_tiles_row(tci_tiles_state *s, tci_lin row, tci_lin column, int n_tiles)
+{
+    tci_build *b = s->b;
+    tci_loop *l = b->l;
+    tci_lopen blocks, tiles, last;
+    int64_t steps = s->p->depth / TCI_TILES_BLOCK, all = s->x.k / TCI_TILES_BLOCK;
+    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(s, row)));
+    int block = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, s->p->n_depths), 1, &blocks);
+    s->block = tci_lx_var(l, block);
+    s->step = tci_lin_mul(b, tci_lin_var(b, block), steps);
+    int left = tci_build_lx(b, tci_lin_plus(tci_lin_mul(b, s->step, -1), all));
+    s->n_steps = tci_build_let(b, tci_lx_make(l, TCI_LX_MIN, left, tci_lx_const(l, steps), 0));
+    tci_tiles_copy_rows(s, a);
+    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
+    tci_lin sums = tci_lin_mul(b, tile, TCI_TILES_BLOCK * TCI_TILES_BLOCK);
+    tci_tiles_multiply(s, tile, sums);
+    tci_tiles_if(s, s->p->n_depths - 1, s->p->n_depths - 1, &last);
+    tci_tiles_finish(s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)), sums);
+    tci_build_close(b, &last);
+    tci_build_close(b, &tiles);
+    tci_build_close(b, &blocks);
+}
+
 TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end)
 {
-    tci_loop *l = b->l;
-    tci_lopen rows, tiles;
+    tci_lopen rows;
     tci_tiles_state s = {.b = b, .p = p};
+    int64_t n_columns = p->columns / TCI_TILES_BLOCK;
     tci_matrix_find(b->k, &s.x);
     b->stage = 0;
     s.tile_elements = s.x.k * TCI_TILES_BLOCK;
-    s.panel = tci_tiles_local(b, s.tile_elements * p->columns / TCI_TILES_BLOCK, TC_BF16);
-    s.sums.value = tci_tiles_local(b, TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
+    s.rows = tci_tiles_local(b, p->depth * TCI_TILES_BLOCK, TC_BF16);
+    s.panel = tci_tiles_local(b, s.tile_elements * n_columns, TC_BF16);
+    s.sums.value = tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
     s.sums.index = -1;
     tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
     int n_tiles = tci_tiles_count(&s, chunk);
     tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
     tci_tiles_pack(&s, column, n_tiles);
     tci_lin row = tci_lin_var(b, tci_build_for(b, begin, end, 1, &rows));
-    row = tci_lin_mul(b, row, TCI_TILES_BLOCK);
-    tci_lin a = tci_build_let(b, tci_build_lx(b, tci_tiles_rows_at(&s, row)));
-    tci_lin tile = tci_lin_var(b, tci_build_for(b, tci_lx_const(l, 0), n_tiles, 1, &tiles));
-    tci_tiles_multiply(&s, a, tile);
-    tci_tiles_finish(&s, row, tci_lin_add(b, column, tci_lin_mul(b, tile, TCI_TILES_BLOCK)));
-    tci_build_close(b, &tiles);
+    tci_tiles_row(&s, tci_lin_mul(b, row, TCI_TILES_BLOCK), column, n_tiles);
     tci_build_close(b, &rows);
     tci_tiles_plain(b, TCI_MEM_TILES_END);
 }

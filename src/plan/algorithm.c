@@ -387,7 +387,11 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
         depth *= tci_algo_has_label(out, rank, a[i]) ? 1 : tci_algo_label_size(b, n->in[1], a[i]);
     }
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
-    if (!tci_algo_can_pitch(n->in[0], x, machine, rows) ||
+    bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
+                 n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
+    bool cpu = machine.block_threads == 0;
+    if ((cpu && (x->dtype != TC_BF16 || !whole)) ||
+        !tci_algo_can_pitch(n->in[0], x, machine, rows) ||
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }

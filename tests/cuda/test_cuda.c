@@ -217,6 +217,8 @@ static tc_tensor sc_least(tc_tensor x) { return tc_argmin(x, -1, false); }
 static tc_tensor sc_all(tc_tensor x) { return tc_all(tc_gt(x, -3), TC_AXES(-1), false); }
 static tc_tensor sc_columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
 static tc_tensor sc_column_best(tc_tensor x) { return tc_argmax(x, 0, false); }
+static tc_tensor sc_running(tc_tensor x) { return tc_add(tc_cumsum(x, 0), x); }
+static tc_tensor sc_running_rows(tc_tensor x) { return tc_mul(tc_cumsum(x, 1), 2); }
 static tc_tensor sc_turned(tc_tensor x) { return tc_add(tc_permute(x, 1, 0), 1); }
 static tc_tensor sc_both(tc_tensor x)
 {
@@ -271,6 +273,9 @@ static const schedule_case schedule_cases[] = {
     {"tile 1x1", TC_F64, {70, 77}, 2, sc_columns},
     {"lanes", TC_F32, {1000, 5}, 2, sc_columns},
     {"tile 1x1", TC_BF16, {100, 259}, 2, sc_column_best},
+    {"tile 1x1", TC_F32, {50, 300}, 2, sc_running},
+    {"tile 1x1", TC_F32, {300, 35}, 2, sc_running_rows},
+    {"tile 1x1", TC_I32, {16, 70}, 2, sc_running},
     {"squares", TC_F32, {128, 192}, 2, sc_turned},
     {"squares", TC_F32, {70, 133}, 2, sc_turned},
     {"squares", TC_F64, {64, 65}, 2, sc_turned},

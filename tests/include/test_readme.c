@@ -138,8 +138,10 @@ static void tct_build(void)
     tct_read_blocks();
     REQUIRE(tct_write_sources());
     int code = tct_shell(output,
-                         "{ %s -O0 -DTCI_KEEP_OPTIMIZE -Dmain=readme_first -I%s -c %s/first.c"
-                         " -o %s/first.o && %s -std=gnu11 -Wall -Wextra -Wno-unused -Werror -I%s"
+                         "{ %s -O0 -DTCI_KEEP_OPTIMIZE -DTC_DYNAMIC_SHAPES -Dmain=readme_first"
+                         " -I%s -c %s/first.c"
+                         " -o %s/first.o && %s -std=gnu11 -Wall -Wextra -Wno-unused -Werror"
+                         " -DTC_DYNAMIC_SHAPES -I%s"
                          " %s/rest.c %s/first.o -o %s/readme -lm -ldl -lpthread; } 2>&1",
                          cc, include, tct_dir, tct_dir, cc, include, tct_dir, tct_dir, tct_dir);
     if (code) {

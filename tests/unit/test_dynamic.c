@@ -229,69 +229,98 @@ TEST(untyped_numbers_count_elements_or_bytes)
     CHECK_EQ_INT(f.values[0], 0);
 }
 
-/* Random families, small enough to try every value: the solver finds the only solution, and never
- * takes one of several. */
+/* A random family of n symbols, small enough to try every value, and what a run would give it. */
+enum { DRAWN_MOST = 6 };
+
+typedef struct solve_drawn {
+    solve_family f;
+    int n;
+    int64_t least[SOLVE_SYMBOLS];
+    tc_buf bufs[SOLVE_PORTS];
+} solve_drawn;
+
+static tci_dim solve_draw_size(tci_dim s)
+{
+    switch (tct_random_below(5)) {
+    case 0: return tci_dim_add(s, tct_random_below(3));
+    case 1: return tci_dim_div(tci_dim_add(s, 1), 2);
+    case 2: return tci_dim_mul(s, 1 + tct_random_below(3));
+    case 3: return 1 + tct_random_below(4);
+    default: return s;
+    }
+}
+
+static solve_drawn solve_draw(void)
+{
+    static const char *const names[SOLVE_SYMBOLS] = {"a", "b", "c"};
+    solve_drawn d;
+    memset(&d, 0, sizeof(d));
+    d.n = 1 + tct_random_below(SOLVE_SYMBOLS);
+    tci_dim symbols[SOLVE_SYMBOLS];
+    int64_t truth[SOLVE_SYMBOLS] = {0};
+    for (int i = 0; i < d.n; i++) {
+        d.least[i] = tct_random_below(2);
+        symbols[i] = solve_symbol(&d.f, names[i], d.least[i], DRAWN_MOST);
+        truth[i] = d.least[i] + tct_random_below((int)(DRAWN_MOST + 1 - d.least[i]));
+    }
+    int n_ports = 2 + tct_random_below(2);
+    bool wrong = tct_random_below(8) == 0;
+    for (int p = 0; p < n_ports; p++) {
+        tci_dim shape[3];
+        for (int a = 0; a < 3; a++) {
+            shape[a] = solve_draw_size(symbols[tct_random_below(d.n)]);
+        }
+        solve_port(&d.f, TC_F32, 3, shape);
+        bool open = !tci_dim_is_known(d.f.ports[p].n); /* known ones are checked by the run */
+        int64_t count = tci_dim_value(d.f.ports[p].n, truth) + (wrong && p == 0 && open);
+        bool untyped = tct_random_below(4) == 0;
+        d.bufs[p] = (tc_buf){.n = untyped && count % 2 ? count * 4 : count,
+                             .dtype = untyped ? -1 : TC_F32};
+    }
+    return d;
+}
+
+/* How many values fit; the last of them. */
+static int solve_try_all(const solve_drawn *d, int64_t fit[SOLVE_SYMBOLS])
+{
+    int n_fit = 0;
+    int64_t v[SOLVE_SYMBOLS] = {0}, n_all = d->n == 1 ? 7 : d->n == 2 ? 49 : 343;
+    for (int64_t all = 0; all < n_all; all++) {
+        bool fits = true;
+        for (int64_t i = 0, rest = all; i < d->n; i++, rest /= 7) {
+            v[i] = rest % 7;
+            fits = fits && v[i] >= d->least[i];
+        }
+        for (int p = 0; p < d->f.n_ports && fits; p++) {
+            int64_t count = tci_dim_value(d->f.ports[p].n, v);
+            bool bytes = d->bufs[p].dtype == -1 && d->bufs[p].n == count * 4;
+            fits = d->bufs[p].n == count || bytes;
+        }
+        if (fits) {
+            n_fit++;
+            memcpy(fit, v, sizeof(v));
+        }
+    }
+    return n_fit;
+}
+
+/* The solver finds the only solution, and never takes one of several. */
 TEST(solutions_are_those_of_trying_everything)
 {
     int n_certain = 0, n_open = 0, n_none = 0;
     for (int round = 0; round < (tct_soak ? 20000 : 2000); round++) {
-        enum { MOST = 6 };
-        solve_family f = solve_begin();
-        int n = 1 + tct_random_below(3);
-        tci_dim symbols[3];
-        int64_t truth[3] = {0}, least[3];
-        for (int i = 0; i < n; i++) {
-            static const char *const names[3] = {"a", "b", "c"};
-            least[i] = tct_random_below(2);
-            symbols[i] = solve_symbol(&f, names[i], least[i], MOST);
-            truth[i] = least[i] + tct_random_below((int)(MOST + 1 - least[i]));
+        solve_drawn d = solve_draw();
+        for (int p = 0; p < d.f.n_ports; p++) { /* it was copied */
+            d.f.ports[p].shape = d.f.shapes[p];
         }
-        int n_ports = 2 + tct_random_below(2);
-        for (int p = 0; p < n_ports; p++) {
-            tci_dim shape[3];
-            for (int a = 0; a < 3; a++) {
-                tci_dim s = symbols[tct_random_below(n)];
-                int how = tct_random_below(5);
-                shape[a] = how == 0   ? tci_dim_add(s, tct_random_below(3))
-                           : how == 1 ? tci_dim_div(tci_dim_add(s, 1), 2)
-                           : how == 2 ? tci_dim_mul(s, 1 + tct_random_below(3))
-                           : how == 3 ? 1 + tct_random_below(4)
-                                      : s;
-            }
-            solve_port(&f, TC_F32, 3, shape);
-        }
-        tc_buf bufs[SOLVE_PORTS];
-        bool wrong = tct_random_below(8) == 0;
-        for (int p = 0; p < n_ports; p++) {
-            bool open = !tci_dim_is_known(f.ports[p].n); /* known ones are checked by the run */
-            int64_t count = tci_dim_value(f.ports[p].n, truth) + (wrong && p == 0 && open);
-            bool untyped = tct_random_below(4) == 0;
-            bufs[p] = (tc_buf){NULL, untyped && count % 2 ? count * 4 : count,
-                               untyped ? -1 : TC_F32, false, 0, NULL};
-        }
-        int n_fit = 0;
-        int64_t v[3] = {0}, fit[3] = {0};
-        for (int64_t all = 0; all < (n == 1 ? 7 : n == 2 ? 49 : 343); all++) {
-            bool fits = true;
-            for (int64_t i = 0, rest = all; i < n; i++, rest /= 7) {
-                v[i] = rest % 7;
-                fits = fits && v[i] >= least[i];
-            }
-            for (int p = 0; p < n_ports && fits; p++) {
-                int64_t count = tci_dim_value(f.ports[p].n, v);
-                fits = bufs[p].n == count || (bufs[p].dtype == -1 && bufs[p].n == count * 4);
-            }
-            if (fits) {
-                n_fit++;
-                memcpy(fit, v, sizeof(v));
-            }
-        }
-        tc_status status = solve(&f, bufs);
-        bool empty = bufs[n_ports - 1].n == 0;
+        int64_t fit[SOLVE_SYMBOLS] = {0};
+        int n_fit = solve_try_all(&d, fit);
+        tc_status status = solve(&d.f, d.bufs);
+        bool empty = d.bufs[d.f.n_ports - 1].n == 0;
         CHECK_MSG(status == (n_fit == 1 || (n_fit && empty) ? TC_OK : TC_ERR_BUFFER),
-                  "round %d: %d fit, status %d: %s", round, n_fit, (int)status, f.text);
+                  "round %d: %d fit, status %d: %s", round, n_fit, (int)status, d.f.text);
         if (status == TC_OK && n_fit == 1) {
-            CHECK_MSG(!memcmp(fit, f.values, sizeof(*fit) * (size_t)n), "round %d", round);
+            CHECK_MSG(!memcmp(fit, d.f.values, sizeof(*fit) * (size_t)d.n), "round %d", round);
         }
         n_certain += n_fit == 1;
         n_open += n_fit > 1;
