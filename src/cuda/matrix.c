@@ -5,14 +5,18 @@
  *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
  *   the kernel: its class S, the split into parts, and the third part around the hole
  *
- * Shared memory, from a multiple of 1024: stages of A's and B's boxes, the staged tile, barriers
- * (S::full, empty: one a stage; ready, taken: one a consumer). A box is rows of 128 bytes whose
- * 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m or n; else a row
- * for each k and 64 elements of m or n, and the boxes of a side lie one behind the other.
+ * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
+ * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer). A box is rows of 128 bytes
+ * whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m or n; else
+ * a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the other.
  *
  * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
  * between groups of eight rows in 32-45, 1 << 62 for this swizzle. Sixteen elements of k further
- * are 32 bytes along k, else 16 rows. */
+ * are 32 bytes along k, else 16 rows.
+ *
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer; a buffer is written
+ * only when the one who filled it before has had it taken; no barrier of the whole block after
+ * tc_matrix_begin, as its warps go different ways. */
 #include "matrix.h"
 
 #include <string.h>

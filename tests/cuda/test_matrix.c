@@ -419,6 +419,74 @@ TEST(a_user_can_refuse_the_class)
     }
 }
 
+/* ---- whole networks ---- */
+
+enum { TOKENS = 128, WIDTH = 64, HIDDEN = 128, N_GRADS = WIDTH * HIDDEN };
+
+/* Both weights' gradients of a layer with gelu and a residual; the program's launches. */
+static void gradients(const char *backend, const uint16_t *x, const uint16_t *w, float *first,
+                      float *second, char *text, size_t n_text)
+{
+    tc_tensor grads[2], outputs[2];
+    tc_program *f = NULL;
+    tc_ctx *ctx = open_context(backend, 0);
+    REQUIRE(ctx);
+    tc_tensor in = tc_input(ctx, "x", TC_BF16, TOKENS, WIDTH);
+    tc_tensor params[2] = {tc_input(ctx, "w1", TC_BF16, WIDTH, HIDDEN),
+                           tc_input(ctx, "w2", TC_BF16, HIDDEN, WIDTH)};
+    tc_tensor hidden = tc_gelu(tc_matmul(in, params[0]));
+    tc_tensor y = tc_add(tc_matmul(hidden, params[1]), in);
+    tc_tensor loss = tc_sum(tc_square(tc_cast(y, TC_F32)), TC_ALL, false);
+    tc_tensor inputs[3] = {in, params[0], params[1]};
+    REQUIRE(tc_grad(loss, params, 2, grads) == TC_OK);
+    outputs[0] = tc_cast(grads[0], TC_F32);
+    outputs[1] = tc_cast(grads[1], TC_F32);
+    tc_status status = tc_compile_fn((tc_tensors){inputs, 3}, (tc_tensors){outputs, 2}, NULL, &f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));
+    if (!status) {
+        snprintf(text, n_text, "%s", explained(f));
+        CHECK_EQ_INT(tc_run(f,
+                            TC_BUFS(TC_BUF((void *)(uintptr_t)x, TOKENS * WIDTH),
+                                    TC_BUF((void *)(uintptr_t)w, N_GRADS),
+                                    TC_BUF((void *)(uintptr_t)(w + N_GRADS), N_GRADS)),
+                            TC_BUFS(TC_BUF(first, N_GRADS), TC_BUF(second, N_GRADS))),
+                     TC_OK);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(gradients_are_products_too)
+{
+    static uint16_t x[TOKENS * WIDTH], w[2 * N_GRADS];
+    static float got[2][N_GRADS], want[2][N_GRADS];
+    char text[4000] = "", ignored[4000];
+    int products = 0;
+    if (!can_emulate()) {
+        SKIP("there is no C++ compiler");
+    }
+    for (int i = 0; i < TOKENS * WIDTH; i++) {
+        x[i] = to_half(next_value(), false);
+    }
+    for (int i = 0; i < 2 * N_GRADS; i++) {
+        w[i] = to_half(next_value() * 0.2, false);
+    }
+    gradients("emulated", x, w, got[0], got[1], text, sizeof(text));
+    gradients("interp", x, w, want[0], want[1], ignored, sizeof(ignored));
+    for (const char *at = strstr(text, "matrix unit"); at; at = strstr(at + 1, "matrix unit")) {
+        products++;
+    }
+    CHECK_MSG(products == 5 && strstr(text, "5 launches"), "%d products:\n%s", products, text);
+    for (int i = 0; i < 2; i++) {
+        double off = 0, size = 0;
+        for (int j = 0; j < N_GRADS; j++) {
+            off += fabs((double)got[i][j] - (double)want[i][j]);
+            size += fabs((double)want[i][j]);
+        }
+        CHECK_MSG(off <= 0.01 * size, "gradient %d: off by %g of %g", i, off, size);
+    }
+}
+
 TEST(a_warm_start_knows_the_main_loop)
 {
     static const product_case c = {.batch = 1, .m = 128, .n = 128, .k = 64};
