@@ -76,10 +76,20 @@ enum {
 
 /* ---- what the module says ---- */
 
+/* Rows of m or n that the boxes of a side hold. Beyond the side's end nothing is loaded where one
+ * tile is all of it: filling with zeros takes time, and what the products make of the rest of
+ * shared memory is in rows and columns that are not stored. */
+static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
+{
+    int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
+    return (int)TCI_MIN(tile, tci_dim_ceil_div(own, whole) * whole);
+}
+
 static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    int64_t own = which == 0 ? x->m : x->n;
     tci_cuda_map map;
     memset(&map, 0, sizeof(map));
     map.operand = side->operand;
@@ -90,7 +100,7 @@ static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.dim[1] = side->along_k ? own : x->k;
     map.stride[0] = 2 * side->pitch;
     map.box[0] = TCI_MATRIX_DEPTH_STEP;
-    map.box[1] = side->along_k ? tile : TCI_MATRIX_DEPTH_STEP;
+    map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : TCI_MATRIX_DEPTH_STEP;
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
             map.dim[map.rank] = x->batch[i];
@@ -207,7 +217,7 @@ static const char tci_cuda_matrix_loading[] =
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
     "            const unsigned full = tc_full<S>(at, stage);\n"
     "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
-    "            tc_barrier_expect(full, S::stage_bytes);\n"
+    "            tc_barrier_expect(full, S::loaded_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
@@ -331,8 +341,8 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
         tci_str_printf(out,
                        "        for (int i = 0; i < %d; i++) {\n"
                        "            tc_load_box(to + %d * i, map, bar, p.%c + %d * i, k",
-                       (which == 0 ? x->rows : x->columns) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES,
-                       own, TCI_MATRIX_SUB);
+                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES, own,
+                       TCI_MATRIX_SUB);
     }
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
@@ -373,13 +383,15 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
                    "row_threads = %d, a_bytes = %d, "
-                   "stage_bytes = %d, a_step = %d, b_step = %d,\n"
+                   "stage_bytes = %d, loaded_bytes = %d, a_step = %d, b_step = %d,\n"
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
                    TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads,
                    x->rows * TCI_CUDA_LINE,
-                   (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
+                   (int)tci_matrix_stage_bytes(x),
+                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_CUDA_LINE,
+                   x->side[0].along_k ? 2 : TCI_CUDA_LINE,
                    x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
