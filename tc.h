@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c64f2d3cd3925860"
+#define TCI_BUILD "d66dad6143ddc266"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -227,8 +227,10 @@
  *
  * The same bits from interpreter and native code, from any C compiler, vector width and thread
  * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
- * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. The library never
- * aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
+ * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
+ * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
+ * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them. The
+ * library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
  * 12 ERRORS
  *
@@ -300,6 +302,7 @@
  *   TC_NVRTC         the NVRTC library
  *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
  *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
+ *   TC_MATRIX=0      matrix units are left alone (11)
  *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to
  *   TC_LOG           compile,cache,fusion,recompiles,source or all, to stderr
  *   TC_TRACE         file                TC_VERIFY=1   checks every IR after every stage
@@ -15334,9 +15337,10 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
     bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
                  n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
-    bool cpu = machine.block_threads == 0;
-    if ((cpu && (x->dtype != TC_BF16 || !whole)) ||
-        !tci_algo_can_pitch(n->in[0], x, machine, rows) ||
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    if (!tci_algo_can_pitch(n->in[0], x, machine, rows) ||
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
@@ -21345,6 +21349,8 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, last, last, &open);
         tci_blocked_fetch_results(s, &tile);
         tci_build_close(b, &open);
+    } else {
+        tci_blocked_fetch_results(s, &tile);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {

@@ -218,8 +218,10 @@
  *
  * The same bits from interpreter and native code, from any C compiler, vector width and thread
  * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
- * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. The library never
- * aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
+ * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
+ * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
+ * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them. The
+ * library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
  * 12 ERRORS
  *
@@ -291,6 +293,7 @@
  *   TC_NVRTC         the NVRTC library
  *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
  *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
+ *   TC_MATRIX=0      matrix units are left alone (11)
  *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to
  *   TC_LOG           compile,cache,fusion,recompiles,source or all, to stderr
  *   TC_TRACE         file                TC_VERIFY=1   checks every IR after every stage

@@ -35,20 +35,28 @@ static const tci_cpu_level tci_cpu_levels[] = {
  * registers, and has been asked for leave to use them, as Linux wants. */
 static bool tci_cpu_has_tiles(void)
 {
-    enum { LEAF = 7, BF16 = 1 << 22, TILE = 1 << 24, KEPT = 3 << 17, ASK = 0x1023, DATA = 18 };
+    enum {
+        TCI_CPU_LEAF = 7,         /* of cpuid: the features, in edx */
+        TCI_CPU_BF16 = 1 << 22,
+        TCI_CPU_TILE = 1 << 24,
+        TCI_CPU_KEPT = 3 << 17,   /* of xcr0: tile configuration and data */
+        TCI_CPU_ASK = 0x1023,     /* ARCH_REQ_XCOMP_PERM */
+        TCI_CPU_DATA = 18         /* XFEATURE_XTILEDATA */
+    };
     unsigned a = 0, b, c = 0, d, low, high;
     __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    if (a < LEAF) {
+    if (a < TCI_CPU_LEAF) {
         return false;
     }
-    a = LEAF;
+    a = TCI_CPU_LEAF;
     c = 0;
     __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    if ((d & (BF16 | TILE)) != (BF16 | TILE)) {
+    if (!(d & TCI_CPU_BF16) || !(d & TCI_CPU_TILE)) {
         return false;
     }
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    return (low & KEPT) == KEPT && syscall(SYS_arch_prctl, ASK, DATA) == 0;
+    return (low & TCI_CPU_KEPT) == TCI_CPU_KEPT &&
+           syscall(SYS_arch_prctl, TCI_CPU_ASK, TCI_CPU_DATA) == 0;
 }
 #else
 static bool tci_cpu_has_tiles(void)

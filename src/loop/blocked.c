@@ -691,6 +691,8 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
         tci_blocked_if(s, last, last, &open);
         tci_blocked_fetch_results(s, &tile);
         tci_build_close(b, &open);
+    } else {
+        tci_blocked_fetch_results(s, &tile);
     }
     tci_blocked_dot(s, &tile, number, acc);
     if (last > 0) {

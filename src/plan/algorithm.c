@@ -389,9 +389,10 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
     double flops = 2.0 * (double)tci_node_count(n) * (double)depth;
     bool whole = rows % TCI_MATRIX_WHOLE == 0 && depth % TCI_MATRIX_WHOLE == 0 &&
                  n->shape[rank - 1] % TCI_MATRIX_WHOLE == 0;
-    bool cpu = machine.block_threads == 0;
-    if ((cpu && (x->dtype != TC_BF16 || !whole)) ||
-        !tci_algo_can_pitch(n->in[0], x, machine, rows) ||
+    if (machine.block_threads == 0 && (x->dtype != TC_BF16 || !whole)) {
+        return false;
+    }
+    if (!tci_algo_can_pitch(n->in[0], x, machine, rows) ||
         !tci_algo_can_pitch(n->in[1], y, machine, rows)) {
         return false;
     }
