@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9e53ed3b564d050a"
+#define TCI_BUILD "5c37a84c97a9c0c0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -21537,8 +21537,9 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
  * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
  * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
- * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers are at
- * the next tile: that is the skeleton's hole. At the block's last tile the consumers help. */
+ * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers
+ * are at the next tile: that is the skeleton's hole. At the block's last tile the consumers
+ * help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 

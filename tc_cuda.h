@@ -10,14 +10,18 @@
  *     warps play (loop/matrix.h), over a class S that holds the numbers of one kernel
  *   the kernel: its class S, the split into parts, and the third part around the hole
  *
- * Shared memory, from a multiple of 1024: stages of A's and B's boxes, the staged tile, barriers
- * (S::full, empty: one a stage; ready, taken: one a consumer). A box is rows of 128 bytes whose
- * 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m or n; else a row
- * for each k and 64 elements of m or n, and the boxes of a side lie one behind the other.
+ * Shared memory, from a multiple of 1024: stages of A's and B's boxes, buffers for sums, barriers
+ * (tc_full, tc_empty: one a stage; tc_ready, tc_taken: one a consumer). A box is rows of 128 bytes
+ * whose 16-byte chunks are swizzled (chunk ^= row % 8). Along k it has a row for each m or n; else
+ * a row for each k and 64 elements of m or n, and the boxes of a side lie one behind the other.
  *
  * Descriptors of products: the address / 16 in bits 0-13, the leading offset in 16-29, the stride
  * between groups of eight rows in 32-45, 1 << 62 for this swizzle. Sixteen elements of k further
- * are 32 bytes along k, else 16 rows. */
+ * are 32 bytes along k, else 16 rows.
+ *
+ * Invariants: tc_empty counts a stage's readers, four warps of each consumer; a buffer is written
+ * only when the one who filled it before has had it taken; no barrier of the whole block after
+ * tc_matrix_begin, as its warps go different ways. */
 /* ---- src/cuda/matrix.h ---- */
 /* cuda/matrix.h - the main loop of contractions on Hopper's matrix units, as text; and what a
  * module says of such a kernel, so that it is known wherever the cubin comes from. */
@@ -72,10 +76,20 @@ enum {
 
 /* ---- what the module says ---- */
 
+/* Rows of m or n that the boxes of a side hold. Beyond the side's end nothing is loaded where one
+ * tile is all of it: filling with zeros takes time, and what the products make of the rest of
+ * shared memory is in rows and columns that are not stored. */
+static int tci_cuda_matrix_loaded(const tci_matrix *x, int which)
+{
+    int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    int64_t whole = x->side[which].along_k ? 8 : TCI_MATRIX_SUB;
+    return (int)TCI_MIN(tile, tci_dim_ceil_div(own, whole) * whole);
+}
+
 static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
 {
     const tci_matrix_side *side = &x->side[which];
-    int64_t own = which == 0 ? x->m : x->n, tile = which == 0 ? x->rows : x->columns;
+    int64_t own = which == 0 ? x->m : x->n;
     tci_cuda_map map;
     memset(&map, 0, sizeof(map));
     map.operand = side->operand;
@@ -86,7 +100,7 @@ static tci_cuda_map tci_cuda_matrix_map(const tci_matrix *x, int which)
     map.dim[1] = side->along_k ? own : x->k;
     map.stride[0] = 2 * side->pitch;
     map.box[0] = TCI_MATRIX_DEPTH_STEP;
-    map.box[1] = side->along_k ? tile : TCI_MATRIX_DEPTH_STEP;
+    map.box[1] = side->along_k ? tci_cuda_matrix_loaded(x, which) : TCI_MATRIX_DEPTH_STEP;
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
             map.dim[map.rank] = x->batch[i];
@@ -203,7 +217,7 @@ static const char tci_cuda_matrix_loading[] =
     "            const unsigned boxes = at + stage * S::stage_bytes;\n"
     "            const unsigned full = tc_full<S>(at, stage);\n"
     "            tc_barrier_wait(tc_empty<S>(at, stage), parity);\n"
-    "            tc_barrier_expect(full, S::stage_bytes);\n"
+    "            tc_barrier_expect(full, S::loaded_bytes);\n"
     "            S::load_a(boxes, maps, full, p, k);\n"
     "            S::load_b(boxes + S::a_bytes, maps + 1, full, p, k);\n"
     "            if (++stage == S::stages) {\n                stage = 0;\n"
@@ -327,8 +341,8 @@ static void tci_cuda_matrix_loads(tci_str *out, const tci_matrix *x, int which)
         tci_str_printf(out,
                        "        for (int i = 0; i < %d; i++) {\n"
                        "            tc_load_box(to + %d * i, map, bar, p.%c + %d * i, k",
-                       (which == 0 ? x->rows : x->columns) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES,
-                       own, TCI_MATRIX_SUB);
+                       tci_cuda_matrix_loaded(x, which) / TCI_MATRIX_SUB, TCI_CUDA_SUB_BYTES, own,
+                       TCI_MATRIX_SUB);
     }
     for (int i = 0; i < x->n_batch; i++) {
         if (side->batch_pitch[i] != 0) {
@@ -369,12 +383,15 @@ static void tci_cuda_matrix_class(tci_str *out, const char *symbol, const tci_ma
                    "struct %s_shape {\n    enum {\n        k = %lld, tiles = %lld, stages = %d, "
                    "consumers = %d, last_warps = %d, sub_rows = %d,\n        columns = %d, "
                    "row_threads = %d, a_bytes = %d, "
-                   "stage_bytes = %d, a_step = %d, b_step = %d,\n"
+                   "stage_bytes = %d, loaded_bytes = %d, a_step = %d, b_step = %d,\n"
                    "        buffers = %d, staged_pitch = %d, staged_bytes = %d, barriers = %lld\n"
                    "    };\n",
                    symbol, (long long)x->k, (long long)x->tiles, x->stages, x->consumers,
-                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads, x->rows * TCI_CUDA_LINE,
-                   (int)tci_matrix_stage_bytes(x), x->side[0].along_k ? 2 : TCI_CUDA_LINE,
+                   TCI_MATRIX_LAST_WARPS, x->sub_rows, x->columns, x->row_threads,
+                   x->rows * TCI_CUDA_LINE,
+                   (int)tci_matrix_stage_bytes(x),
+                   (tci_cuda_matrix_loaded(x, 0) + tci_cuda_matrix_loaded(x, 1)) * TCI_CUDA_LINE,
+                   x->side[0].along_k ? 2 : TCI_CUDA_LINE,
                    x->side[1].along_k ? 2 : TCI_CUDA_LINE, x->buffers, (int)x->staged_pitch,
                    tci_dtype_get((tc_dtype)x->staged)->bytes,
                    (long long)barriers);
@@ -418,7 +435,8 @@ static void tci_cuda_matrix_rows(tci_str *out, const char *symbol, const tci_mat
     int groups = TCI_MATRIX_WARP / x->row_threads; /* of rows that a warp is at */
     tci_str_printf(out,
                    "    const bool helps = warp < %d;\n"
-                   "    const int worker = %d * (helps ? warp + %d : warp - %d) + threadIdx.y %% %d;\n"
+                   "    const int worker = %d * (helps ? warp + %d : warp - %d) + "
+                   "threadIdx.y %% %d;\n"
                    "    const int before = (%lld - 1 - (int)blockIdx.x) / (int)gridDim.x;\n"
                    "    const int last = blockIdx.x + before * gridDim.x;\n"
                    "    unsigned ready = helps ? before & 1 : 0;\n"
@@ -462,7 +480,8 @@ TCI_FN void tci_cuda_matrix_head(tci_str *out, const char *symbol, const tci_loo
                    "extern \"C\" __global__ void __launch_bounds__(%d, 1) "
                    "%s(const __grid_constant__ %s_args args)\n{\n",
                    symbol, TCI_CUDA_MAPS, TCI_MAX(l->n_operands, 1), TCI_MAX(n_words, 1),
-                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol, symbol);
+                   TCI_MATRIX_WARP * (4 * x->consumers + 1 + TCI_MATRIX_LAST_WARPS), symbol,
+                   symbol);
     tci_cuda_matrix_split(out, symbol, x);
     tci_str_add(out, "    void *const *bufs = args.bufs;\n    const tc_i64 *lits = args.lits;\n"
                      "    tc_i64 *fault = args.fault;\n");

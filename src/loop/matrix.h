@@ -7,8 +7,9 @@
  * multiply, 64 * sub_rows rows of the tile each, into registers, and leave the sums in shared
  * memory (each in a buffer of its own, or all in one, one after the other), rounded as the chain's
  * first step wants them. The last warps, as machines of `row_threads` threads whose vector is a row
- * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers are at
- * the next tile: that is the skeleton's hole. At the block's last tile the consumers help. */
+ * of the tile, take `group_rows` rows at a time through the rest of the chain while the consumers
+ * are at the next tile: that is the skeleton's hole. At the block's last tile the consumers
+ * help. */
 #ifndef TCI_LOOP_MATRIX_H
 #define TCI_LOOP_MATRIX_H
 
