@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "5c37a84c97a9c0c0"
+#define TCI_BUILD "0e82997da6eeb94f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -229,8 +229,8 @@
  * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
  * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
  * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
- * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them. The
- * library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
+ * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them.
+ * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
  * 12 ERRORS
  *
@@ -21581,6 +21581,7 @@ typedef struct tci_matrix {
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+#ifdef TC_CUDA /* as in row.h */
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -21589,6 +21590,9 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
+#else
+#define tci_matrix_schedule(s, k, machine, launch) NULL
+#endif
 
 #endif
 
@@ -21788,6 +21792,8 @@ static bool tci_matrix_pays(const tci_matrix *x)
            flops >= TCI_MATRIX_FLOPS;
 }
 
+#ifdef TC_CUDA
+
 /* ---- the tile ---- */
 
 typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
@@ -21908,6 +21914,10 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     return best >= 0;
 }
 
+#else
+#define tci_matrix_choose_tile(k, x, units) false
+#endif
+
 TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 {
     tci_matrix x = {0};
@@ -21921,6 +21931,8 @@ TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
         k->reds[0].order = TCI_ORDER_MATRIX;
     }
 }
+
+#ifdef TC_CUDA
 
 /* ---- the hole ---- */
 
@@ -22037,6 +22049,8 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
 }
+
+#endif
 /* ---- src/loop/tiles.c ---- */
 /* loop/tiles.c - contractions on a CPU's matrix unit.
  *

@@ -220,8 +220,8 @@
  * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
  * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
  * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
- * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them. The
- * library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
+ * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them.
+ * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
  *
  * 12 ERRORS
  *

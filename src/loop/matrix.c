@@ -192,6 +192,8 @@ static bool tci_matrix_pays(const tci_matrix *x)
            flops >= TCI_MATRIX_FLOPS;
 }
 
+#ifdef TC_CUDA
+
 /* ---- the tile ---- */
 
 typedef struct tci_matrix_tile { int8_t consumers, sub_rows; int16_t columns; } tci_matrix_tile;
@@ -312,6 +314,10 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     return best >= 0;
 }
 
+#else
+#define tci_matrix_choose_tile(k, x, units) false
+#endif
+
 TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
 {
     tci_matrix x = {0};
@@ -325,6 +331,8 @@ TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
         k->reds[0].order = TCI_ORDER_MATRIX;
     }
 }
+
+#ifdef TC_CUDA
 
 /* ---- the hole ---- */
 
@@ -441,3 +449,5 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
 }
+
+#endif

@@ -320,8 +320,8 @@ static bool compile(const char *compiler, int vector_bytes, const char *base, in
     for (int i = 0; i < n_kernels; i++) {
         char symbol[32];
         tci_launch launch;
-        tci_loop *l =
-            tci_loop_schedule(&scratch, kernels[i], (tci_machine){vector_bytes, 0, true, 0}, &launch);
+        tci_machine machine = {vector_bytes, 0, true, 0};
+        tci_loop *l = tci_loop_schedule(&scratch, kernels[i], machine, &launch);
         tci_loop_verify(&scratch, l);
         snprintf(symbol, sizeof(symbol), "k%d", i);
         tci_emit_kernel(&body, d, kernels[i], l, symbol);
