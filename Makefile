@@ -73,7 +73,8 @@ build/readme: tools/readme.c
 rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with symbolic sizes too
 
 %.c.room: FORCE build/headers.stamp
-	@$(CC) -std=gnu11 -DTCI_SEPARATE -fsyntax-only -Wall -Wextra -Wpedantic -Werror $*.c
+	@$(CC) -std=gnu11 -DTCI_SEPARATE $(if $(filter src/cuda/%,$*),-DTC_CUDA) -fsyntax-only \
+	    -Wall -Wextra -Wpedantic -Werror $*.c
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -DTC_CUDA -fsyntax-only -Wall -Wextra \
 	    -Wpedantic -Werror $*.c
 
