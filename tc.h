@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0e82997da6eeb94f"
+#define TCI_BUILD "31ee6ec9c1be2aac"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -18129,6 +18129,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
+TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size);         /* 0 <= at < size */
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 
@@ -18239,6 +18240,11 @@ TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
     st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
     tci_loop_append(b->l, b->cur, st);
     return st.dst;
+}
+
+TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size)
+{
+    return tci_build_in_range(b, tci_build_lx(b, at), 0, tci_dim_add(size, -1));
 }
 
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
@@ -21126,12 +21132,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
         return;
     }
     if (n_chunks > 1) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = chunk;
-        last.value.i = last.imm = n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+        tci_build_if(b, tci_build_in_range(b, chunk, n_chunks - 1, n_chunks - 1), &open);
     }
     body(s, tci_lin_const(whole - (n_chunks - 1) * most), rest);
     if (n_chunks > 1) {
@@ -21989,13 +21990,7 @@ static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64
 {
     tci_lopen open;
     tci_lin at = tci_matrix_given(b, x->n_axis);
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(b, at);
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
     int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
     tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
     tci_build_close(b, &open);
@@ -22749,23 +22744,13 @@ static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
                                  -1));
 }
 
-static int tci_square_inside(tci_build *b, tci_lin at, int64_t size)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(b, at);
-    st.imm = size - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    return st.dst;
-}
-
 static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
 {
     for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
         tci_lopen open;
         if (w->edge) {
-            int args[2] = {tci_square_inside(b, w->fast, b->k->axes[w->fast_axis].size),
-                           tci_square_inside(b, tci_square_at(w, step),
+            int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
+                           tci_build_inside(b, tci_square_at(w, step),
                                              b->k->axes[w->slow_axis].size)};
             tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
         }
@@ -22827,8 +22812,8 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
         tci_square_walks(b, q, row, vec, false);
         return;
     }
-    int args[2] = {tci_square_inside(b, row_square, n_row / TCI_SQUARE),
-                   tci_square_inside(b, vec_square, n_vec / TCI_SQUARE)};
+    int args[2] = {tci_build_inside(b, row_square, n_row / TCI_SQUARE),
+                   tci_build_inside(b, vec_square, n_vec / TCI_SQUARE)};
     int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
     tci_lopen open;
     tci_build_if(b, whole, &open);
@@ -23203,16 +23188,6 @@ static void tci_product_slabs(tci_product_state *s)
 
 /* ---- the result ---- */
 
-static int tci_product_test(tci_build *b, tci_lin at, int64_t size)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(b, at);
-    st.imm = size - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    return st.dst;
-}
-
 /* A thread's bindings of an axis, one for each of its points. */
 static const tci_bind **tci_product_binds(tci_product_state *s, int f)
 {
@@ -23241,7 +23216,7 @@ static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
         tci_lopen open;
         const tci_bind *column = columns[c];
         if (cut) {
-            tci_build_if(b, tci_product_test(b, column->at, side->size), &open);
+            tci_build_if(b, tci_build_inside(b, column->at, side->size), &open);
             column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
         }
         tci_build_set(b, s->p->rows.axis, row);
@@ -23267,7 +23242,7 @@ static void tci_product_finish(tci_product_state *s)
         tci_lopen open;
         const tci_bind *row = rows[r];
         if (cut) {
-            tci_build_if(b, tci_product_test(b, row->at, side->size), &open);
+            tci_build_if(b, tci_build_inside(b, row->at, side->size), &open);
             row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
         }
         tci_product_finish_row(s, row, columns, r);

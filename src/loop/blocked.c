@@ -468,12 +468,7 @@ static void tci_blocked_columns(tci_blocked_state *s, int chunk,
         return;
     }
     if (n_chunks > 1) {
-        tci_lstmt last = tci_loop_stmt(TCI_L_IN_RANGE);
-        last.x = chunk;
-        last.value.i = last.imm = n_chunks - 1;
-        last.dst = tci_loop_value(l, TC_BOOL, 1, b->cur);
-        tci_loop_append(l, b->cur, last);
-        tci_build_if(b, last.dst, &open);
+        tci_build_if(b, tci_build_in_range(b, chunk, n_chunks - 1, n_chunks - 1), &open);
     }
     body(s, tci_lin_const(whole - (n_chunks - 1) * most), rest);
     if (n_chunks > 1) {

@@ -60,6 +60,11 @@ TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi)
     return st.dst;
 }
 
+TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size)
+{
+    return tci_build_in_range(b, tci_build_lx(b, at), 0, tci_dim_add(size, -1));
+}
+
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open)
 {
     tci_loop_append(b->l, open->parent, open->st);

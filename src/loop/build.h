@@ -75,6 +75,7 @@ TCI_FN int tci_build_for(tci_build *b, int begin, int end, int64_t step, tci_lop
 TCI_FN void tci_build_if(tci_build *b, int condition, tci_lopen *open);
 /* lo <= x <= hi, of an index expression, as a condition in the current block. */
 TCI_FN int tci_build_in_range(tci_build *b, int x, tci_dim lo, tci_dim hi);
+TCI_FN int tci_build_inside(tci_build *b, tci_lin at, tci_dim size);         /* 0 <= at < size */
 TCI_FN void tci_build_close(tci_build *b, const tci_lopen *open);
 TCI_FN void tci_build_note(tci_build *b, const char *text);
 

@@ -389,13 +389,7 @@ static void tci_matrix_part(tci_build *b, const tci_matrix *x, int64_t lo, int64
 {
     tci_lopen open;
     tci_lin at = tci_matrix_given(b, x->n_axis);
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(b, at);
-    st.value.i = lo;
-    st.imm = hi;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    tci_build_if(b, st.dst, &open);
+    tci_build_if(b, tci_build_in_range(b, tci_build_lx(b, at), lo, hi), &open);
     int64_t last = n < 0 ? hi + x->columns - 1 : x->n - 1;
     tci_matrix_rows(b, x, tci_build_bind(b, at, lo, last, true, n));
     tci_build_close(b, &open);

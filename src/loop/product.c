@@ -328,16 +328,6 @@ static void tci_product_slabs(tci_product_state *s)
 
 /* ---- the result ---- */
 
-static int tci_product_test(tci_build *b, tci_lin at, int64_t size)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(b, at);
-    st.imm = size - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    return st.dst;
-}
-
 /* A thread's bindings of an axis, one for each of its points. */
 static const tci_bind **tci_product_binds(tci_product_state *s, int f)
 {
@@ -366,7 +356,7 @@ static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
         tci_lopen open;
         const tci_bind *column = columns[c];
         if (cut) {
-            tci_build_if(b, tci_product_test(b, column->at, side->size), &open);
+            tci_build_if(b, tci_build_inside(b, column->at, side->size), &open);
             column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
         }
         tci_build_set(b, s->p->rows.axis, row);
@@ -392,7 +382,7 @@ static void tci_product_finish(tci_product_state *s)
         tci_lopen open;
         const tci_bind *row = rows[r];
         if (cut) {
-            tci_build_if(b, tci_product_test(b, row->at, side->size), &open);
+            tci_build_if(b, tci_build_inside(b, row->at, side->size), &open);
             row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
         }
         tci_product_finish_row(s, row, columns, r);

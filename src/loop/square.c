@@ -88,23 +88,13 @@ static void tci_square_bind(tci_build *b, const tci_square_walk *w, int step)
                                  -1));
 }
 
-static int tci_square_inside(tci_build *b, tci_lin at, int64_t size)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_IN_RANGE);
-    st.x = tci_build_lx(b, at);
-    st.imm = size - 1;
-    st.dst = tci_loop_value(b->l, TC_BOOL, 1, b->cur);
-    tci_loop_append(b->l, b->cur, st);
-    return st.dst;
-}
-
 static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fill)
 {
     for (int step = 0; step < TCI_SQUARE / TCI_SQUARE_STEP; step++) {
         tci_lopen open;
         if (w->edge) {
-            int args[2] = {tci_square_inside(b, w->fast, b->k->axes[w->fast_axis].size),
-                           tci_square_inside(b, tci_square_at(w, step),
+            int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
+                           tci_build_inside(b, tci_square_at(w, step),
                                              b->k->axes[w->slow_axis].size)};
             tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
         }
@@ -166,8 +156,8 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
         tci_square_walks(b, q, row, vec, false);
         return;
     }
-    int args[2] = {tci_square_inside(b, row_square, n_row / TCI_SQUARE),
-                   tci_square_inside(b, vec_square, n_vec / TCI_SQUARE)};
+    int args[2] = {tci_build_inside(b, row_square, n_row / TCI_SQUARE),
+                   tci_build_inside(b, vec_square, n_vec / TCI_SQUARE)};
     int whole = tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0);
     tci_lopen open;
     tci_build_if(b, whole, &open);
