@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "31ee6ec9c1be2aac"
+#define TCI_BUILD "3fd03451c2b8a9ce"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -18411,10 +18411,13 @@ static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
 {
     tci_kx e = b->k->kx[kx];
+    tci_lin left;
     switch (e.op) {
     case TCI_KX_CONST: return tci_lin_const(e.c);
     case TCI_KX_AXIS: return b->bind[e.c]->at;
-    case TCI_KX_ADD: return tci_lin_add(b, tci_build_kx(b, e.a), tci_build_kx(b, e.b));
+    case TCI_KX_ADD:
+        left = tci_build_kx(b, e.a); /* the order of arguments is each compiler's own */
+        return tci_lin_add(b, left, tci_build_kx(b, e.b));
     case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
     case TCI_KX_VALUE:
         return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, (int)e.c)));
@@ -22751,7 +22754,7 @@ static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fil
         if (w->edge) {
             int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
                            tci_build_inside(b, tci_square_at(w, step),
-                                             b->k->axes[w->slow_axis].size)};
+                                            b->k->axes[w->slow_axis].size)};
             tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
         }
         tci_square_bind(b, w, step);
@@ -23023,16 +23026,17 @@ static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
 static tci_lin tci_product_x(tci_build *b)
 {
     const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
-    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
-                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+    tci_lin warp = tci_product_digit(b, TCI_WARP, warps);
+    tci_lin lane = tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X);
+    return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_X));
 }
 
 static tci_lin tci_product_y(tci_build *b)
 {
     const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
     tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
-    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
-                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+    tci_lin lane = tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y);
+    return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
 }
 
 static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,

@@ -229,10 +229,13 @@ static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
 TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
 {
     tci_kx e = b->k->kx[kx];
+    tci_lin left;
     switch (e.op) {
     case TCI_KX_CONST: return tci_lin_const(e.c);
     case TCI_KX_AXIS: return b->bind[e.c]->at;
-    case TCI_KX_ADD: return tci_lin_add(b, tci_build_kx(b, e.a), tci_build_kx(b, e.b));
+    case TCI_KX_ADD:
+        left = tci_build_kx(b, e.a); /* the order of arguments is each compiler's own */
+        return tci_lin_add(b, left, tci_build_kx(b, e.b));
     case TCI_KX_MUL: return tci_lin_mul(b, tci_build_kx(b, e.a), e.c);
     case TCI_KX_VALUE:
         return tci_lin_var(b, tci_build_index_of_value(b, tci_build_value(b, (int)e.c)));

@@ -163,16 +163,17 @@ static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
 static tci_lin tci_product_x(tci_build *b)
 {
     const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
-    return tci_lin_add(b, tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X),
-                       tci_lin_mul(b, tci_product_digit(b, TCI_WARP, warps), TCI_PRODUCT_WARP_X));
+    tci_lin warp = tci_product_digit(b, TCI_WARP, warps);
+    tci_lin lane = tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X);
+    return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_X));
 }
 
 static tci_lin tci_product_y(tci_build *b)
 {
     const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
     tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
-    return tci_lin_add(b, tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y),
-                       tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
+    tci_lin lane = tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y);
+    return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
 }
 
 static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,

@@ -95,7 +95,7 @@ static void tci_square_elements(tci_build *b, const tci_square_walk *w, bool fil
         if (w->edge) {
             int args[2] = {tci_build_inside(b, w->fast, b->k->axes[w->fast_axis].size),
                            tci_build_inside(b, tci_square_at(w, step),
-                                             b->k->axes[w->slow_axis].size)};
+                                            b->k->axes[w->slow_axis].size)};
             tci_build_if(b, tci_build_prim(b, TCI_P_AND, TC_BOOL, 2, args, 0), &open);
         }
         tci_square_bind(b, w, step);
