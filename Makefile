@@ -17,8 +17,8 @@ CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN)
 LIBS = -lm -ldl -lpthread
 
 # One build folder for each combination of compiler, form and sanitizer: they never meet.
-SPACE :=
-SPACE +=
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
 B = build/$(subst =,-,$(subst $(SPACE),,$(notdir $(CC))$(OPT)$(if $(filter src,$(TC)),-rooms)$(firstword $(SAN))))
 
 ROOMS := $(wildcard src/*.h src/*/*.h src/*/*.c)
