@@ -1,4 +1,4 @@
-# tc: plain make. `make help` lists the targets.
+# tc: plain make. `make help` lists the targets. All processors are used; -jN says otherwise.
 #
 #   CC=clang       another compiler        TC=src     build tests from the rooms, not the shipped headers
 #   PARTS="unit"   only these test parts   TEST_ARGS="--filter exp"   given to every test program
@@ -11,6 +11,10 @@ SAN =
 PARTS = unit ops golden errors oom fuzz include cpu cuda
 TEST_ARGS =
 BENCH_ARGS =
+
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 2)
+endif
 
 WARN = -Wall -Wextra -Wpedantic -Wshadow
 CFLAGS = -std=gnu11 -g $(OPT) $(WARN) $(SAN)
@@ -33,8 +37,15 @@ endif
 
 TEST_SOURCES := $(wildcard $(PARTS:%=tests/%/*.c))
 TEST_HEADERS := $(wildcard tests/*.h tests/*/*.h)
-# Programs that bring their own implementation; the others share $(B)/tc.o.
-STANDALONE := $(if $(TEST_SOURCES),$(shell grep -lE '^ *\# *define +TC_IMPLEMENTATION' $(TEST_SOURCES)))
+# The library is built once for each form that tests ask for, not once for each test: $(B)/tc.o is what a
+# user gets; $(B)/inside*.o the same with the rooms' functions visible (tests/inside.h).
+having = $(if $(TEST_SOURCES),$(shell grep -lE '$(1)' $(TEST_SOURCES)))
+STANDALONE := $(call having,^\#define TC_IMPLEMENTATION)
+INSIDE := $(call having,^\#include "(\.\./)?inside.h")
+DYNAMIC := $(call having,^\#define TC_DYNAMIC_SHAPES)
+CUDA := $(call having,^\#define TC_CUDA)
+form = $(if $(filter $(1),$(DYNAMIC)),-dynamic)$(if $(filter $(1),$(CUDA)),-cuda)
+library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(filter $(1),$(STANDALONE)),,$(B)/tc.o))
 TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
 TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
@@ -81,7 +92,7 @@ rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with 
 # ---- tests ----
 
 test: $(TEST_OUTS) ## every part; the last line is the totals. make test-unit: one part
-	@tests/run.sh sum $(TEST_OUTS) >$(B)/totals.tmp; code=$$?; mv $(B)/totals.tmp $(B)/totals; \
+	@tests/run.sh sum $(B) $(TEST_OUTS) >$(B)/totals.tmp; code=$$?; mv $(B)/totals.tmp $(B)/totals; \
 	    cat $(B)/totals; exit $$code
 
 test-%:
@@ -93,14 +104,27 @@ test-%:
 
 $(B)/tc.o: tests/tc_impl.c $(USED)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -I$(TC) -c $< -o $@
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -I$(TC) -c $< -o $@
 
-$(filter-out $(STANDALONE:tests/%.c=$(B)/%),$(TEST_PROGRAMS)): $(B)/tc.o
+INSIDE_FORMS = $(addprefix $(B)/inside,.o -dynamic.o -cuda.o -dynamic-cuda.o)
+$(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
+	@mkdir -p $(@D)
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -DTCI_SEPARATE -DTCI_TEST_ALLOC -DTCI_KEEP_OPTIMIZE \
+	    $(if $(findstring dynamic,$*),-DTC_DYNAMIC_SHAPES) $(if $(findstring cuda,$*),-DTC_CUDA) \
+	    -I$(TC) -c $< -o $@
+
+# Every header of the rooms but those that open and close the implementation.
+build/rooms.h: Makefile $(ROOMS)
+	@mkdir -p build
+	@ls src/*/*.h | sed -E -e '/(protect|hide|\.gen)\.h$$/d' \
+	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
+	    -e 's,.*,#include "../&",' >$@
 
 # A program that does not compile is a failed test, not the end of the run; it is tried again next time.
-$(TEST_PROGRAMS): $(B)/%: tests/%.c $(TEST_HEADERS) $(USED)
+.SECONDEXPANSION:
+$(TEST_PROGRAMS): $(B)/%: tests/%.c $$(call library,tests/$$*.c) $(TEST_HEADERS) build/rooms.h $(USED)
 	@mkdir -p $(@D)
-	@echo "CC $@"; $(CC) $(CFLAGS) -I$(TC) -Itests $< $(filter %.o,$^) -o $@ $(LIBS) || \
+	@tests/run.sh build $@ $(CC) $(CFLAGS) -I$(TC) -Itests -Ibuild -Isrc $< $(filter %.o,$^) -o $@ $(LIBS) || \
 	    { printf '#!/bin/sh\nrm "$$0"; echo "$<: FAIL does not compile"; exit 1\n' >$@; chmod +x $@; }
 
 soak: ## the long form of the tests (full cross products, more random graphs)

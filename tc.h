@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "3fd03451c2b8a9ce"
+#define TCI_BUILD "b1485a34544f9bea"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2121,6 +2121,13 @@ TCI_FN void tci_heap_free_aligned(void *p);
 /* A context's memory: the user's tc_allocator, or the heap. */
 TCI_FN void *tci_alloc_resize(const tc_allocator *a, void *p, size_t old_bytes, size_t new_bytes);
 
+/* Tests: the request number tci_test_alloc_fail_at (counted from 1 since the count was cleared)
+ * finds no memory, and with `sticky` every later one too. live counts the blocks not yet freed. */
+#ifdef TCI_TEST_ALLOC
+extern _Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
+extern _Atomic bool tci_test_alloc_sticky;
+#endif
+
 typedef struct tci_chunk tci_chunk;
 typedef struct tci_scratch {
     tci_chunk *chunks;     /* newest first */
@@ -2179,11 +2186,9 @@ TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, 
 #define TCI_ALLOC_CHUNK_MIN ((size_t)32 << 10)
 #define TCI_ALLOC_CHUNK_MAX ((size_t)4 << 20)
 
-/* Tests: the request number tci_test_alloc_fail_at (counted from 1 since the count was cleared)
- * finds no memory, and with `sticky` every later one too. live counts the blocks not yet freed. */
 #ifdef TCI_TEST_ALLOC
-static _Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
-static _Atomic bool tci_test_alloc_sticky;
+_Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
+_Atomic bool tci_test_alloc_sticky;
 
 static bool tci_alloc_test_fails(void)
 {
@@ -27637,6 +27642,8 @@ typedef struct tci_interp_loop_row {
 /* The row of prim over operands of dtype t (CAST: to `to`), or NULL: evaluate element by
  * element. */
 TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_dtype to);
+/* All rows; their number in n. */
+TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n);
 TCI_FN bool tci_interp_has_avx2(void);
 
 /* One elementwise operation: its loop, or what to evaluate element by element where there is
@@ -28159,7 +28166,7 @@ TCI_FN bool tci_interp_has_avx2(void)
 }
 #endif
 
-static const tci_interp_loop_row *tci_interp_loop_table(int *n)
+TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 {
     *n = TCI_COUNT(tci_interp_loop_rows);
     return tci_interp_loop_rows;
@@ -28222,7 +28229,7 @@ TCI_FN bool tci_interp_has_avx2(void)
     return false;
 }
 
-static const tci_interp_loop_row *tci_interp_loop_table(int *n)
+TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 {
     *n = 0;
     return NULL;
@@ -35999,10 +36006,62 @@ TCI_FN void tci_storage_release(tci_storage *s)
 #ifndef TCI_RUN_DYNAMIC_H
 #define TCI_RUN_DYNAMIC_H
 
+/* ---- src/run/solve.h ---- */
+/* run/solve.h - the values of a program's symbols from the buffers of a run. Only under
+ * TC_DYNAMIC_SHAPES. */
+#ifndef TCI_RUN_SOLVE_H
+#define TCI_RUN_SOLVE_H
+
 
 #ifdef TC_DYNAMIC_SHAPES
 
+/* What is asked of the buffers of one program: made once, then constant. */
+typedef struct tci_solver tci_solver;
+
+/* Of code with symbols: its first n_inputs inputs and n_outputs outputs are the user's, user[i] is
+ * the user's symbol for number i, whose range counts. All outlive the solver. NULL: no memory. */
+TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
+                                   const tci_dim *user);
+TCI_FN void tci_solver_free(tci_solver *v);
+/* A symbol that no buffer tells anything of; -1: there is none. */
+TCI_FN int tci_solver_untold(const tci_solver *v);
+/* Words of room that one search needs, zeroed. */
+TCI_FN size_t tci_solver_room(const tci_solver *v);
+/* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
+ * program takes. TC_ERR_BUFFER: none fit, or several do; text tells. */
+TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
+                                  const tc_bufs *outputs, int64_t *values, char *text,
+                                  size_t text_room);
+
+#endif
+#endif
+
+/* ---- src/run/dynamic.h, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
 enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
+
+/* How one buffer looked when an instance was made. */
+typedef struct tci_dynamic_look {
+    int64_t n;
+    int32_t dtype;
+    bool sized;
+} tci_dynamic_look;
+
+typedef struct tci_instance {
+    struct tci_instance *next;   /* in the list */
+    int32_t refs;                /* atomic */
+    tc_program *program;
+    int64_t *values;             /* of the symbols */
+    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
+} tci_instance;
+
+typedef struct tci_dynamic tci_dynamic;
+struct tci_dynamic {
+    tci_solver *solver;
+    tci_dim *user;               /* the user's symbol for each */
+    tci_instance *first;         /* most recent first */
+};
 
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */
 TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);
@@ -37367,37 +37426,7 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
  * each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
-/* ---- src/run/solve.h ---- */
-/* run/solve.h - the values of a program's symbols from the buffers of a run. Only under
- * TC_DYNAMIC_SHAPES. */
-#ifndef TCI_RUN_SOLVE_H
-#define TCI_RUN_SOLVE_H
 
-
-#ifdef TC_DYNAMIC_SHAPES
-
-/* What is asked of the buffers of one program: made once, then constant. */
-typedef struct tci_solver tci_solver;
-
-/* Of code with symbols: its first n_inputs inputs and n_outputs outputs are the user's, user[i] is
- * the user's symbol for number i, whose range counts. All outlive the solver. NULL: no memory. */
-TCI_FN tci_solver *tci_solver_make(const tci_code *code, int n_inputs, int n_outputs,
-                                   const tci_dim *user);
-TCI_FN void tci_solver_free(tci_solver *v);
-/* A symbol that no buffer tells anything of; -1: there is none. */
-TCI_FN int tci_solver_untold(const tci_solver *v);
-/* Words of room that one search needs, zeroed. */
-TCI_FN size_t tci_solver_room(const tci_solver *v);
-/* Finds values[i] of every symbol; outputs NULL: not known. There are as many buffers as the
- * program takes. TC_ERR_BUFFER: none fit, or several do; text tells. */
-TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_bufs *inputs,
-                                  const tc_bufs *outputs, int64_t *values, char *text,
-                                  size_t text_room);
-
-#endif
-#endif
-
-/* ---- src/run/solve.c, continued ---- */
 #ifdef TC_DYNAMIC_SHAPES
 
 #include <stdarg.h>
@@ -38080,28 +38109,6 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
 #include <stdio.h>
 #include <string.h>
 
-
-/* How one buffer looked when an instance was made. */
-typedef struct tci_dynamic_look {
-    int64_t n;
-    int32_t dtype;
-    bool sized;
-} tci_dynamic_look;
-
-typedef struct tci_instance {
-    struct tci_instance *next;   /* in the list */
-    int32_t refs;                /* atomic */
-    tc_program *program;
-    int64_t *values;             /* of the symbols */
-    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
-} tci_instance;
-
-typedef struct tci_dynamic tci_dynamic;
-struct tci_dynamic {
-    tci_solver *solver;
-    tci_dim *user;               /* the user's symbol for each */
-    tci_instance *first;         /* most recent first */
-};
 
 struct tci_dynamic_call {
     tci_instance *instance;      /* that ran last, counted; NULL: none yet */

@@ -1,10 +1,24 @@
 #!/bin/sh
 # tests/run.sh - runs test programs and adds up what they print.
 #
+#   run.sh build OUT COMMAND...
+#                           runs the command that makes OUT and keeps the seconds it took in OUT.s
 #   run.sh one PROGRAM      runs it with an empty disk cache of its own; output into PROGRAM.out.
 #                           Succeeds also when tests fail: the sum tells.
-#   run.sh sum OUT...       a line per part (the folder an OUT lies in), then the totals as last line
+#   run.sh sum BUILD OUT... a line per part (the folder an OUT lies in), where the time went, and the
+#                           totals as last line; BUILD is the folder of the libraries
 set -u
+
+build() {
+    out=$1
+    shift
+    echo "CC $out"
+    started=$(date +%s.%N)
+    "$@"
+    code=$?
+    echo "$(date +%s.%N) $started" | awk '{ print $1 - $2 }' >"$out.s"
+    return $code
+}
 
 one() {
     program=$1
@@ -27,30 +41,53 @@ one() {
     echo "$part/$(basename "$program"): $(sed -n 's/^tc-test: //p' "$out" | tail -n 1)"
 }
 
+# Seconds that building took: of a program, or of the libraries in a folder.
+built() {
+    cat "$@" 2>/dev/null | awk '{ s += $1 } END { print s + 0 }'
+}
+
 sum() {
-    for out in "$@"; do
-        echo "$(basename "$(dirname "$out")") $(grep '^tc-test: ' "$out" | tail -n 1)"
-    done | awk '
-        { # part tc-test: P passed, F failed, S skipped, C compiler runs, T s
+    libraries=$1
+    shift
+    {
+        echo "libraries $(built "$libraries"/*.o.s)"
+        for out in "$@"; do
+            program=${out%.out}
+            echo "$(basename "$(dirname "$out")") $(basename "$program") $(built "$program.s")" \
+                "$(sed -n 's/^tc-test: //p' "$out" | tail -n 1)"
+        done
+    } | awk '
+        NF == 2 { built = $2; next }
+        { # part program built P passed, F failed, S skipped, C compiler runs, T s
             if (!($1 in programs)) { order[++n] = $1 }
             programs[$1]++
-            p[$1] += $3; f[$1] += $5; s[$1] += $7; c[$1] += $9; t[$1] += $12
+            b[$1] += $3; p[$1] += $4; f[$1] += $6; s[$1] += $8; c[$1] += $10; t[$1] += $13
+            slow[NR] = sprintf("%8.2f s to build %8.2f s to run  %s/%s", $3, $13, $1, $2)
+            all[NR] = $3 + $13
         }
         END {
+            for (i = 1; i <= 8; i++) {
+                most = 0
+                for (k in all) { if (!most || all[k] > all[most]) { most = k } }
+                if (most) { print slow[most]; delete all[most] }
+            }
+            printf "%8.2f s to build  the library, in its forms\n", built
             for (i = 1; i <= n; i++) {
                 k = order[i]
-                printf "%-8s %5d passed %4d failed %4d skipped %5d compiler runs %8.2f s\n", \
-                    k, p[k], f[k], s[k], c[k], t[k]
-                P += p[k]; F += f[k]; S += s[k]; C += c[k]; T += t[k]
+                printf "%-8s %5d passed %4d failed %4d skipped %5d compiler runs " \
+                    "%8.2f s to build %8.2f s to run\n", k, p[k], f[k], s[k], c[k], b[k], t[k]
+                P += p[k]; F += f[k]; S += s[k]; C += c[k]; T += t[k]; B += b[k]
             }
-            printf "%-8s %5d programs %37d compiler runs %8.2f s\n", "all", NR, C, T
+            printf "%-8s %5d programs %37d compiler runs %8.2f s to build %8.2f s to run\n", \
+                "all", NR - 1, C, B + built, T
             printf "%d passed, %d failed, %d skipped\n", P, F, S
             exit F > 0 || P == 0
         }'
 }
 
 case ${1:-} in
+build) shift && build "$@" ;;
 one) one "$2" ;;
 sum) shift && sum "$@" ;;
-*) echo "usage: run.sh one PROGRAM | run.sh sum OUT..." >&2 && exit 2 ;;
+*) echo "usage: run.sh build OUT COMMAND... | one PROGRAM | sum BUILD OUT..." >&2 && exit 2 ;;
 esac

@@ -24,11 +24,9 @@
 #define TCI_ALLOC_CHUNK_MIN ((size_t)32 << 10)
 #define TCI_ALLOC_CHUNK_MAX ((size_t)4 << 20)
 
-/* Tests: the request number tci_test_alloc_fail_at (counted from 1 since the count was cleared)
- * finds no memory, and with `sticky` every later one too. live counts the blocks not yet freed. */
 #ifdef TCI_TEST_ALLOC
-static _Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
-static _Atomic bool tci_test_alloc_sticky;
+_Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
+_Atomic bool tci_test_alloc_sticky;
 
 static bool tci_alloc_test_fails(void)
 {

@@ -23,6 +23,13 @@ TCI_FN void tci_heap_free_aligned(void *p);
 /* A context's memory: the user's tc_allocator, or the heap. */
 TCI_FN void *tci_alloc_resize(const tc_allocator *a, void *p, size_t old_bytes, size_t new_bytes);
 
+/* Tests: the request number tci_test_alloc_fail_at (counted from 1 since the count was cleared)
+ * finds no memory, and with `sticky` every later one too. live counts the blocks not yet freed. */
+#ifdef TCI_TEST_ALLOC
+extern _Atomic long tci_test_alloc_count, tci_test_alloc_fail_at, tci_test_alloc_live;
+extern _Atomic bool tci_test_alloc_sticky;
+#endif
+
 typedef struct tci_chunk tci_chunk;
 typedef struct tci_scratch {
     tci_chunk *chunks;     /* newest first */

@@ -405,7 +405,7 @@ TCI_FN bool tci_interp_has_avx2(void)
 }
 #endif
 
-static const tci_interp_loop_row *tci_interp_loop_table(int *n)
+TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 {
     *n = TCI_COUNT(tci_interp_loop_rows);
     return tci_interp_loop_rows;
@@ -468,7 +468,7 @@ TCI_FN bool tci_interp_has_avx2(void)
     return false;
 }
 
-static const tci_interp_loop_row *tci_interp_loop_table(int *n)
+TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 {
     *n = 0;
     return NULL;

@@ -49,6 +49,8 @@ typedef struct tci_interp_loop_row {
 /* The row of prim over operands of dtype t (CAST: to `to`), or NULL: evaluate element by
  * element. */
 TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_dtype to);
+/* All rows; their number in n. */
+TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n);
 TCI_FN bool tci_interp_has_avx2(void);
 
 /* One elementwise operation: its loop, or what to evaluate element by element where there is

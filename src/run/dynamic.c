@@ -29,29 +29,6 @@
 #include "../base/alloc.h"
 #include "../compile/cache.h"
 #include "../kernel/concrete.h"
-#include "solve.h"
-
-/* How one buffer looked when an instance was made. */
-typedef struct tci_dynamic_look {
-    int64_t n;
-    int32_t dtype;
-    bool sized;
-} tci_dynamic_look;
-
-typedef struct tci_instance {
-    struct tci_instance *next;   /* in the list */
-    int32_t refs;                /* atomic */
-    tc_program *program;
-    int64_t *values;             /* of the symbols */
-    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
-} tci_instance;
-
-typedef struct tci_dynamic tci_dynamic;
-struct tci_dynamic {
-    tci_solver *solver;
-    tci_dim *user;               /* the user's symbol for each */
-    tci_instance *first;         /* most recent first */
-};
 
 struct tci_dynamic_call {
     tci_instance *instance;      /* that ran last, counted; NULL: none yet */

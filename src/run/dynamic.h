@@ -3,10 +3,33 @@
 #define TCI_RUN_DYNAMIC_H
 
 #include "context.h"
+#include "solve.h"
 
 #ifdef TC_DYNAMIC_SHAPES
 
 enum { TCI_DYNAMIC_KEPT = 8 }; /* instances that a program keeps */
+
+/* How one buffer looked when an instance was made. */
+typedef struct tci_dynamic_look {
+    int64_t n;
+    int32_t dtype;
+    bool sized;
+} tci_dynamic_look;
+
+typedef struct tci_instance {
+    struct tci_instance *next;   /* in the list */
+    int32_t refs;                /* atomic */
+    tc_program *program;
+    int64_t *values;             /* of the symbols */
+    tci_dynamic_look *looks;     /* of the buffers: inputs, then outputs */
+} tci_instance;
+
+typedef struct tci_dynamic tci_dynamic;
+struct tci_dynamic {
+    tci_solver *solver;
+    tci_dim *user;               /* the user's symbol for each */
+    tci_instance *first;         /* most recent first */
+};
 
 /* f->dynamic from the request; f is otherwise complete. False: no memory. */
 TCI_FN bool tci_dynamic_make(tc_program *f, const tci_request *r);

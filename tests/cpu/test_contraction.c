@@ -1,7 +1,6 @@
 /* Contractions on the CPU: bits equal to the interpreter's naive loop for every shape, packing,
  * width and number of threads; and one kernel each, whatever is fused into operands and result. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../tc_test.h"
 

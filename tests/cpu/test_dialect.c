@@ -2,8 +2,7 @@
  * the storage functions, bit for bit (any NaN equals any NaN), for gcc, clang and tcc, whichever
  * are here. One source file per (compiler, width) holds a small function per case; guard pages
  * catch an access beyond what a memory row may touch. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include <float.h>
 #include <sys/mman.h>

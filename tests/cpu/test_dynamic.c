@@ -3,8 +3,7 @@
  * compiler. */
 #define _GNU_SOURCE
 #define TC_DYNAMIC_SHAPES
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "dynamic.h"
 

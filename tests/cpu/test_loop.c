@@ -1,8 +1,7 @@
 /* Judges the way from kernel IR to C: hand-built kernels are scheduled, printed and compiled for
  * several vector widths, and every result is compared bit for bit with the interpreter's (any NaN
  * equals any NaN). Operands end at a guard page, so a read or write past the end stops the test. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>

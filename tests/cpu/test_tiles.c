@@ -1,8 +1,7 @@
 /* Contractions on a CPU's matrix unit: the code that plain C stands in for runs everywhere, is
  * compared with the interpreter within the bound of its numeric class, and gives the same bits for
  * any number of threads; where this processor has the unit, it gives those bits too. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

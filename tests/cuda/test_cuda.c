@@ -2,8 +2,7 @@
  * cases and the interpreter, and compiled by NVRTC where that library is found. With a GPU the
  * reference cases run on it too. */
 #define TC_CUDA
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 
@@ -401,7 +400,7 @@ TEST(every_schedule_has_the_bits_of_its_plan_on_a_gpu)
 {
     tc_backend_target target;
     memset(&target, 0, sizeof(target));
-    tci_cuda_target(NULL, 0, &target);
+    tci_cuda_backend()->target(NULL, 0, &target);
     if (!target.usable) {
         SKIP("%s", target.why);
     }
@@ -555,7 +554,7 @@ TEST(reference_cases_on_a_gpu)
 {
     tc_backend_target target;
     memset(&target, 0, sizeof(target));
-    tci_cuda_target(NULL, 0, &target);
+    tci_cuda_backend()->target(NULL, 0, &target);
     if (!target.usable) {
         SKIP("%s", target.why);
     }

@@ -4,8 +4,7 @@
  */
 #define TC_DYNAMIC_SHAPES
 #define TC_CUDA
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../dynamic.h"
 #include "emulate.h"

@@ -1,8 +1,7 @@
 /* Contractions on matrix units without a GPU: the kernels' text is run by the model (model.h) and
  * compared with sums in f64; bugs planted in it must show; NVRTC compiles it where it is found. */
 #define TC_CUDA
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

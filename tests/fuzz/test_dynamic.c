@@ -6,8 +6,7 @@
  * to build with symbols is cut: the step becomes an input of its shape. TC_TEST_SEED=N replays one
  * graph. */
 #define TC_DYNAMIC_SHAPES
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../tc_test.h"
 

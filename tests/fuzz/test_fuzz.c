@@ -4,8 +4,7 @@
  *
  * A failing graph is cut down (outputs dropped, inner steps turned into inputs) and printed with
  * its seed; TC_TEST_SEED=N replays that graph alone, TC_TEST_SOAK=1 draws thousands. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../tc_test.h"
 

@@ -3,8 +3,7 @@
  * threads. The files lie beside this one; after a wanted change `make golden` rewrites them, and
  * the diff is for review. */
 #define TC_CUDA
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../tc_test.h"
 

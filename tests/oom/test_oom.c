@@ -2,10 +2,7 @@
  * more: recording, compiling, running, evaluating, reading, printing and freeing. Each call either
  * works, with the right values, or says TC_ERR_MEMORY; nothing crashes, nothing leaks, and what was
  * there before still works. */
-#define TCI_TEST_ALLOC
-#define TCI_KEEP_OPTIMIZE
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

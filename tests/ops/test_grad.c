@@ -5,8 +5,7 @@
  * weights; one program gives the loss and the gradients, and run at shifted inputs also the
  * differences. Second order does the same with the loss sum(gradient * w). All cases of a backend
  * share one compiler run. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 #include "tc_test.h"
 
 enum { MAX_INPUTS = 3, MAX_CASES = 400 };

@@ -3,8 +3,7 @@
  * native code and in the reference evaluator, which must give the same bits (a composite and a
  * float sum: close to the reference, whose order is another). The last test walks the table: a row
  * that no case uses fails it. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../tc_test.h"
 

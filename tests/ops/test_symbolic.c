@@ -2,8 +2,7 @@
  * [TC_DIM, TC_DIM], and each run says the sizes. Equal sizes share a symbol, so that ops which want
  * them equal see that they are; sizes of 1 stay, as a symbol does not broadcast. */
 #define TC_DYNAMIC_SHAPES
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

@@ -1,7 +1,5 @@
 /* The base rooms: memory, text, hash, environment, files, processes. */
-#define TCI_TEST_ALLOC
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

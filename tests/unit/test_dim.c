@@ -2,8 +2,7 @@
  * batch and height against the same rule for numbers, shapes and values both; what is refused, and
  * what the refusal says. */
 #define TC_DYNAMIC_SHAPES
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

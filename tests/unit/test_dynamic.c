@@ -1,10 +1,7 @@
 /* tests/unit/test_dynamic.c - sizes as symbols, from the request to the run: which sizes do buffers
  * have, instances and their lives, memory that runs out, threads. On the interpreter. */
 #define TC_DYNAMIC_SHAPES
-#define TCI_TEST_ALLOC
-#define TCI_KEEP_OPTIMIZE
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "dynamic.h"
 

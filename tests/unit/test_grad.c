@@ -1,7 +1,6 @@
 /* Gradients, parameters and assignments: what they mean, at ties and corners, and what is refused.
  * Values of gradients in general: tests/ops/test_grad.c. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 #include "tc_test.h"
 
 #include <pthread.h>

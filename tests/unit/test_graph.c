@@ -1,7 +1,6 @@
 /* The graph: nodes found again, handles and scopes, shape and dtype rules, text, verifier,
  * rewrites. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

@@ -1,6 +1,5 @@
 /* The block interpreter: kernels built by hand, results compared with plain loops. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

@@ -1,6 +1,5 @@
 /* Requests and their keys: what is keyed, what is not, the copy for the stages that follow. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

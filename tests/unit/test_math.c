@@ -1,7 +1,6 @@
 /* Element types, the scalar value of every prim, and the accuracy of the math recipes. The
  * references are libm in long double, never tc's own rows. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

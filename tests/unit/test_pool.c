@@ -1,7 +1,6 @@
 /* tests/unit/test_pool.c - the worker pool: every task once, whatever the number of threads; life
  * and fork; the floating-point environment. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 #include "tc_test.h"
 
 #include <dirent.h>

@@ -2,8 +2,7 @@
  *
  * The expected texts were printed by NumPy 2.4. A case gives its elements, or start and step of a
  * line start + i * step; both in f64, then rounded to the dtype. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 #include "tc_test.h"
 
 typedef struct print_case {

@@ -1,7 +1,6 @@
 /* The naive evaluator: every family of nodes against numbers worked out by hand or by plain
  * loops. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "tc_test.h"
 

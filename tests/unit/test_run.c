@@ -1,7 +1,6 @@
 /* tests/unit/test_run.c - programs, calls and the lazy form, on the interpreter: what is bound to
  * what, what may share memory, what outlives what. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 #include "tc_test.h"
 
 static tc_ctx *run_ctx(int threads)
