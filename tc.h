@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b1485a34544f9bea"
+#define TCI_BUILD "526544ee56630ef4"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2006,8 +2006,10 @@ extern long syscall(long number, ...);
 #undef Z
 
 /* ---- src/base/protect.h, continued ---- */
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
-#error "tc: results need FLT_EVAL_METHOD == 0 (on 32-bit x86: -msse2 -mfpmath=sse)"
+/* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
+#if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \
+    __FLT_EVAL_METHOD__ != 32
+#error "tc: float and double must be evaluated in their own type (32-bit x86: -msse2 -mfpmath=sse)"
 #endif
 
 #if defined(__clang__)

@@ -190,6 +190,17 @@ static inline void bench_row(const char *name, double figure, const char *unit, 
     fflush(stdout);
 }
 
+/* A line of text: what a peer is, say. */
+static inline void bench_note(const char *name, const char *text)
+{
+    if (bench_state.json) {
+        printf("{\"bench\":\"%s\",\"name\":\"%s\",\"note\":\"%s\"}\n", bench_state.name, name, text);
+    } else {
+        printf("%-50s %s\n", name, text);
+    }
+    fflush(stdout);
+}
+
 static inline void bench_skip(const char *name, const char *reason)
 {
     bench_state.skipped++;
