@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "526544ee56630ef4"
+#define TCI_BUILD "f38325de42a5d914"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -135,9 +135,15 @@
  * float (else: f32). Their values are not part of a program's identity: 10,000 learning rates are
  * one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of different
  * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only when its
- * kind - bool, integer, float - is higher). Sums of integers are i64. A division is always in
- * floats. Corners: integers wrap; x / 0 and x % 0 are 0 for integers inside remainder; float to int
+ * kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in floats:
+ * integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
+ * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64
+ * first.
+ *
+ * Corners: integers wrap; tc_floor_divide and tc_remainder of an integer by 0 are 0; float to int
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
+ * tc_remainder and tc_floor_divide are Python's % and //: the remainder has the sign of b, also
+ * when it is a zero. tc_gelu(-inf) is its limit, -0.
  *
  * 6 AXES AND SHAPES
  *
@@ -1015,7 +1021,7 @@ TC_API tc_tensor tc_silu_at(tc_arg a, tc_site here);
 /* error function; float */
 TC_API tc_tensor tc_erf_at(tc_arg a, tc_site here);
 #define tc_erf(a) tc_erf_at(TC_ARG(a), TC_HERE)
-/* a * (1 + erf(a / sqrt 2)) / 2; float */
+/* a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf; float */
 TC_API tc_tensor tc_gelu_at(tc_arg a, tc_site here);
 #define tc_gelu(a) tc_gelu_at(TC_ARG(a), TC_HERE)
 /* max(a, 0), NaN stays; not of bool */
@@ -1060,9 +1066,12 @@ TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
 /* the smaller; NaN if either is */
 TC_API tc_tensor tc_minimum_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_minimum(a, b) tc_minimum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a - b * floor(a / b), sign of b; not of bool */
+/* a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0; not of bool */
 TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_remainder(a, b) tc_remainder_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0; not of bool */
+TC_API tc_tensor tc_floor_divide_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_floor_divide(a, b) tc_floor_divide_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)
@@ -1782,6 +1791,7 @@ extern long syscall(long number, ...);
 #pragma push_macro("FLAT")
 #pragma push_macro("FLOAT")
 #pragma push_macro("FLOOR")
+#pragma push_macro("FLOOR_DIVIDE")
 #pragma push_macro("FMA")
 #pragma push_macro("FROM_F16")
 #pragma push_macro("G")
@@ -1910,6 +1920,7 @@ extern long syscall(long number, ...);
 #undef FLAT
 #undef FLOAT
 #undef FLOOR
+#undef FLOOR_DIVIDE
 #undef FMA
 #undef FROM_F16
 #undef G
@@ -6895,7 +6906,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
     X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
       DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
           MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
-      "a * (1 + erf(a / sqrt 2)) / 2")                                                             \
+      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
     X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
       DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
     X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
@@ -6910,8 +6921,10 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
     X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
       DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
     X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
-      DAB(WHERE(EQ(B, K(0)), K(0), MUL(G, MUL(B, POW(A, SUB(B, K(1)))))),                          \
-          MUL(G, WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0), MUL(Y, LOG(A))))),                     \
+      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
+                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
+          WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                               \
+                MUL(G, MUL(Y, LOG(WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),              \
       "a to the b")                                                                                \
     X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
@@ -6922,7 +6935,10 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
           WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
       "the smaller; NaN if either is")                                                             \
     X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
-      DAB(G, NEG(MUL(G, FLOOR(DIV(A, B))))), "a - b * floor(a / b), sign of b")                    \
+      DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
+      "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
+    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
+      "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
     X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
     X(NE, ne, 2, COMPARE, C, NE(A, B), NONE, "a != b")                                             \
     X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
@@ -11072,7 +11088,7 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
 #define COS(a) tci_vjp_1(v, TCI_OP_COS, a)
 #define SIGMOID(a) tci_vjp_1(v, TCI_OP_SIGMOID, a)
 #define ERF(a) tci_vjp_1(v, TCI_OP_ERF, a)
-#define FLOOR(a) tci_vjp_1(v, TCI_OP_FLOOR, a)
+#define FLOOR_DIVIDE(a, b) tci_vjp_2(v, TCI_OP_FLOOR_DIVIDE, a, b)
 #define ADD(a, b) tci_vjp_2(v, TCI_OP_ADD, a, b)
 #define SUB(a, b) tci_vjp_2(v, TCI_OP_SUB, a, b)
 #define MUL(a, b) tci_vjp_2(v, TCI_OP_MUL, a, b)
@@ -11122,7 +11138,7 @@ static tci_node *tci_vjp_formula(const tci_vjp_row *v, int which)
 #undef COS
 #undef SIGMOID
 #undef ERF
-#undef FLOOR
+#undef FLOOR_DIVIDE
 #undef ADD
 #undef SUB
 #undef MUL
@@ -12012,14 +12028,49 @@ static tci_value tci_rewrite_extreme(tc_dtype t, bool max, tci_value a, tci_valu
     return is_nan ? a : tci_rewrite_p2(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
 }
 
+static bool tci_rewrite_is_less(tc_dtype t, tci_value a, double b)
+{
+    return tci_rewrite_p2(TCI_P_LT, t, a, tci_rewrite_k(t, b)).i;
+}
+
+static bool tci_rewrite_is_zero(tc_dtype t, tci_value a)
+{
+    return tci_rewrite_p2(TCI_P_EQ, t, a, tci_rewrite_k(t, 0)).i;
+}
+
+/* Whether the remainder r by b is not 0 and has the other sign. */
+static bool tci_rewrite_opposed(tc_dtype t, tci_value r, tci_value b)
+{
+    return tci_dtype_is_signed(t) && !tci_rewrite_is_zero(t, r) &&
+           tci_rewrite_is_less(t, r, 0) != tci_rewrite_is_less(t, b, 0);
+}
+
 static tci_value tci_rewrite_modulo(tc_dtype t, tci_value a, tci_value b)
 {
-    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b), zero = tci_rewrite_k(t, 0);
-    if (!tci_dtype_is_signed(t) || tci_rewrite_p2(TCI_P_EQ, t, r, zero).i) {
-        return r;
+    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    if (tci_rewrite_is_zero(t, r)) {
+        return tci_rewrite_k(t, tci_rewrite_is_less(t, b, 0) ? -0.0 : 0.0);
     }
-    bool differ = tci_rewrite_p2(TCI_P_LT, t, r, zero).i != tci_rewrite_p2(TCI_P_LT, t, b, zero).i;
-    return differ ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+    return tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+}
+
+static tci_value tci_rewrite_floor_divide(tc_dtype t, tci_value a, tci_value b)
+{
+    tci_value plain = tci_rewrite_p2(TCI_P_DIV, t, a, b), r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    tci_value one = tci_rewrite_k(t, 1), q = plain;
+    if (tci_rewrite_is_zero(t, b)) {
+        return plain;
+    }
+    if (tci_dtype_is_float(t)) {
+        q = tci_rewrite_p2(TCI_P_DIV, t, tci_rewrite_p2(TCI_P_SUB, t, a, r), b);
+    }
+    q = tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_SUB, t, q, one) : q;
+    if (tci_dtype_is_float(t) && tci_rewrite_is_zero(t, q)) {
+        return tci_rewrite_p2(TCI_P_MUL, t, plain, tci_rewrite_k(t, 0));
+    }
+    tci_value y = tci_rewrite_p1(TCI_P_FLOOR, t, q);
+    bool below = tci_dtype_is_float(t) && q.f - y.f > 0.5;
+    return below ? tci_rewrite_p2(TCI_P_ADD, t, y, one) : y;
 }
 
 static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
@@ -12069,6 +12120,7 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #define MAX(a, b) tci_rewrite_extreme(e->t, true, a, b)
 #define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
 #define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
+#define FLOOR_DIVIDE(a, b) tci_rewrite_floor_divide(e->t, a, b)
     switch (op) {
 #define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id:                                                                              \
@@ -12111,6 +12163,7 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #undef MAX
 #undef MIN
 #undef MODULO
+#undef FLOOR_DIVIDE
 }
 
 /* An elementwise node of constants; NULL when an operand is none. */
@@ -13652,20 +13705,57 @@ static int tci_lower_constant(const tci_lower_ew *e, double x)
     return tci_kernel_const(e->k, e->t, v);
 }
 
-/* Python's remainder: the sign of b. */
+/* Whether C's remainder r by b is not 0 and has the other sign. */
+static int tci_lower_opposed(const tci_lower_ew *e, int r, int b)
+{
+    int zero = tci_lower_constant(e, 0);
+    int nonzero = tci_lower_not(e, tci_lower_p2(e, TCI_P_EQ, r, zero));
+    int r_negative = tci_lower_p2(e, TCI_P_LT, r, zero);
+    int b_negative = tci_lower_p2(e, TCI_P_LT, b, zero);
+    int differ = tci_kernel_prim(e->k, TCI_P_XOR, TC_BOOL, 2, r_negative, b_negative, -1);
+    return tci_kernel_prim(e->k, TCI_P_AND, TC_BOOL, 2, nonzero, differ, -1);
+}
+
+/* Python's remainder: the sign of b, of a zero too. */
 static int tci_lower_modulo(const tci_lower_ew *e, int a, int b)
 {
     int r = tci_lower_p2(e, TCI_P_REM, a, b);
     if (!tci_dtype_is_signed(e->t)) {
         return r;
     }
+    int fix = tci_lower_opposed(e, r, b);
+    int y = tci_lower_select(e->k, fix, tci_lower_p2(e, TCI_P_ADD, r, b), r);
+    if (!tci_dtype_is_float(e->t)) {
+        return y;
+    }
     int zero = tci_lower_constant(e, 0);
-    int nonzero = tci_lower_not(e, tci_lower_p2(e, TCI_P_EQ, r, zero));
-    int r_negative = tci_lower_p2(e, TCI_P_LT, r, zero);
-    int b_negative = tci_lower_p2(e, TCI_P_LT, b, zero);
-    int differ = tci_kernel_prim(e->k, TCI_P_XOR, TC_BOOL, 2, r_negative, b_negative, -1);
-    int fix = tci_kernel_prim(e->k, TCI_P_AND, TC_BOOL, 2, nonzero, differ, -1);
-    return tci_lower_select(e->k, fix, tci_lower_p2(e, TCI_P_ADD, r, b), r);
+    int of_b = tci_lower_select(e->k, tci_lower_p2(e, TCI_P_LT, b, zero),
+                                tci_lower_constant(e, -0.0), zero);
+    return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, r, zero), of_b, y);
+}
+
+/* floor of the exact a / b. Of floats as NumPy and torch have it: (a - a % b) / b is all but
+ * integral, so the nearest integer is meant. */
+static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
+{
+    int plain = tci_lower_p2(e, TCI_P_DIV, a, b);
+    if (!tci_dtype_is_signed(e->t)) {
+        return plain;
+    }
+    int r = tci_lower_p2(e, TCI_P_REM, a, b), one = tci_lower_constant(e, 1);
+    bool is_float = tci_dtype_is_float(e->t);
+    int q = is_float ? tci_lower_p2(e, TCI_P_DIV, tci_lower_p2(e, TCI_P_SUB, a, r), b) : plain;
+    q = tci_lower_select(e->k, tci_lower_opposed(e, r, b), tci_lower_p2(e, TCI_P_SUB, q, one), q);
+    if (!is_float) {
+        return q;
+    }
+    int zero = tci_lower_constant(e, 0), y = tci_lower_p1(e, TCI_P_FLOOR, q);
+    int below = tci_lower_p2(e, TCI_P_LT, tci_lower_constant(e, 0.5),
+                             tci_lower_p2(e, TCI_P_SUB, q, y));
+    y = tci_lower_select(e->k, below, tci_lower_p2(e, TCI_P_ADD, y, one), y);
+    y = tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, q, zero),
+                         tci_lower_p2(e, TCI_P_MUL, plain, zero), y);
+    return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
 static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
@@ -13723,6 +13813,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 #define MAX(a, b) tci_lower_extreme(e, true, a, b)
 #define MIN(a, b) tci_lower_extreme(e, false, a, b)
 #define MODULO(a, b) tci_lower_modulo(e, a, b)
+#define FLOOR_DIVIDE(a, b) tci_lower_floor_divide(e, a, b)
     switch (op) {
 #define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id: return value;
@@ -13763,6 +13854,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 #undef MAX
 #undef MIN
 #undef MODULO
+#undef FLOOR_DIVIDE
 }
 
 /* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */
@@ -13786,7 +13878,8 @@ TCI_FN int tci_lower_cost(int op)
 {
     static const uint8_t heavy[] = {TCI_OP_EXP,  TCI_OP_LOG,     TCI_OP_SIN,      TCI_OP_COS,
                                     TCI_OP_TANH, TCI_OP_SIGMOID, TCI_OP_SILU,     TCI_OP_ERF,
-                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER};
+                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER,
+                                    TCI_OP_FLOOR_DIVIDE};
     for (int i = 0; i < TCI_COUNT(heavy); i++) {
         if (heavy[i] == op) {
             return 20;
@@ -30688,13 +30781,46 @@ static tci_ref_scalar tci_ref_extreme(bool max, tci_ref_scalar a, tci_ref_scalar
     return beats || is_nan ? a : b;
 }
 
-/* Python's remainder: b's sign. */
+static bool tci_ref_is_negative(tci_ref_scalar a)
+{
+    return tci_ref_2(TCI_P_LT, a, tci_ref_number(a, 0)).v.i;
+}
+
+static bool tci_ref_is_zero(tci_ref_scalar a)
+{
+    return tci_ref_2(TCI_P_EQ, a, tci_ref_number(a, 0)).v.i;
+}
+
+/* Python's remainder: b's sign, also of a zero. */
 static tci_ref_scalar tci_ref_modulo(tci_ref_scalar a, tci_ref_scalar b)
 {
-    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b), zero = tci_ref_number(a, 0);
-    bool nonzero = !tci_ref_2(TCI_P_EQ, r, zero).v.i;
-    bool differ = tci_ref_2(TCI_P_LT, r, zero).v.i != tci_ref_2(TCI_P_LT, b, zero).v.i;
-    return nonzero && differ ? tci_ref_2(TCI_P_ADD, r, b) : r;
+    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b);
+    if (tci_ref_is_zero(r)) {
+        return tci_ref_number(a, tci_ref_is_negative(b) ? -0.0 : 0.0);
+    }
+    return tci_ref_is_negative(r) != tci_ref_is_negative(b) ? tci_ref_2(TCI_P_ADD, r, b) : r;
+}
+
+/* Python's //, with a / 0 = 0 for integers. */
+static tci_ref_scalar tci_ref_floor_divide(tci_ref_scalar a, tci_ref_scalar b)
+{
+    bool is_float = tci_dtype_is_float(a.t);
+    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b), q = tci_ref_2(TCI_P_DIV, a, b), plain = q;
+    if (tci_ref_is_zero(b)) {
+        return q;
+    }
+    if (is_float) {
+        q = tci_ref_2(TCI_P_DIV, tci_ref_2(TCI_P_SUB, a, r), b);
+    }
+    if (!tci_ref_is_zero(r) && tci_ref_is_negative(r) != tci_ref_is_negative(b)) {
+        q = tci_ref_2(TCI_P_SUB, q, tci_ref_number(a, 1));
+    }
+    if (is_float && tci_ref_is_zero(q)) {
+        return tci_ref_number(a, signbit(plain.v.f) ? -0.0 : 0.0);
+    }
+    tci_ref_scalar y = tci_ref_1(TCI_P_FLOOR, q);
+    bool below = is_float && q.v.f - y.v.f > 0.5;
+    return below ? tci_ref_2(TCI_P_ADD, y, tci_ref_number(a, 1)) : y;
 }
 
 static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
@@ -30732,6 +30858,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 #define MAX(x, y) tci_ref_extreme(true, x, y)
 #define MIN(x, y) tci_ref_extreme(false, x, y)
 #define MODULO(x, y) tci_ref_modulo(x, y)
+#define FLOOR_DIVIDE(x, y) tci_ref_floor_divide(x, y)
     switch (op) {
 #define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id: return value;
@@ -30772,6 +30899,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 #undef MAX
 #undef MIN
 #undef MODULO
+#undef FLOOR_DIVIDE
 }
 
 static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)
@@ -42464,6 +42592,7 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
 #pragma pop_macro("FLAT")
 #pragma pop_macro("FLOAT")
 #pragma pop_macro("FLOOR")
+#pragma pop_macro("FLOOR_DIVIDE")
 #pragma pop_macro("FMA")
 #pragma pop_macro("FROM_F16")
 #pragma pop_macro("G")

@@ -66,26 +66,28 @@ static void orc_float_power(orc_case *c)
     orc_out(c, tc_pow_at(a, b, TC_HERE));
 }
 
-/* With a rounding mode, the quotient of integers is one of exact doubles: no rounding of it reaches
- * the next integer while they stay below 2^53. */
+/* Truncated, the quotient of integers is one of exact doubles: no rounding of it reaches the next
+ * integer while they stay below 2^53. */
 static void orc_div(orc_case *c)
 {
     const char *mode = orc_text(c, "rounding_mode", "");
     tc_arg a = orc_arg(c, "input"), b = orc_arg(c, "other");
     tc_tensor quotient = tc_div_at(a, b, TC_HERE), sum = tc_add_at(a, b, TC_HERE);
-    bool integers = !orc_is_float(tc_dtype_of(sum));
-    if (mode[0] && strcmp(mode, "trunc") && strcmp(mode, "floor")) {
+    bool integers = !orc_is_float(tc_dtype_of(sum)), truncated = !strcmp(mode, "trunc");
+    if (mode[0] && !truncated && strcmp(mode, "floor")) {
         orc_skip_argument(c, "rounding_mode", orc_value(c, "rounding_mode"));
     }
-    if (mode[0] && integers) {
+    if (mode[0] && !truncated) {
+        orc_out(c, tc_floor_divide_at(a, b, TC_HERE));
+        return;
+    }
+    if (truncated && integers) {
         tc_tensor one = tc_full(c->ctx, 1, TC_F64, 1);
         quotient = tc_div_at(orc_of(tc_mul_at(a, orc_of(one), TC_HERE)), b, TC_HERE);
         quotient = tc_reshape_at(quotient, orc_sizes(sum, c->sizes), c->sizes, TC_HERE);
     }
-    if (mode[0]) {
-        quotient = mode[0] == 't' ? tc_trunc(quotient) : tc_floor(quotient);
-    }
-    orc_out(c, mode[0] && integers ? tc_cast(quotient, tc_dtype_of(sum)) : quotient);
+    quotient = truncated ? tc_trunc(quotient) : quotient;
+    orc_out(c, truncated && integers ? tc_cast(quotient, tc_dtype_of(sum)) : quotient);
 }
 
 static void orc_square(orc_case *c)

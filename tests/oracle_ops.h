@@ -78,6 +78,7 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("div", "input other rounding_mode", orc_div),
     ORC_BINARY("true_divide", tc_div_at),
     ORC_BINARY("remainder", tc_remainder_at),
+    ORC_BINARY("floor_divide", tc_floor_divide_at),
     ORC_BINARY("pow", tc_pow_at),
     ORC_ROW("float_power", "input other", orc_float_power),
     ORC_BINARY("maximum", tc_maximum_at),

@@ -126,9 +126,15 @@
  * float (else: f32). Their values are not part of a program's identity: 10,000 learning rates are
  * one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of different
  * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only when its
- * kind - bool, integer, float - is higher). Sums of integers are i64. A division is always in
- * floats. Corners: integers wrap; x / 0 and x % 0 are 0 for integers inside remainder; float to int
+ * kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in floats:
+ * integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
+ * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64
+ * first.
+ *
+ * Corners: integers wrap; tc_floor_divide and tc_remainder of an integer by 0 are 0; float to int
  * truncates and saturates, NaN gives 0; comparisons with NaN are false; max and min keep NaN.
+ * tc_remainder and tc_floor_divide are Python's % and //: the remainder has the sign of b, also
+ * when it is a zero. tc_gelu(-inf) is its limit, -0.
  *
  * 6 AXES AND SHAPES
  *

@@ -47,7 +47,7 @@ TC_API tc_tensor tc_silu_at(tc_arg a, tc_site here);
 /* error function; float */
 TC_API tc_tensor tc_erf_at(tc_arg a, tc_site here);
 #define tc_erf(a) tc_erf_at(TC_ARG(a), TC_HERE)
-/* a * (1 + erf(a / sqrt 2)) / 2; float */
+/* a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf; float */
 TC_API tc_tensor tc_gelu_at(tc_arg a, tc_site here);
 #define tc_gelu(a) tc_gelu_at(TC_ARG(a), TC_HERE)
 /* max(a, 0), NaN stays; not of bool */
@@ -92,9 +92,12 @@ TC_API tc_tensor tc_maximum_at(tc_arg a, tc_arg b, tc_site here);
 /* the smaller; NaN if either is */
 TC_API tc_tensor tc_minimum_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_minimum(a, b) tc_minimum_at(TC_ARG(a), TC_ARG(b), TC_HERE)
-/* a - b * floor(a / b), sign of b; not of bool */
+/* a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0; not of bool */
 TC_API tc_tensor tc_remainder_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_remainder(a, b) tc_remainder_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0; not of bool */
+TC_API tc_tensor tc_floor_divide_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_floor_divide(a, b) tc_floor_divide_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 /* a == b; bool */
 TC_API tc_tensor tc_eq_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_eq(a, b) tc_eq_at(TC_ARG(a), TC_ARG(b), TC_HERE)

@@ -36,6 +36,7 @@
 #pragma push_macro("FLAT")
 #pragma push_macro("FLOAT")
 #pragma push_macro("FLOOR")
+#pragma push_macro("FLOOR_DIVIDE")
 #pragma push_macro("FMA")
 #pragma push_macro("FROM_F16")
 #pragma push_macro("G")
@@ -164,6 +165,7 @@
 #undef FLAT
 #undef FLOAT
 #undef FLOOR
+#undef FLOOR_DIVIDE
 #undef FMA
 #undef FROM_F16
 #undef G

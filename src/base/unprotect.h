@@ -34,6 +34,7 @@
 #pragma pop_macro("FLAT")
 #pragma pop_macro("FLOAT")
 #pragma pop_macro("FLOOR")
+#pragma pop_macro("FLOOR_DIVIDE")
 #pragma pop_macro("FMA")
 #pragma pop_macro("FROM_F16")
 #pragma pop_macro("G")

@@ -139,7 +139,7 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
 #define COS(a) tci_vjp_1(v, TCI_OP_COS, a)
 #define SIGMOID(a) tci_vjp_1(v, TCI_OP_SIGMOID, a)
 #define ERF(a) tci_vjp_1(v, TCI_OP_ERF, a)
-#define FLOOR(a) tci_vjp_1(v, TCI_OP_FLOOR, a)
+#define FLOOR_DIVIDE(a, b) tci_vjp_2(v, TCI_OP_FLOOR_DIVIDE, a, b)
 #define ADD(a, b) tci_vjp_2(v, TCI_OP_ADD, a, b)
 #define SUB(a, b) tci_vjp_2(v, TCI_OP_SUB, a, b)
 #define MUL(a, b) tci_vjp_2(v, TCI_OP_MUL, a, b)
@@ -189,7 +189,7 @@ static tci_node *tci_vjp_formula(const tci_vjp_row *v, int which)
 #undef COS
 #undef SIGMOID
 #undef ERF
-#undef FLOOR
+#undef FLOOR_DIVIDE
 #undef ADD
 #undef SUB
 #undef MUL

@@ -159,13 +159,46 @@ static tci_ref_scalar tci_ref_extreme(bool max, tci_ref_scalar a, tci_ref_scalar
     return beats || is_nan ? a : b;
 }
 
-/* Python's remainder: b's sign. */
+static bool tci_ref_is_negative(tci_ref_scalar a)
+{
+    return tci_ref_2(TCI_P_LT, a, tci_ref_number(a, 0)).v.i;
+}
+
+static bool tci_ref_is_zero(tci_ref_scalar a)
+{
+    return tci_ref_2(TCI_P_EQ, a, tci_ref_number(a, 0)).v.i;
+}
+
+/* Python's remainder: b's sign, also of a zero. */
 static tci_ref_scalar tci_ref_modulo(tci_ref_scalar a, tci_ref_scalar b)
 {
-    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b), zero = tci_ref_number(a, 0);
-    bool nonzero = !tci_ref_2(TCI_P_EQ, r, zero).v.i;
-    bool differ = tci_ref_2(TCI_P_LT, r, zero).v.i != tci_ref_2(TCI_P_LT, b, zero).v.i;
-    return nonzero && differ ? tci_ref_2(TCI_P_ADD, r, b) : r;
+    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b);
+    if (tci_ref_is_zero(r)) {
+        return tci_ref_number(a, tci_ref_is_negative(b) ? -0.0 : 0.0);
+    }
+    return tci_ref_is_negative(r) != tci_ref_is_negative(b) ? tci_ref_2(TCI_P_ADD, r, b) : r;
+}
+
+/* Python's //, with a / 0 = 0 for integers. */
+static tci_ref_scalar tci_ref_floor_divide(tci_ref_scalar a, tci_ref_scalar b)
+{
+    bool is_float = tci_dtype_is_float(a.t);
+    tci_ref_scalar r = tci_ref_2(TCI_P_REM, a, b), q = tci_ref_2(TCI_P_DIV, a, b), plain = q;
+    if (tci_ref_is_zero(b)) {
+        return q;
+    }
+    if (is_float) {
+        q = tci_ref_2(TCI_P_DIV, tci_ref_2(TCI_P_SUB, a, r), b);
+    }
+    if (!tci_ref_is_zero(r) && tci_ref_is_negative(r) != tci_ref_is_negative(b)) {
+        q = tci_ref_2(TCI_P_SUB, q, tci_ref_number(a, 1));
+    }
+    if (is_float && tci_ref_is_zero(q)) {
+        return tci_ref_number(a, signbit(plain.v.f) ? -0.0 : 0.0);
+    }
+    tci_ref_scalar y = tci_ref_1(TCI_P_FLOOR, q);
+    bool below = is_float && q.v.f - y.v.f > 0.5;
+    return below ? tci_ref_2(TCI_P_ADD, y, tci_ref_number(a, 1)) : y;
 }
 
 static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
@@ -203,6 +236,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 #define MAX(x, y) tci_ref_extreme(true, x, y)
 #define MIN(x, y) tci_ref_extreme(false, x, y)
 #define MODULO(x, y) tci_ref_modulo(x, y)
+#define FLOOR_DIVIDE(x, y) tci_ref_floor_divide(x, y)
     switch (op) {
 #define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id: return value;
@@ -243,6 +277,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 #undef MAX
 #undef MIN
 #undef MODULO
+#undef FLOOR_DIVIDE
 }
 
 static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)

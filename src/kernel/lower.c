@@ -231,20 +231,57 @@ static int tci_lower_constant(const tci_lower_ew *e, double x)
     return tci_kernel_const(e->k, e->t, v);
 }
 
-/* Python's remainder: the sign of b. */
+/* Whether C's remainder r by b is not 0 and has the other sign. */
+static int tci_lower_opposed(const tci_lower_ew *e, int r, int b)
+{
+    int zero = tci_lower_constant(e, 0);
+    int nonzero = tci_lower_not(e, tci_lower_p2(e, TCI_P_EQ, r, zero));
+    int r_negative = tci_lower_p2(e, TCI_P_LT, r, zero);
+    int b_negative = tci_lower_p2(e, TCI_P_LT, b, zero);
+    int differ = tci_kernel_prim(e->k, TCI_P_XOR, TC_BOOL, 2, r_negative, b_negative, -1);
+    return tci_kernel_prim(e->k, TCI_P_AND, TC_BOOL, 2, nonzero, differ, -1);
+}
+
+/* Python's remainder: the sign of b, of a zero too. */
 static int tci_lower_modulo(const tci_lower_ew *e, int a, int b)
 {
     int r = tci_lower_p2(e, TCI_P_REM, a, b);
     if (!tci_dtype_is_signed(e->t)) {
         return r;
     }
+    int fix = tci_lower_opposed(e, r, b);
+    int y = tci_lower_select(e->k, fix, tci_lower_p2(e, TCI_P_ADD, r, b), r);
+    if (!tci_dtype_is_float(e->t)) {
+        return y;
+    }
     int zero = tci_lower_constant(e, 0);
-    int nonzero = tci_lower_not(e, tci_lower_p2(e, TCI_P_EQ, r, zero));
-    int r_negative = tci_lower_p2(e, TCI_P_LT, r, zero);
-    int b_negative = tci_lower_p2(e, TCI_P_LT, b, zero);
-    int differ = tci_kernel_prim(e->k, TCI_P_XOR, TC_BOOL, 2, r_negative, b_negative, -1);
-    int fix = tci_kernel_prim(e->k, TCI_P_AND, TC_BOOL, 2, nonzero, differ, -1);
-    return tci_lower_select(e->k, fix, tci_lower_p2(e, TCI_P_ADD, r, b), r);
+    int of_b = tci_lower_select(e->k, tci_lower_p2(e, TCI_P_LT, b, zero),
+                                tci_lower_constant(e, -0.0), zero);
+    return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, r, zero), of_b, y);
+}
+
+/* floor of the exact a / b. Of floats as NumPy and torch have it: (a - a % b) / b is all but
+ * integral, so the nearest integer is meant. */
+static int tci_lower_floor_divide(const tci_lower_ew *e, int a, int b)
+{
+    int plain = tci_lower_p2(e, TCI_P_DIV, a, b);
+    if (!tci_dtype_is_signed(e->t)) {
+        return plain;
+    }
+    int r = tci_lower_p2(e, TCI_P_REM, a, b), one = tci_lower_constant(e, 1);
+    bool is_float = tci_dtype_is_float(e->t);
+    int q = is_float ? tci_lower_p2(e, TCI_P_DIV, tci_lower_p2(e, TCI_P_SUB, a, r), b) : plain;
+    q = tci_lower_select(e->k, tci_lower_opposed(e, r, b), tci_lower_p2(e, TCI_P_SUB, q, one), q);
+    if (!is_float) {
+        return q;
+    }
+    int zero = tci_lower_constant(e, 0), y = tci_lower_p1(e, TCI_P_FLOOR, q);
+    int below = tci_lower_p2(e, TCI_P_LT, tci_lower_constant(e, 0.5),
+                             tci_lower_p2(e, TCI_P_SUB, q, y));
+    y = tci_lower_select(e->k, below, tci_lower_p2(e, TCI_P_ADD, y, one), y);
+    y = tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, q, zero),
+                         tci_lower_p2(e, TCI_P_MUL, plain, zero), y);
+    return tci_lower_select(e->k, tci_lower_p2(e, TCI_P_EQ, b, zero), plain, y);
 }
 
 static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
@@ -302,6 +339,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 #define MAX(a, b) tci_lower_extreme(e, true, a, b)
 #define MIN(a, b) tci_lower_extreme(e, false, a, b)
 #define MODULO(a, b) tci_lower_modulo(e, a, b)
+#define FLOOR_DIVIDE(a, b) tci_lower_floor_divide(e, a, b)
     switch (op) {
 #define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id: return value;
@@ -342,6 +380,7 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
 #undef MAX
 #undef MIN
 #undef MODULO
+#undef FLOOR_DIVIDE
 }
 
 /* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */
@@ -365,7 +404,8 @@ TCI_FN int tci_lower_cost(int op)
 {
     static const uint8_t heavy[] = {TCI_OP_EXP,  TCI_OP_LOG,     TCI_OP_SIN,      TCI_OP_COS,
                                     TCI_OP_TANH, TCI_OP_SIGMOID, TCI_OP_SILU,     TCI_OP_ERF,
-                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER};
+                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER,
+                                    TCI_OP_FLOOR_DIVIDE};
     for (int i = 0; i < TCI_COUNT(heavy); i++) {
         if (heavy[i] == op) {
             return 20;

@@ -52,7 +52,7 @@
     X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
       DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
           MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
-      "a * (1 + erf(a / sqrt 2)) / 2")                                                             \
+      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
     X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
       DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
     X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
@@ -67,8 +67,10 @@
     X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
       DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
     X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
-      DAB(WHERE(EQ(B, K(0)), K(0), MUL(G, MUL(B, POW(A, SUB(B, K(1)))))),                          \
-          MUL(G, WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0), MUL(Y, LOG(A))))),                     \
+      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
+                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
+          WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                               \
+                MUL(G, MUL(Y, LOG(WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),              \
       "a to the b")                                                                                \
     X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
@@ -79,7 +81,10 @@
           WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
       "the smaller; NaN if either is")                                                             \
     X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
-      DAB(G, NEG(MUL(G, FLOOR(DIV(A, B))))), "a - b * floor(a / b), sign of b")                    \
+      DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
+      "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
+    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
+      "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
     X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
     X(NE, ne, 2, COMPARE, C, NE(A, B), NONE, "a != b")                                             \
     X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \

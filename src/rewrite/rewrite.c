@@ -109,14 +109,49 @@ static tci_value tci_rewrite_extreme(tc_dtype t, bool max, tci_value a, tci_valu
     return is_nan ? a : tci_rewrite_p2(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
 }
 
+static bool tci_rewrite_is_less(tc_dtype t, tci_value a, double b)
+{
+    return tci_rewrite_p2(TCI_P_LT, t, a, tci_rewrite_k(t, b)).i;
+}
+
+static bool tci_rewrite_is_zero(tc_dtype t, tci_value a)
+{
+    return tci_rewrite_p2(TCI_P_EQ, t, a, tci_rewrite_k(t, 0)).i;
+}
+
+/* Whether the remainder r by b is not 0 and has the other sign. */
+static bool tci_rewrite_opposed(tc_dtype t, tci_value r, tci_value b)
+{
+    return tci_dtype_is_signed(t) && !tci_rewrite_is_zero(t, r) &&
+           tci_rewrite_is_less(t, r, 0) != tci_rewrite_is_less(t, b, 0);
+}
+
 static tci_value tci_rewrite_modulo(tc_dtype t, tci_value a, tci_value b)
 {
-    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b), zero = tci_rewrite_k(t, 0);
-    if (!tci_dtype_is_signed(t) || tci_rewrite_p2(TCI_P_EQ, t, r, zero).i) {
-        return r;
+    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    if (tci_rewrite_is_zero(t, r)) {
+        return tci_rewrite_k(t, tci_rewrite_is_less(t, b, 0) ? -0.0 : 0.0);
     }
-    bool differ = tci_rewrite_p2(TCI_P_LT, t, r, zero).i != tci_rewrite_p2(TCI_P_LT, t, b, zero).i;
-    return differ ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+    return tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+}
+
+static tci_value tci_rewrite_floor_divide(tc_dtype t, tci_value a, tci_value b)
+{
+    tci_value plain = tci_rewrite_p2(TCI_P_DIV, t, a, b), r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    tci_value one = tci_rewrite_k(t, 1), q = plain;
+    if (tci_rewrite_is_zero(t, b)) {
+        return plain;
+    }
+    if (tci_dtype_is_float(t)) {
+        q = tci_rewrite_p2(TCI_P_DIV, t, tci_rewrite_p2(TCI_P_SUB, t, a, r), b);
+    }
+    q = tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_SUB, t, q, one) : q;
+    if (tci_dtype_is_float(t) && tci_rewrite_is_zero(t, q)) {
+        return tci_rewrite_p2(TCI_P_MUL, t, plain, tci_rewrite_k(t, 0));
+    }
+    tci_value y = tci_rewrite_p1(TCI_P_FLOOR, t, q);
+    bool below = tci_dtype_is_float(t) && q.f - y.f > 0.5;
+    return below ? tci_rewrite_p2(TCI_P_ADD, t, y, one) : y;
 }
 
 static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
@@ -166,6 +201,7 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #define MAX(a, b) tci_rewrite_extreme(e->t, true, a, b)
 #define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
 #define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
+#define FLOOR_DIVIDE(a, b) tci_rewrite_floor_divide(e->t, a, b)
     switch (op) {
 #define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
     case TCI_OP_##id:                                                                              \
@@ -208,6 +244,7 @@ static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
 #undef MAX
 #undef MIN
 #undef MODULO
+#undef FLOOR_DIVIDE
 }
 
 /* An elementwise node of constants; NULL when an operand is none. */

@@ -198,7 +198,7 @@ static void add_rows(void)
     for (int i = 0; i < n_cases; i++) {
         grad_case *c = &cases[i];
         int row = c->row;
-        c->second = row != TCI_OP_REMAINDER;
+        c->second = row != TCI_OP_REMAINDER && row != TCI_OP_FLOOR_DIVIDE;
         c->inputs[0].positive =
             row == TCI_OP_LOG || row == TCI_OP_SQRT || row == TCI_OP_RSQRT || row == TCI_OP_POW;
     }

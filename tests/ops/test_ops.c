@@ -258,7 +258,16 @@ static double f_min(double a, double b)
 static double f_remainder(double a, double b)
 {
     double r = fmod(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+    return r == 0 ? copysign(0, b) : (r < 0) != (b < 0) ? r + b : r;
+}
+
+/* Of values whose exact quotient a double shows the right side of. */
+static double f_floor_divide(double a, double b)
+{
+    if (isinf(a)) {
+        return NAN;
+    }
+    return isinf(b) && a != 0 && (a < 0) != (b < 0) ? -1 : b == 0 ? a / b : floor(a / b);
 }
 
 /* In doubles; comparisons and logic as 0 and 1. false: no such row here. */
@@ -296,6 +305,7 @@ static bool float_row(int op, double a, double b, double *y)
     case TCI_OP_MAXIMUM: *y = f_max(a, b); return true;
     case TCI_OP_MINIMUM: *y = f_min(a, b); return true;
     case TCI_OP_REMAINDER: *y = f_remainder(a, b); return true;
+    case TCI_OP_FLOOR_DIVIDE: *y = f_floor_divide(a, b); return true;
     case TCI_OP_EQ: *y = a == b; return true;
     case TCI_OP_NE: *y = a != b; return true;
     case TCI_OP_LT: *y = a < b; return true;
@@ -339,6 +349,10 @@ static bool int_row(int op, tc_dtype t, int64_t a, int64_t b, int64_t *y)
     case TCI_OP_REMAINDER:
         *y = b == 0 || b == -1 ? 0 : a % b;
         *y += *y && (*y < 0) != (b < 0) ? b : 0;
+        return true;
+    case TCI_OP_FLOOR_DIVIDE:
+        *y = b == 0 ? 0 : b == -1 ? (int64_t)(0 - ua) : a / b;
+        *y -= b != 0 && b != -1 && a % b && (a < 0) != (b < 0);
         return true;
     default: return false;
     }
@@ -408,6 +422,98 @@ TEST(elementwise_rows)
                 expect_row(c, op, t, i, fa[i], fb[i], ia[i], ib[i]);
             }
         }
+    }
+    close_cases();
+}
+
+/* The zeros, infinities and near misses of Python's % and // (what NumPy gives, written out). */
+TEST(division_corners)
+{
+    static const struct { double a, b, remainder, quotient; } rows[] = {
+        {-1, 1, 0.0, -1},           {1, -1, -0.0, -1},          {-0.0, 1, 0.0, -0.0},
+        {0.0, -1, -0.0, -0.0},      {-0.0, -1, -0.0, 0.0},      {6, -3, -0.0, -2},
+        {-1, INFINITY, INFINITY, -1}, {1, -INFINITY, -INFINITY, -1}, {0, INFINITY, 0.0, 0.0},
+        {-0.0, INFINITY, 0.0, -0.0}, {1, INFINITY, 1, 0.0},     {INFINITY, 1, NAN, NAN},
+        {1, 0, NAN, INFINITY},      {-1, 0, NAN, -INFINITY},    {0, 0, NAN, NAN},
+        {5, NAN, NAN, NAN},         {-5.5, 2, 0.5, -3},         {5.5, -2, -0.5, -3},
+        {-0x1p-60, 1, 1, -1},       {0x1p-60, 1, 0x1p-60, 0.0}, {1, 0.0625, 0.0, 16},
+    };
+    enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
+    static const tc_dtype floats[] = {TC_BF16, TC_F32, TC_F64};
+    for (int k = 0; k < 6; k++) {
+        double f[2][ROWS];
+        int64_t none[ROWS] = {0}, size = ROWS;
+        open_cases();
+        for (int i = 0; i < ROWS; i++) {
+            f[0][i] = rows[i].a;
+            f[1][i] = rows[i].b;
+        }
+        tc_tensor a = make(floats[k / 2], 1, &size, f[0], none);
+        tc_tensor b = make(floats[k / 2], 1, &size, f[1], none);
+        tc_tensor y = k % 2 ? tc_floor_divide(a, b) : tc_remainder(a, b);
+        op_case *c = add_case("a corner", y, ROWS);
+        op_case *sign = add_case("its sign", tc_lt(tc_div(1, y), 0), ROWS);
+        for (int i = 0; i < ROWS; i++) {
+            c->want[i] = k % 2 ? rows[i].quotient : rows[i].remainder;
+            sign->want_int[i] = isfinite(c->want[i]) && signbit(c->want[i]);
+        }
+        close_cases();
+    }
+}
+
+/* Where a / b of floats rounds up to the next integer, // does not. */
+TEST(floor_divide_is_of_the_exact_quotient)
+{
+    enum { N = 8 };
+    static const float a[N] = {1, 3, 0.3f, 2.4f, 1e8f, 7.2f, 0.7f, 9},
+                       b[N] = {0.1f, 0.3f, 0.1f, 0.2f, 3.1e-3f, 0.9f, 0.1f, 0.7f};
+    open_cases();
+    tc_tensor x = tc_copy_in(ctx, a, TC_F32, N), y = tc_copy_in(ctx, b, TC_F32, N);
+    op_case *c = add_case("floor_divide", tc_floor_divide(x, y), N);
+    int below = 0;
+    for (int i = 0; i < N; i++) {
+        long double exact = floorl((long double)a[i] / (long double)b[i]);
+        c->want[i] = (double)(float)exact;
+        below += (long double)floorf(a[i] / b[i]) > exact;
+    }
+    CHECK_MSG(below > 1, "the operands show nothing");
+    close_cases();
+}
+
+/* Integers stay exact where tc_floor(tc_div(a, 2)) goes through f32. */
+TEST(floor_divide_of_large_integers)
+{
+    static const int64_t a[] = {INT64_MAX, INT64_MIN, INT64_MIN, 16777217, -16777217, 9, -9, 5};
+    static const int64_t b[] = {2, -1, 2, 2, 2, -4, 4, 0};
+    static const int64_t want[] = {INT64_MAX / 2, INT64_MIN, INT64_MIN / 2, 8388608, -8388609, -3,
+                                   -3, 0};
+    open_cases();
+    tc_tensor x = tc_copy_in(ctx, a, TC_I64, 8), y = tc_copy_in(ctx, b, TC_I64, 8);
+    op_case *c = add_case("floor_divide", tc_floor_divide(x, y), 8);
+    memcpy(c->want_int, want, sizeof(want));
+    static const uint64_t u[] = {UINT64_MAX, 7, 0}, v[] = {2, 0, 3};
+    tc_tensor wide = tc_floor_divide(tc_copy_in(ctx, u, TC_U64, 3), tc_copy_in(ctx, v, TC_U64, 3));
+    c = add_case("floor_divide of u64", wide, 3);
+    c->want_int[0] = INT64_MAX;
+    close_cases();
+}
+
+/* The limits at the infinities, where the formula itself is 0 * inf. */
+TEST(gelu_at_the_infinities)
+{
+    static const double in[] = {-INFINITY, INFINITY, -1e30, NAN};
+    static const double want[] = {-0.0, INFINITY, -0.0, NAN};
+    static const tc_dtype floats[] = {TC_BF16, TC_F32, TC_F64};
+    open_cases();
+    for (int k = 0; k < 3; k++) {
+        double f[4];
+        int64_t none[4] = {0}, size = 4;
+        memcpy(f, in, sizeof(f));
+        tc_tensor y = tc_gelu(make(floats[k], 1, &size, f, none));
+        op_case *c = add_case("gelu", y, 4);
+        op_case *sign = add_case("its sign", tc_lt(tc_div(1, y), 0), 4);
+        memcpy(c->want, want, sizeof(want));
+        sign->want_int[0] = sign->want_int[2] = 1;
     }
     close_cases();
 }

@@ -90,6 +90,43 @@ TEST(powers_at_zero)
     tc_ctx_free(ctx);
 }
 
+/* d sum(y) / d x as a tensor, to be differentiated again. */
+static tc_tensor once(tc_tensor y, tc_tensor x)
+{
+    tc_tensor g;
+    REQUIRE(tc_grad(tc_sum(y, TC_ALL, false), &x, 1, &g) == TC_OK);
+    return g;
+}
+
+/* As in torch: no exponent makes NaN where x ** n is smooth, however often it is differentiated. */
+TEST(powers_twice_differentiated)
+{
+    tc_ctx *ctx = make("interp");
+    tc_tensor x = VALUES(ctx, 0, -0.0f, -2, 3);
+    CHECK_GRAD(once(tc_pow(x, 0), x), x, 0, 0, 0, 0);
+    CHECK_GRAD(once(tc_pow(x, 1), x), x, 0, 0, 0, 0);
+    CHECK_GRAD(once(tc_pow(x, 2), x), x, 2, 2, 2, 2);
+    CHECK_GRAD(once(tc_pow(x, 3), x), x, 0, -0.0f, -12, 18);
+    CHECK_GRAD(once(once(tc_pow(x, 2), x), x), x, 0, 0, 0, 0);
+    CHECK_GRAD(once(once(once(tc_pow(x, 2), x), x), x), x, 0, 0, 0, 0);
+    tc_tensor a = VALUES(ctx, 0, 0, 0, -2, -2, -2, 2), b = VALUES(ctx, 0, 1, 2, 0, 1, 2, 0);
+    tc_tensor y = tc_pow(a, b);
+    CHECK_GRAD(once(y, a), a, 0, 0, 2, 0, 0, 2, 0);
+    CHECK_GRAD(y, b, 0, 0, 0, NAN, NAN, NAN, 0.69314718f);
+    /* At 0 ** b with b >= 0 the exponent's gradient is 0 by rule: so is what follows from it. */
+    tc_tensor zero = VALUES(ctx, 0, 0, 0), e = VALUES(ctx, 0, 1, 2);
+    tc_tensor of_e = once(tc_pow(zero, e), e);
+    CHECK_GRAD(of_e, e, 0, 0, 0);
+    CHECK_GRAD(of_e, zero, 0, 0, 0);
+    /* Where x > 0: x ** b (log x) ** 2, and the mixed one x ** (b - 1) (1 + b log x). */
+    tc_tensor p = VALUES(ctx, 2, 0.5f), q = VALUES(ctx, 3, 2);
+    of_e = once(tc_pow(p, q), q);
+    CHECK_GRAD(of_e, q, 3.84362411f, 0.12011325f);
+    CHECK_GRAD(of_e, p, 12.3177662f, -0.19314718f);
+    CHECK_GRAD(once(tc_pow(p, q), p), q, 12.3177662f, -0.19314718f);
+    tc_ctx_free(ctx);
+}
+
 TEST(products_with_zeros)
 {
     tc_ctx *ctx = make("interp");
