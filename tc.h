@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f38325de42a5d914"
+#define TCI_BUILD "9431a10e243ebf63"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -83,7 +83,8 @@
  *     }
  *
  * tc_ctx_free ends the context and all its tensors; programs live on. Freeing NULL, or a context
- * that was freed already, does nothing. Programs and calls are freed once, as with free().
+ * that was freed already, does nothing, however many were made since: a tc_ctx * is no address but
+ * a number that no other context gets. Programs and calls are freed once, as with free().
  *
  * 3 TENSORS AND LEAVES
  *
@@ -236,7 +237,10 @@
  * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
  * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
  * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them.
- * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
+ * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
+ * computes, a fold of constants while recording as well, does it in the default floating-point
+ * environment: rounding modes, FTZ and DAZ, traps and raised flags of the caller change no value
+ * and are found again as they were.
  *
  * 12 ERRORS
  *
@@ -244,6 +248,10 @@
  * tc_error(t) is the first cause on the way to t, with the user's file and line:
  *
  *   app.c:12: tc_add: shapes [3, 4] and [5] do not broadcast: axis 1 is 4 against 5
+ *
+ * A compile, evaluation or reading that fails names its own line, and that of the tensor:
+ *
+ *   app.c:20: tc_read: given room for 3 elements, expected 4 (the tensor was made at app.c:12)
  *
  * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
  * context's is the last failure that was recorded on it: of a call that could not be made, or of a
@@ -1296,10 +1304,12 @@ extern "C" {
  * TC_ERR_UNSUPPORTED (where options.fallback refuses the interpreter); TC_ERR_LIMIT
  * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
 /* Inputs are the tc_input leaves that y needs, in order of their creation. */
-TC_API tc_status tc_compile(tc_tensor y, tc_program **f);
+TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here);
+#define tc_compile(...) tc_compile_at(__VA_ARGS__, TC_HERE)
 /* Inputs and outputs in the given order; outputs 1..n. options NULL: the context's. */
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
-                               tc_program **f);
+TC_API tc_status tc_compile_fn_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                  tc_program **f, tc_site here);
+#define tc_compile_fn(...) tc_compile_fn_at(__VA_ARGS__, TC_HERE)
 /* Many programs with one compiler run. Each job's *program is set, or NULL with its own status;
  * returns the first failure. */
 typedef struct tc_job {
@@ -1307,7 +1317,8 @@ typedef struct tc_job {
     tc_program **program;
     tc_status status; /* out */
 } tc_job;
-TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options);
+TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *options, tc_site here);
+#define tc_compile_many(...) tc_compile_many_at(__VA_ARGS__, TC_HERE)
 /* NULL is fine. Once for each program; waits for nobody: no run may be under way. Calls made from
  * it stay usable. */
 TC_API void tc_program_free(tc_program *f);
@@ -1346,15 +1357,19 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
  * needs a tc_input. */
-TC_API tc_status tc_eval(tc_tensor t);
-TC_API tc_status tc_eval_many(tc_tensors ts); /* as one program; an empty list is fine */
+TC_API tc_status tc_eval_at(tc_tensor t, tc_site here);
+#define tc_eval(...) tc_eval_at(__VA_ARGS__, TC_HERE)
+TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here); /* as one program; none is fine */
+#define tc_eval_many(...) tc_eval_many_at(__VA_ARGS__, TC_HERE)
 /* tc_read(t, p, n): evaluates if needed and copies the n elements, row-major, to p. TC_ERR_BUFFER:
  * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n may
  * then be bytes). */
-TC_API tc_status tc_read_as(tc_tensor t, tc_buf to);
-#define tc_read(t, pointer, n) tc_read_as((t), TC_BUF((pointer), (n)))
+TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here);
+#define tc_read_as(...) tc_read_as_at(__VA_ARGS__, TC_HERE)
+#define tc_read(t, pointer, n) tc_read_as_at((t), TC_BUF((pointer), (n)), TC_HERE)
 /* Prints the value as NumPy does, evaluated if needed. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
-TC_API tc_status tc_print(FILE *out, tc_tensor t);
+TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here);
+#define tc_print(...) tc_print_at(__VA_ARGS__, TC_HERE)
 
 /* ---- errors: what was given, what was expected, the user's file and line ----
  * tc_error(x) is one of these, by the type of x. "" when there is none, never NULL. Borrowed: until
@@ -4986,6 +5001,8 @@ typedef struct tci_dtype_info {
 } tci_dtype_info;
 
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t);
+/* Whether a number is one; also of what a user gave as one. */
+static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC_DTYPE_COUNT; }
 static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= TC_F64; }
 static inline bool tci_dtype_is_int(tc_dtype t) { return t >= TC_U8 && t <= TC_I64; }
 static inline bool tci_dtype_is_signed(tc_dtype t) { return t >= TC_I8 && t <= TC_F64; }
@@ -7083,7 +7100,6 @@ typedef struct tci_graph {
     void *pools[24];             /* free lists of node memory by size class */
     void *slabs;                 /* memory those lists are cut from, newest first */
     char *slab_next, *slab_end;  /* uncut part of the newest slab */
-    uint32_t first_generation;   /* of a fresh slot: tells handles of a reused context apart */
     tc_site site;                /* stamped on new nodes: the public call that is under way */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
     int64_t bytes;
@@ -7314,7 +7330,7 @@ static bool tci_node_take_slot(tci_graph *g, uint32_t *id)
         return false;
     }
     *id = g->n_slots++;
-    g->generations[*id] = g->first_generation;
+    g->generations[*id] = 1;
     return true;
 }
 
@@ -7524,7 +7540,6 @@ TCI_FN void tci_graph_init(tci_graph *g, tci_scratch *scratch, const tc_allocato
     g->scratch = scratch;
     g->alloc = alloc;
     g->free_slot = UINT32_MAX;
-    g->first_generation = 1;
 }
 
 TCI_FN bool tci_graph_open_scope(tci_graph *g)
@@ -8047,7 +8062,7 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
     if (!x) {
         return NULL;
     }
-    if ((unsigned)to >= TC_DTYPE_COUNT) {
+    if (!tci_dtype_is_valid(to)) {
         tci_graph_fail(g, TC_ERR_DTYPE, "%d is not a dtype", (int)to);
         return NULL;
     }
@@ -35261,6 +35276,12 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
 #define TCI_RUN_POOL_H
 
 
+#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE_MATH__))
+#define TCI_POOL_MXCSR 1
+#elif !defined(__aarch64__)
+#include <fenv.h>
+#endif
+
 /* body(arg, worker, begin, end): tasks [begin, end); worker in [0, threads) numbers the caller's
  * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
@@ -35276,8 +35297,15 @@ TCI_FN void tci_pool_release(void);               /* the last one gone joins the
 TCI_FN bool tci_pool_has_users(void);             /* a context or program exists */
 TCI_FN void tci_pool_shutdown(void);
 
-/* Floating-point environment: default (no FTZ/DAZ, round to nearest, exceptions masked). */
-typedef struct tci_fpenv { uint64_t state; } tci_fpenv;
+/* The default floating-point environment (no FTZ and DAZ, to nearest, exceptions masked) between
+ * enter and leave, which gives the caller's back: modes, traps and the flags that were raised. */
+typedef struct tci_fpenv {
+#if defined(TCI_POOL_MXCSR) || defined(__aarch64__)
+    uint64_t state, flags;
+#else
+    fenv_t state;
+#endif
+} tci_fpenv;
 TCI_FN tci_fpenv tci_fpenv_enter(void);
 TCI_FN void tci_fpenv_leave(tci_fpenv saved);
 
@@ -35288,7 +35316,7 @@ TCI_FN void tci_fpenv_leave(tci_fpenv saved);
 
 /* ---- floating-point environment ---- */
 
-#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
+#ifdef TCI_POOL_MXCSR
 /* MXCSR: all exceptions masked, to nearest, no FTZ and DAZ. The low six bits are sticky flags, not
  * modes. */
 #define TCI_POOL_MXCSR_DEFAULT 0x1f80u
@@ -35302,55 +35330,53 @@ TCI_FN tci_fpenv tci_fpenv_enter(void)
         uint32_t standard = TCI_POOL_MXCSR_DEFAULT;
         __asm__ __volatile__("ldmxcsr %0" : : "m"(standard) : "memory");
     }
-    tci_fpenv saved = {csr};
+    tci_fpenv saved = {.state = csr};
     return saved;
 }
 
 TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 {
-    uint32_t csr = (uint32_t)saved.state;
-    if (TCI_UNLIKELY((csr & ~TCI_POOL_MXCSR_FLAGS) != TCI_POOL_MXCSR_DEFAULT)) {
-        __asm__ __volatile__("ldmxcsr %0" : : "m"(csr) : "memory");
+    uint32_t csr, before = (uint32_t)saved.state;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(csr) : : "memory");
+    if (TCI_UNLIKELY(csr != before)) { /* the flags, or the modes as well */
+        __asm__ __volatile__("ldmxcsr %0" : : "m"(before) : "memory");
     }
 }
 
 #elif defined(__aarch64__)
-/* FPCR: 0 is to nearest, no flushing, exceptions not trapped. */
+/* FPCR: 0 is to nearest, no flushing, exceptions not trapped. FPSR has the flags. */
 TCI_FN tci_fpenv tci_fpenv_enter(void)
 {
-    uint64_t control;
-    __asm__ __volatile__("mrs %0, fpcr" : "=r"(control) : : "memory");
-    if (TCI_UNLIKELY(control != 0)) {
+    tci_fpenv saved;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(saved.state) : : "memory");
+    __asm__ __volatile__("mrs %0, fpsr" : "=r"(saved.flags) : : "memory");
+    if (TCI_UNLIKELY(saved.state != 0)) {
         uint64_t standard = 0;
         __asm__ __volatile__("msr fpcr, %0" : : "r"(standard) : "memory");
     }
-    tci_fpenv saved = {control};
     return saved;
 }
 
 TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 {
+    __asm__ __volatile__("msr fpsr, %0" : : "r"(saved.flags) : "memory");
     if (TCI_UNLIKELY(saved.state != 0)) {
         __asm__ __volatile__("msr fpcr, %0" : : "r"(saved.state) : "memory");
     }
 }
 
 #else
-#include <fenv.h>
 TCI_FN tci_fpenv tci_fpenv_enter(void)
 {
-    tci_fpenv saved = {(uint64_t)fegetround()};
-    if (saved.state != FE_TONEAREST) {
-        fesetround(FE_TONEAREST);
-    }
+    tci_fpenv saved;
+    feholdexcept(&saved.state);
+    fesetround(FE_TONEAREST);
     return saved;
 }
 
 TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 {
-    if (saved.state != FE_TONEAREST) {
-        fesetround((int)saved.state);
-    }
+    fesetenv(&saved.state);
 }
 #endif
 
@@ -35736,9 +35762,9 @@ typedef struct tci_error {
     char text[1024];           /* "app.c:12: tc_add: ... given ..., expected ..." */
 } tci_error;
 
-struct tc_ctx {
-    /* tells a live context from a dangling or foreign pointer (best effort) */
-    uint64_t magic;
+/* What a tc_ctx * stands for: the public pointer is a number that tci_ctx_of looks up. */
+typedef struct tci_ctx {
+    tc_ctx *handle;
     tc_options options;        /* with environment applied; strings owned */
     tci_graph graph;
     tci_error last;            /* of the last failing call on this context */
@@ -35749,10 +35775,7 @@ struct tc_ctx {
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial;
-    /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
-    struct tc_ctx *next_retired;
-};
-#define TCI_CTX_MAGIC 0x74635f6374783031u
+} tci_ctx;
 #define TCI_POISON_FIRST 0xC0000000u
 
 /* One launch of a program, as the run loop wants it. */
@@ -35841,9 +35864,9 @@ struct tc_call {
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
 TCI_FN tci_node *tci_handle_node(tc_tensor t);
 /* n NULL: poison from graph.error */
-TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here);
+TCI_FN tc_tensor tci_handle_make(tci_ctx *ctx, tci_node *n, tc_site here);
 /* Poison with this status and text; op and site are put in front. */
-TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_status why,
                             const char *format, ...) TCI_PRINTF(5, 6);
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
@@ -35852,11 +35875,13 @@ TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
  * stays the answer. Returns why. */
 TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
                           const char *format, ...) TCI_PRINTF(5, 6);
-TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx);
+/* ---- api/context.c ---- */
+/* The context of a handle; NULL: it is NULL, was freed, or never was one. */
+TCI_FN tci_ctx *tci_ctx_of(const tc_ctx *handle);
 
 /* ---- api/scope.c ---- */
 /* values, poisons and keeps of every scope, at the context's end */
-TCI_FN void tci_scope_free_all(tc_ctx *ctx);
+TCI_FN void tci_scope_free_all(tci_ctx *ctx);
 
 /* ---- run/buffer.c: storage ---- */
 /* heap, aligned; NULL: no memory */
@@ -39094,11 +39119,12 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
  * A record lives as long as the scope its call was made in. An equal error in the same scope
  * shares its record, so a loop that fails for ever does not grow. */
 /* ---- src/api/frame.h ---- */
-/* api/frame.h - one public call under way: its name and place, its context, and how it went so far.
+/* api/frame.h - one public call under way: its name and place, its context, how it went so far, and
+ * the caller's floating-point environment, which is set aside until the call ends.
  *
  * A call names its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
  * for each (finds the node, or fails the frame once: the first cause wins). tci_frame_end makes the
- * handle. */
+ * handle; a call that returns without it calls tci_frame_leave. */
 #ifndef TCI_API_FRAME_H
 #define TCI_API_FRAME_H
 
@@ -39106,9 +39132,10 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
 typedef struct tci_frame {
     const char *op;
     tc_site here;
-    tc_ctx *ctx;       /* NULL until an operand has a live one */
+    tci_ctx *ctx;      /* NULL until an operand has a live one */
     tc_tensor bad;     /* result when failed */
     bool failed;
+    tci_fpenv caller;
 } tci_frame;
 
 /* Handles without a context carry the reason in their id. */
@@ -39123,24 +39150,39 @@ enum {
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here);
 /* For calls that name the context. */
-TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here);
+TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here);
 TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t);
 /* what: "operand 1", "the weight". Fails the frame on a handle that has no node. */
 TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what);
 /* TC_NONE: NULL without a failure. */
 TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what);
+/* That there is a list, or none where n is 0. what: "the sizes". */
+TCI_FN bool tci_frame_list(tci_frame *f, const void *items, int n, const char *what);
+/* That it is a dtype: the first number behind `after`, of n. */
+TCI_FN bool tci_frame_dtype(tci_frame *f, const char *after, const int64_t *numbers, int n);
 TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
 /* The call's result: a handle to n, or the poison of the first failure. */
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n);
+TCI_FN void tci_frame_leave(const tci_frame *f);
 
 /* ---- errors kept by api/handle.c, for api/scope.c ---- */
-TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope); /* those of this scope and deeper */
+TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this scope and deeper */
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */
+/* The context's last error as a poison. */
+TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
+
+/* ---- api/eval.c: values within another public call ---- */
+/* *node: the live node of t, whose value is there if this succeeds. */
+TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node);
+/* The same where the value must be memory that the host can read. */
+TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node);
+
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 
 #endif
 
 /* ---- src/api/handle.c, continued ---- */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -39163,27 +39205,24 @@ TC_API const char *tc_status_text(tc_status status)
     return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
 }
 
-TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx)
-{
-    return ctx && ctx->magic == TCI_CTX_MAGIC;
-}
-
 TCI_FN tci_node *tci_handle_node(tc_tensor t)
 {
-    if (!tci_ctx_is_live(t.ctx) || t.id >= t.ctx->graph.n_slots) {
+    const tci_ctx *ctx = tci_ctx_of(t.ctx);
+    if (!ctx || t.id >= ctx->graph.n_slots) {
         return NULL;
     }
-    tci_node *n = t.ctx->graph.slots[t.id];
+    tci_node *n = ctx->graph.slots[t.id];
     return n && n->generation == t.generation ? n : NULL;
 }
 
 static const tci_poison_entry *tci_handle_poison(tc_tensor t)
 {
-    if (!tci_ctx_is_live(t.ctx) || t.id < TCI_POISON_FIRST) {
+    const tci_ctx *ctx = tci_ctx_of(t.ctx);
+    if (!ctx || t.id < TCI_POISON_FIRST) {
         return NULL;
     }
     uint32_t at = t.id - TCI_POISON_FIRST;
-    const tci_poison_entry *p = at < (uint32_t)t.ctx->n_poisons ? t.ctx->poisons[at] : NULL;
+    const tci_poison_entry *p = at < (uint32_t)ctx->n_poisons ? ctx->poisons[at] : NULL;
     return p && p->generation == t.generation ? p : NULL;
 }
 
@@ -39191,8 +39230,7 @@ static const tci_poison_entry *tci_handle_poison(tc_tensor t)
 static const char *tci_handle_reason(tc_tensor t)
 {
     if (t.ctx) {
-        return tci_ctx_is_live(t.ctx) ? TCI_HANDLE_DEAD
-                                      : "the handle is dead: its context was freed";
+        return tci_ctx_of(t.ctx) ? TCI_HANDLE_DEAD : "the handle is dead: its context was freed";
     }
     switch (t.id) {
     case TCI_NULL_NUMBERS:
@@ -39238,7 +39276,7 @@ static void tci_handle_text(tci_error *e, const char *op, tc_site here, tc_statu
     vsnprintf(e->text + n, sizeof(e->text) - (size_t)n, format, args);
 }
 
-static bool tci_handle_grow_poisons(tc_ctx *ctx)
+static bool tci_handle_grow_poisons(tci_ctx *ctx)
 {
     if (ctx->n_poisons < ctx->cap_poisons) {
         return true;
@@ -39256,14 +39294,14 @@ static bool tci_handle_grow_poisons(tc_ctx *ctx)
 }
 
 /* Keeps the error in the scope numbered `scope`. */
-static tc_tensor tci_handle_keep_error(tc_ctx *ctx, const tci_error *e, int scope)
+static tc_tensor tci_handle_keep_error(tci_ctx *ctx, const tci_error *e, int scope)
 {
     tc_tensor none = {NULL, TCI_NULL_MEMORY, 0};
     for (int i = ctx->n_poisons - 1; i >= 0 && i >= ctx->n_poisons - 8; i--) {
         const tci_poison_entry *p = ctx->poisons[i];
         if (p && p->scope == scope && p->error.status == e->status &&
             !strcmp(p->error.text, e->text)) {
-            tc_tensor same = {ctx, TCI_POISON_FIRST + (uint32_t)i, p->generation};
+            tc_tensor same = {ctx->handle, TCI_POISON_FIRST + (uint32_t)i, p->generation};
             return same;
         }
     }
@@ -39277,20 +39315,20 @@ static tc_tensor tci_handle_keep_error(tc_ctx *ctx, const tci_error *e, int scop
     p->error = *e;
     p->generation = ++ctx->next_poison;
     p->scope = scope;
-    tc_tensor t = {ctx, TCI_POISON_FIRST + (uint32_t)ctx->n_poisons, p->generation};
+    tc_tensor t = {ctx->handle, TCI_POISON_FIRST + (uint32_t)ctx->n_poisons, p->generation};
     ctx->poisons[ctx->n_poisons++] = p;
     return t;
 }
 
-static int tci_handle_scope(const tc_ctx *ctx)
+static int tci_handle_scope(const tci_ctx *ctx)
 {
     return ctx->graph.n_scopes ? ctx->graph.n_scopes - 1 : 0;
 }
 
-static tc_tensor tci_handle_poison_v(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+static tc_tensor tci_handle_poison_v(tci_ctx *ctx, const char *op, tc_site here, tc_status why,
                                      const char *format, va_list args)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    if (!ctx) {
         tc_tensor none = {NULL, TCI_NULL_CTX, 0};
         return none;
     }
@@ -39299,7 +39337,13 @@ static tc_tensor tci_handle_poison_v(tc_ctx *ctx, const char *op, tc_site here, 
     return ctx->last_on;
 }
 
-TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx)
+{
+    ctx->last_on = tci_handle_keep_error(ctx, &ctx->last, tci_handle_scope(ctx));
+    return ctx->last_on;
+}
+
+TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_status why,
                             const char *format, ...)
 {
     va_list args;
@@ -39309,7 +39353,7 @@ TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status
     return t;
 }
 
-TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope)
+TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope)
 {
     for (int i = 0; i < ctx->n_poisons; i++) {
         if (ctx->poisons[i] && ctx->poisons[i]->scope >= scope) {
@@ -39325,13 +39369,14 @@ TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope)
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t)
 {
     const tci_poison_entry *p = tci_handle_poison(t);
-    int scope = p ? TCI_MAX(tci_handle_scope(t.ctx) - 1, 0) : 0;
-    return !p || p->scope <= scope ? t : tci_handle_keep_error(t.ctx, &p->error, scope);
+    tci_ctx *ctx = tci_ctx_of(t.ctx);
+    int scope = p ? TCI_MAX(tci_handle_scope(ctx) - 1, 0) : 0;
+    return !p || p->scope <= scope ? t : tci_handle_keep_error(ctx, &p->error, scope);
 }
 
-TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here)
+TCI_FN tc_tensor tci_handle_make(tci_ctx *ctx, tci_node *n, tc_site here)
 {
-    tci_frame f = tci_frame_on(ctx, NULL, here);
+    tci_frame f = tci_frame_on(ctx->handle, NULL, here);
     return tci_frame_end(&f, n);
 }
 
@@ -39351,12 +39396,13 @@ TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room)
 TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
                           const char *format, ...)
 {
-    if (tci_ctx_is_live(t.ctx) && !tci_handle_poison(t)) {
+    tci_ctx *ctx = tci_ctx_of(t.ctx);
+    if (ctx && !tci_handle_poison(t)) {
         va_list args;
         va_start(args, format);
-        tci_handle_text(&t.ctx->last, op, here, why, format, args);
+        tci_handle_text(&ctx->last, op, here, why, format, args);
         va_end(args);
-        t.ctx->last_on = t;
+        ctx->last_on = t;
     }
     return why;
 }
@@ -39375,17 +39421,19 @@ TC_API const char *tc_tensor_error(tc_tensor t)
     if (!tci_handle_node(t)) {
         return tci_handle_reason(t);
     }
-    bool mine = t.ctx->last.status != TC_OK && t.ctx->last_on.id == t.id &&
-                t.ctx->last_on.generation == t.generation;
-    return mine ? t.ctx->last.text : "";
+    const tci_ctx *ctx = tci_ctx_of(t.ctx);
+    bool mine = ctx->last.status != TC_OK && ctx->last_on.id == t.id &&
+                ctx->last_on.generation == t.generation;
+    return mine ? ctx->last.text : "";
 }
 
 TC_API const char *tc_ctx_error(const tc_ctx *ctx)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    const tci_ctx *c = tci_ctx_of(ctx);
+    if (!c) {
         return ctx ? "the context was freed" : "the context is NULL";
     }
-    return ctx->last.text;
+    return c->last.text;
 }
 
 /* ---- queries ---- */
@@ -39428,16 +39476,16 @@ TC_API int64_t tc_nbytes(tc_tensor t)
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
 {
-    tci_frame f = {.op = op, .here = here};
+    tci_frame f = {.op = op, .here = here, .caller = tci_fpenv_enter()};
     return f;
 }
 
-TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here)
+TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here)
 {
-    tci_frame f = {.op = op, .here = here};
-    if (tci_ctx_is_live(ctx)) {
-        f.ctx = ctx;
-        ctx->graph.site = here;
+    tci_frame f = tci_frame_begin(op, here);
+    f.ctx = tci_ctx_of(ctx);
+    if (f.ctx) {
+        f.ctx->graph.site = here;
     } else {
         f.failed = true;
         f.bad.id = TCI_NULL_CTX;
@@ -39447,9 +39495,11 @@ TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here)
 
 TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t)
 {
-    if (!f->ctx && tci_ctx_is_live(t.ctx)) {
-        f->ctx = t.ctx;
-        t.ctx->graph.site = f->here;
+    if (!f->ctx) {
+        f->ctx = tci_ctx_of(t.ctx);
+        if (f->ctx) {
+            f->ctx->graph.site = f->here;
+        }
     }
 }
 
@@ -39465,10 +39515,36 @@ TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...)
     va_end(args);
 }
 
+TCI_FN bool tci_frame_list(tci_frame *f, const void *items, int n, const char *what)
+{
+    if (n < 0 || (n && !items)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "%s: given a list of %d at %s, expected %s", what, n,
+                       items ? "an address" : "NULL",
+                       n < 0 ? "0 or more" : "as many items as it says");
+    }
+    return !f->failed;
+}
+
+TCI_FN bool tci_frame_dtype(tci_frame *f, const char *after, const int64_t *numbers, int n)
+{
+    if (f->failed) {
+        return false;
+    }
+    if (n < 1 || !numbers) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the dtype is missing after %s", after);
+    } else if (!tci_dtype_is_valid(numbers[0])) {
+        tci_frame_fail(f, TC_ERR_DTYPE,
+                       "given %" PRId64 " after %s, which is not a dtype: expected TC_F32 or "
+                       "another, then the sizes",
+                       numbers[0], after);
+    }
+    return !f->failed;
+}
+
 TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what)
 {
     tci_node *n = tci_handle_node(t);
-    if (f->failed || (n && t.ctx == f->ctx)) {
+    if (f->failed || (n && t.ctx == f->ctx->handle)) {
         return f->failed ? NULL : n;
     }
     if (!f->ctx) {
@@ -39476,7 +39552,7 @@ TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what)
         tc_tensor freed = {NULL, TCI_NULL_FREED, 0};
         f->bad = t.ctx ? freed : t;
         f->failed = true;
-    } else if (tci_ctx_is_live(t.ctx) && t.ctx != f->ctx) {
+    } else if (tci_ctx_of(t.ctx) && t.ctx != f->ctx->handle) {
         tci_frame_fail(f, TC_ERR_HANDLE,
                        "%s is foreign: it belongs to another context than the operands before it",
                        what);
@@ -39494,19 +39570,25 @@ TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what)
     return tci_is_none(t) ? NULL : tci_frame_node(f, t, what);
 }
 
+TCI_FN void tci_frame_leave(const tci_frame *f)
+{
+    tci_fpenv_leave(f->caller);
+}
+
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
 {
-    if (!f->failed && n) {
-        tc_tensor t = {f->ctx, n->id, n->generation};
-        return t;
-    }
-    if (!f->failed) {
+    if (!f->failed && !n) {
         tci_graph *g = &f->ctx->graph;
         tc_status why = g->error ? g->error : TC_ERR_INTERNAL;
         tci_frame_fail(f, why, "%s", g->error ? g->message : "failed without a reason");
         g->error = TC_OK;
     }
-    return f->bad;
+    tci_frame_leave(f);
+    if (f->failed) {
+        return f->bad;
+    }
+    tc_tensor t = {f->ctx->handle, n->id, n->generation};
+    return t;
 }
 #undef TCI_HANDLE_DEAD
 /* ---- src/api/context.c ---- */
@@ -39514,15 +39596,13 @@ TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
  *
  * In: tc_options of the user, zero = default. Out: a tc_ctx whose options have the environment
  * applied (a field that is set wins over its variable) and own their strings.
- * The one idea: a freed context's struct is retired, not given back: a late handle to it, or a
- * second tc_ctx_free, reads a dead mark instead of freed memory. Once TCI_CONTEXT_WAIT others were
- * freed a tc_ctx_make takes it over; its nodes then start at generations far from the old ones, so
- * old handles stay dead. */
+ * The one idea: a tc_ctx * is no address but a number, the slot of the context below the serial
+ * number of its making, which no other context ever has. So whatever is done with the handle of a
+ * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
+ * since; and the context's memory goes back at once. */
 
 #include <stdio.h>
 #include <string.h>
-
-#define TCI_CONTEXT_WAIT 16
 
 /* The options that are strings. */
 #define TCI_CONTEXT_STRINGS(X)                                                                     \
@@ -39533,35 +39613,136 @@ TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
     X(dump_dir, DUMP_DIR)                                                                          \
     X(trace, TRACE)
 
+/* ---- handles ---- */
+
+/* Chunk k has FIRST << k slots; it comes when the chunks before it are full, and stays. */
+enum {
+    TCI_CONTEXT_SLOT_BITS = sizeof(void *) > 4 ? 20 : 12,
+    TCI_CONTEXT_FIRST = 16,
+    TCI_CONTEXT_CHUNKS = TCI_CONTEXT_SLOT_BITS - 4
+};
+
+/* Read without the lock: `ctx` and what follows are of the context whose handle stands there. */
+typedef struct tci_context_slot {
+    uintptr_t handle; /* atomic; 0: the slot is free */
+    tci_ctx *ctx;
+    struct tci_context_slot *next_free;
+    uint32_t index;
+} tci_context_slot;
+
 static struct tci_context_process {
     tci_mutex lock;
-    tc_ctx *oldest, *newest; /* freed ones, linked from oldest to newest */
-    int n_retired;
-    uint32_t made;           /* contexts so far: seeds their generations */
+    tci_context_slot *chunks[TCI_CONTEXT_CHUNKS]; /* atomic */
+    int n_chunks;
+    tci_context_slot *free;
+    uint32_t n_live;
+    uintptr_t serial; /* of the newest context */
 } tci_context_process = {.lock = TCI_MUTEX_INIT};
 
-/* The memory of the context that was freed longest ago, when many were since; NULL: take new. */
-static tc_ctx *tci_context_reuse(void)
+static tci_context_slot *tci_context_find(const tc_ctx *handle)
 {
-    tc_ctx *c = tci_context_process.oldest;
-    if (tci_context_process.n_retired < TCI_CONTEXT_WAIT) {
-        return NULL;
+    uintptr_t number = (uintptr_t)handle;
+    uint32_t at = (uint32_t)(number & (((uintptr_t)1 << TCI_CONTEXT_SLOT_BITS) - 1));
+    uint32_t n = TCI_CONTEXT_FIRST;
+    int k = 0;
+    for (; at >= n; n *= 2) {
+        at -= n;
+        k++;
     }
-    tci_context_process.oldest = c->next_retired;
-    tci_context_process.n_retired--;
+    tci_context_slot *chunk =
+        handle && k < TCI_CONTEXT_CHUNKS
+            ? __atomic_load_n(&tci_context_process.chunks[k], __ATOMIC_ACQUIRE)
+            : NULL;
+    bool live = chunk && __atomic_load_n(&chunk[at].handle, __ATOMIC_ACQUIRE) == number;
+    return live ? &chunk[at] : NULL;
+}
+
+TCI_FN tci_ctx *tci_ctx_of(const tc_ctx *handle)
+{
+    const tci_context_slot *slot = tci_context_find(handle);
+    return slot ? slot->ctx : NULL;
+}
+
+/* Under the lock. False: out of memory, or of slots. */
+static bool tci_context_grow(void)
+{
+    int k = tci_context_process.n_chunks;
+    uint32_t n = (uint32_t)TCI_CONTEXT_FIRST << k;
+    tci_context_slot *chunk =
+        k < TCI_CONTEXT_CHUNKS ? tci_heap_get(n * sizeof(*chunk)) : NULL;
+    if (!chunk) {
+        return false;
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        chunk[i].index = i + n - TCI_CONTEXT_FIRST;
+        chunk[i].next_free = tci_context_process.free;
+        tci_context_process.free = &chunk[i];
+    }
+    __atomic_store_n(&tci_context_process.chunks[k], chunk, __ATOMIC_RELEASE);
+    tci_context_process.n_chunks++;
+    return true;
+}
+
+/* Serials begin at a number of this copy of the library's own: a program may hold several. */
+static uintptr_t tci_context_next_serial(void)
+{
+    const uintptr_t most = UINTPTR_MAX >> TCI_CONTEXT_SLOT_BITS;
+    uintptr_t *serial = &tci_context_process.serial;
+    if (!*serial) {
+        uintptr_t place = (uintptr_t)&tci_context_process;
+        *serial = (uintptr_t)tci_hash_mix(0, (uint64_t)place) & most;
+    }
+    *serial = *serial < most ? *serial + 1 : 1;
+    return *serial;
+}
+
+/* Gives the context its handle. False: out of memory. */
+static bool tci_context_enter(tci_ctx *c)
+{
+    pthread_mutex_lock(&tci_context_process.lock);
+    bool ok = tci_context_process.free || tci_context_grow();
+    if (ok) {
+        tci_context_slot *slot = tci_context_process.free;
+        tci_context_process.free = slot->next_free;
+        tci_context_process.n_live++;
+        uintptr_t number = tci_context_next_serial() << TCI_CONTEXT_SLOT_BITS | slot->index;
+        c->handle = (tc_ctx *)number;
+        slot->ctx = c;
+        __atomic_store_n(&slot->handle, number, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&tci_context_process.lock);
+    return ok;
+}
+
+/* From here on the handle is dead. NULL: it was. */
+static tci_ctx *tci_context_leave(const tc_ctx *handle)
+{
+    pthread_mutex_lock(&tci_context_process.lock);
+    tci_context_slot *slot = tci_context_find(handle);
+    tci_ctx *c = slot ? slot->ctx : NULL;
+    if (slot) {
+        __atomic_store_n(&slot->handle, 0, __ATOMIC_RELEASE);
+        slot->next_free = tci_context_process.free;
+        tci_context_process.free = slot;
+        tci_context_process.n_live--;
+    }
+    pthread_mutex_unlock(&tci_context_process.lock);
     return c;
 }
 
-static void tci_context_retire(tc_ctx *c)
+static void tci_context_free_slots(void)
 {
-    c->next_retired = NULL;
-    if (tci_context_process.n_retired++) {
-        tci_context_process.newest->next_retired = c;
-    } else {
-        tci_context_process.oldest = c;
+    pthread_mutex_lock(&tci_context_process.lock);
+    for (int k = 0; k < TCI_CONTEXT_CHUNKS && !tci_context_process.n_live; k++) {
+        tci_heap_free(tci_context_process.chunks[k]);
+        tci_context_process.chunks[k] = NULL;
+        tci_context_process.n_chunks = 0;
+        tci_context_process.free = NULL;
     }
-    tci_context_process.newest = c;
+    pthread_mutex_unlock(&tci_context_process.lock);
 }
+
+/* ---- options ---- */
 
 static char *tci_context_copy_text(const char *text)
 {
@@ -39625,6 +39806,8 @@ static void tci_context_apply_env(tc_options *o)
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }
 
+/* ---- public calls ---- */
+
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
 {
     static const tc_options defaults;
@@ -39639,43 +39822,32 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
         return TC_ERR_MEMORY;
     }
     tci_os_keep_over_fork(&tci_context_process.lock, NULL);
-    pthread_mutex_lock(&tci_context_process.lock);
-    tc_ctx *c = tci_context_reuse();
-    uint32_t seed = ++tci_context_process.made;
-    pthread_mutex_unlock(&tci_context_process.lock);
-    if (!c) {
-        c = tci_heap_get(sizeof(*c));
-    }
-    if (!c) {
+    tci_ctx *c = tci_heap_get(sizeof(*c));
+    if (!c || !tci_context_enter(c)) {
         tci_context_free_strings(&o);
+        tci_heap_free(c);
         return TC_ERR_MEMORY;
     }
-    memset(c, 0, sizeof(*c));
     c->options = o;
     tci_graph_init(&c->graph, NULL, &c->options.allocator);
-    c->graph.first_generation = seed * 0x9E3779B1u | 1u;
-    c->next_poison = c->graph.first_generation;
-    c->magic = TCI_CTX_MAGIC;
     tci_pool_retain();
     if (c->options.trace && !tci_trace_open(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
     }
-    *ctx = c;
+    *ctx = c->handle;
     return TC_OK;
 }
 
 TC_API void tc_ctx_free(tc_ctx *ctx)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    tci_ctx *c = tci_context_leave(ctx);
+    if (!c) {
         return;
     }
-    tci_scope_free_all(ctx);
-    tci_graph_deinit(&ctx->graph);
-    tci_context_free_strings(&ctx->options);
-    ctx->magic = 0;
-    pthread_mutex_lock(&tci_context_process.lock);
-    tci_context_retire(ctx);
-    pthread_mutex_unlock(&tci_context_process.lock);
+    tci_scope_free_all(c);
+    tci_graph_deinit(&c->graph);
+    tci_context_free_strings(&c->options);
+    tci_heap_free(c);
     tci_pool_release();
 }
 
@@ -39689,18 +39861,11 @@ TC_API void tc_shutdown(void)
         tci_dim_free_all();
     }
 #endif
-    pthread_mutex_lock(&tci_context_process.lock);
-    while (tci_context_process.n_retired) {
-        tc_ctx *c = tci_context_process.oldest;
-        tci_context_process.oldest = c->next_retired;
-        tci_context_process.n_retired--;
-        tci_heap_free(c);
-    }
-    pthread_mutex_unlock(&tci_context_process.lock);
+    tci_context_free_slots();
 }
 
 /* Memory that the context's nodes hold; memory of the user is not counted. */
-static int64_t tci_context_data_bytes(const tc_ctx *ctx)
+static int64_t tci_context_data_bytes(const tci_ctx *ctx)
 {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < ctx->graph.n_slots; i++) {
@@ -39714,14 +39879,15 @@ static int64_t tci_context_data_bytes(const tc_ctx *ctx)
 
 TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
 {
-    if (!stats || !tci_ctx_is_live(ctx)) {
+    const tci_ctx *c = tci_ctx_of(ctx);
+    if (!stats || !c) {
         return stats ? TC_ERR_HANDLE : TC_ERR_ARGUMENT;
     }
     const tci_counters *n = tci_counters_get();
     *stats = (tc_stats){
-        .nodes = ctx->graph.n_nodes,
-        .scopes = TCI_MAX(ctx->graph.n_scopes, 1),
-        .graph_bytes = ctx->graph.bytes + tci_context_data_bytes(ctx),
+        .nodes = c->graph.n_nodes,
+        .scopes = TCI_MAX(c->graph.n_scopes, 1),
+        .graph_bytes = c->graph.bytes + tci_context_data_bytes(c),
         .compiles = __atomic_load_n(&n->compiles, __ATOMIC_RELAXED),
         .compiler_runs = __atomic_load_n(&n->compiler_runs, __ATOMIC_RELAXED),
         .kernels_built = __atomic_load_n(&n->kernels_built, __ATOMIC_RELAXED),
@@ -39735,7 +39901,6 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
     };
     return TC_OK;
 }
-#undef TCI_CONTEXT_WAIT
 #undef TCI_CONTEXT_STRINGS
 /* ---- src/api/scope.c ---- */
 /* api/scope.c - scopes, and the values that leave them.
@@ -39764,7 +39929,7 @@ typedef struct tci_keep {
 
 /* ---- dropping ---- */
 
-static void tci_scope_drop_node(tc_ctx *ctx, tci_node *n)
+static void tci_scope_drop_node(tci_ctx *ctx, tci_node *n)
 {
     tci_storage_release(n->storage);
     n->storage = NULL;
@@ -39773,12 +39938,13 @@ static void tci_scope_drop_node(tc_ctx *ctx, tci_node *n)
 
 TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    tci_ctx *c = tci_ctx_of(ctx);
+    if (!c) {
         return TC_ERR_HANDLE;
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &c->graph;
     if ((!g->n_scopes && !tci_graph_open_scope(g)) || !tci_graph_open_scope(g)) {
-        tci_poison(ctx, "tc_scope_begin", here, TC_ERR_MEMORY, "out of memory");
+        tci_poison(c, "tc_scope_begin", here, TC_ERR_MEMORY, "out of memory");
         return TC_ERR_MEMORY;
     }
     return TC_OK;
@@ -39786,27 +39952,28 @@ TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here)
 
 TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    tci_ctx *c = tci_ctx_of(ctx);
+    if (!c) {
         return TC_ERR_HANDLE;
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &c->graph;
     if (g->n_scopes < 2) {
-        tci_poison(ctx, "tc_scope_end", here, TC_ERR_ARGUMENT,
+        tci_poison(c, "tc_scope_end", here, TC_ERR_ARGUMENT,
                    "no scope is open: expected a tc_scope_begin before");
         return TC_ERR_ARGUMENT;
     }
     int scope = g->n_scopes - 1;
     while (g->scope_heads[scope]) {
-        tci_scope_drop_node(ctx, g->scope_heads[scope]);
+        tci_scope_drop_node(c, g->scope_heads[scope]);
     }
     g->n_scopes--;
-    if (ctx->n_poisons) {
-        tci_handle_drop_poisons(ctx, scope);
+    if (c->n_poisons) {
+        tci_handle_drop_poisons(c, scope);
     }
     return TC_OK;
 }
 
-TCI_FN void tci_scope_free_all(tc_ctx *ctx)
+TCI_FN void tci_scope_free_all(tci_ctx *ctx)
 {
     tci_graph *g = &ctx->graph;
     for (uint32_t i = 0; i < g->n_slots; i++) {
@@ -39827,13 +39994,13 @@ TCI_FN void tci_scope_free_all(tc_ctx *ctx)
 /* ---- keeping ---- */
 
 /* What is known of node n as a kept value; NULL when it is none. */
-static tci_keep *tci_scope_find_keep(const tc_ctx *ctx, const tci_node *n)
+static tci_keep *tci_scope_find_keep(const tci_ctx *ctx, const tci_node *n)
 {
     tci_keep *k = n->id < ctx->cap_keeps ? &ctx->keeps[n->id] : NULL;
     return k && k->serial && k->generation == n->generation ? k : NULL;
 }
 
-static tci_keep *tci_scope_make_keep(tc_ctx *ctx, const tci_node *n)
+static tci_keep *tci_scope_make_keep(tci_ctx *ctx, const tci_node *n)
 {
     if (n->id >= ctx->cap_keeps) {
         size_t from = ctx->cap_keeps, to = TCI_MAX(from * 2, (size_t)n->id + 16);
@@ -39876,7 +40043,7 @@ static bool tci_scope_push(tci_graph *g, tci_scope_uses *list, tci_node *n)
 
 /* Lists root and what it needs of its own scope, and of the scope outside what was kept at `site`.
  * Nodes are marked while they are listed. False: out of memory, the list is cut. */
-static bool tci_scope_list_needs(tc_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
+static bool tci_scope_list_needs(tci_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
 {
     bool ok = tci_scope_push(&ctx->graph, list, root);
     root->mark = ok;
@@ -39899,9 +40066,9 @@ static bool tci_scope_list_needs(tc_ctx *ctx, tci_node *root, tc_site site, tci_
     return ok;
 }
 
-static void tci_scope_drop_previous(tc_ctx *ctx, const tci_keep *k)
+static void tci_scope_drop_previous(tci_ctx *ctx, const tci_keep *k)
 {
-    tc_tensor t = {ctx, k->previous_id, k->previous_generation};
+    tc_tensor t = {ctx->handle, k->previous_id, k->previous_generation};
     tci_node *old = k->has_previous ? tci_handle_node(t) : NULL;
     const tci_keep *known = old ? tci_scope_find_keep(ctx, old) : NULL;
     if (known && !known->retained && !old->n_users) {
@@ -39910,7 +40077,7 @@ static void tci_scope_drop_previous(tc_ctx *ctx, const tci_keep *k)
 }
 
 /* Links the kept value to the values of the same place that `from` used, and drops theirs. */
-static void tci_scope_replace(tc_ctx *ctx, const tci_node *kept, tci_node *from, tc_site site)
+static void tci_scope_replace(tci_ctx *ctx, const tci_node *kept, tci_node *from, tc_site site)
 {
     tci_graph *g = &ctx->graph;
     tci_scope_uses list = {NULL, 0, 0};
@@ -39943,7 +40110,7 @@ static void tci_scope_replace(tc_ctx *ctx, const tci_node *kept, tci_node *from,
 }
 
 /* A DATA node in the scope outside that shares n's value. */
-static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
+static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
 {
     tci_graph *g = &ctx->graph;
     size_t bytes = n->strides ? (size_t)n->rank * sizeof(*n->strides) : 0;
@@ -39970,13 +40137,10 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
     return kept;
 }
 
-/* The error of t, kept where a kept value would be. */
-static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
+/* What a failed tc_keep returns: the frame's poison, where a kept value would be. */
+static tc_tensor tci_scope_keep_failure(tci_frame *f)
 {
-    tci_error e; /* the text lies where the new one will be written */
-    snprintf(e.text, sizeof(e.text), "%s", tc_tensor_error(t));
-    tci_frame_fail(f, why, "%s", e.text);
-    return tci_handle_move_poison(f->bad);
+    return tci_handle_move_poison(tci_frame_end(f, NULL));
 }
 
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
@@ -39985,23 +40149,25 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
     tci_frame_use(&f, t);
     tci_node *n = tci_frame_node(&f, t, "the tensor");
     if (!n) {
-        return tci_handle_move_poison(tci_frame_end(&f, NULL));
+        return tci_scope_keep_failure(&f);
     }
-    tc_status status = tc_eval(t);
-    if (status) {
-        return tci_scope_keep_failure(&f, t, status);
+    if (tci_eval_value(&f, t, &n)) {
+        f.bad = tci_handle_keep_last(f.ctx);
+        f.failed = true;
+        return tci_scope_keep_failure(&f);
     }
     int innermost = f.ctx->graph.n_scopes - 1;
     if ((int)n->scope < innermost || !innermost) {
+        tci_frame_leave(&f);
         return t; /* already outside, or there is no outside */
     }
     if (!n->storage) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "an assign has no value to keep");
-        return tci_handle_move_poison(f.bad);
+        return tci_scope_keep_failure(&f);
     }
     tci_node *kept = tci_scope_move_out(f.ctx, n);
     if (!kept) {
-        return tci_handle_move_poison(tci_frame_end(&f, NULL));
+        return tci_scope_keep_failure(&f);
     }
     tci_scope_replace(f.ctx, kept, n, here);
     return tci_frame_end(&f, kept);
@@ -40010,7 +40176,7 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
 TC_API tc_tensor tc_retain(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    tci_keep *k = n ? tci_scope_find_keep(t.ctx, n) : NULL;
+    tci_keep *k = n ? tci_scope_find_keep(tci_ctx_of(t.ctx), n) : NULL;
     if (k) {
         k->retained = true;
     }
@@ -40033,27 +40199,10 @@ typedef struct tci_leaf_span {
     int64_t lo, hi; /* hi exclusive; both 0 when there are no elements */
 } tci_leaf_span;
 
-static bool tci_leaf_check_dtype(tci_frame *f, int64_t dtype)
+static bool tci_leaf_check(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
 {
-    if (dtype < 0 || dtype >= TC_DTYPE_COUNT) {
-        tci_frame_fail(f, TC_ERR_DTYPE,
-                       "%" PRId64 " is not a dtype: expected TC_F32 or another, then the sizes",
-                       dtype);
-        return false;
-    }
-    return true;
-}
-
-static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t *sizes)
-{
-    if (f->failed || !tci_leaf_check_dtype(f, dtype)) {
-        return false;
-    }
-    if (rank < 0 || (rank > 0 && !sizes)) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT, "the sizes are NULL or fewer than none (rank %d)", rank);
-        return false;
-    }
-    return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
+    return tci_frame_list(f, sizes, rank, "the sizes") &&
+           tci_build_check_shape(&f->ctx->graph, rank, sizes, dtype);
 }
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -40068,14 +40217,14 @@ TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t
                              tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_input", here);
-    if (!f.failed && (!name || n < 1)) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, "%s",
-                       name ? "the dtype is missing" : "the name is NULL");
+    if (!name) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the name is NULL");
     }
-    if (f.failed || !tci_leaf_check(&f, dtype_and_sizes[0], n - 1, dtype_and_sizes + 1)) {
+    if (!tci_frame_dtype(&f, "the name", dtype_and_sizes, n) ||
+        !tci_leaf_check(&f, (tc_dtype)dtype_and_sizes[0], n - 1, dtype_and_sizes + 1)) {
         return tci_frame_end(&f, NULL);
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &f.ctx->graph;
     size_t bytes = strlen(name) + 1;
     char *copy = tci_graph_resize(g, NULL, 0, bytes);
     if (!copy) {
@@ -40200,7 +40349,9 @@ static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int ra
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
+    int64_t given = dtype;
+    if (!tci_frame_dtype(f, "the data", &given, 1) || !tci_leaf_check(f, dtype, rank, sizes) ||
+        !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =
@@ -40238,20 +40389,20 @@ TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int
     int bytes = tci_dtype_get(dtype)->bytes;
     const char *lowest = data ? (const char *)data + span.lo * bytes : NULL;
     tci_storage *storage = tci_storage_borrow(lowest, (span.hi - span.lo) * bytes);
-    tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, is_dense ? NULL : strides,
-                                -span.lo);
-    return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+    tci_graph *g = &f.ctx->graph;
+    tci_node *x =
+        tci_leaf_data(g, dtype, rank, sizes, storage, is_dense ? NULL : strides, -span.lo);
+    return tci_frame_end(&f, tci_words_put(g, &dense, x));
 }
 
-static tc_tensor tci_leaf_copy_in(const char *op, tc_ctx *ctx, const void *data, tc_dtype dtype,
-                                  int rank, const int64_t *sizes, const int64_t *strides,
-                                  tc_site here)
+/* A leaf with memory of its own. The frame ends with it. */
+static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                  const int64_t *sizes, const int64_t *strides)
 {
-    tci_frame f = tci_frame_on(ctx, op, here);
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
-        return tci_frame_end(&f, NULL);
+    if (!tci_leaf_view(f, data, dtype, rank, sizes, strides, &dense, &span)) {
+        return tci_frame_end(f, NULL);
     }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
@@ -40263,21 +40414,27 @@ static tc_tensor tci_leaf_copy_in(const char *op, tc_ctx *ctx, const void *data,
         tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : dense.items,
                       dense.items + rank);
     }
-    tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, NULL, 0);
-    return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+    tci_graph *g = &f->ctx->graph;
+    tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0);
+    return tci_frame_end(f, tci_words_put(g, &dense, x));
 }
 
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here)
 {
-    return tci_leaf_copy_in("tc_copy_in", ctx, data, dtype, rank, sizes, strides, here);
+    tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
+    return tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides);
 }
 
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
 {
-    tc_tensor t = tci_leaf_copy_in("tc_param", ctx, data, (tc_dtype)dtype_and_sizes[0], n - 1,
-                                   dtype_and_sizes + 1, NULL, here);
+    tci_frame f = tci_frame_on(ctx, "tc_param", here);
+    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    tc_tensor t = tci_leaf_copy_in(&f, data, (tc_dtype)dtype_and_sizes[0], n - 1,
+                                   dtype_and_sizes + 1, NULL);
     tci_node *x = tci_handle_node(t);
     if (x) {
         x->storage->is_param = x->stateful = true;
@@ -40337,7 +40494,7 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
         return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
     }
     tci_resident_changed(x->storage, NULL);
-    return tci_leaf_forget(&t.ctx->graph, x)
+    return tci_leaf_forget(&tci_ctx_of(t.ctx)->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
 }
@@ -40465,20 +40622,39 @@ static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tc
     return true;
 }
 
+/* A tc_arg may come from another language, so its kind may be any number. */
+static bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
+{
+    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
+                       "or 3 (floating)",
+                       what, a->kind);
+    }
+    return !f->failed;
+}
+
 /* Finds the context among the operands; numbers alone have none. */
 static tci_frame tci_ops_begin(const char *name, const tc_arg *args, int n, tc_site here)
 {
     tci_frame f = tci_frame_begin(name, here);
-    bool numbers = true;
+    const tc_arg *first = NULL;
+    for (int i = n - 1; i >= 0; i--) {
+        first = args[i].kind ? first : &args[i];
+    }
     for (int i = 0; i < n; i++) {
-        numbers = numbers && args[i].kind;
         if (!args[i].kind) {
             tci_frame_use(&f, args[i].tensor);
         }
     }
-    if (numbers) {
+    if (!first) {
         f.failed = true;
         f.bad.id = TCI_NULL_NUMBERS;
+    } else if (!f.ctx) {
+        tci_frame_node(&f, first->tensor, "the operand"); /* says why it has no context */
+    }
+    for (int i = 0; i < n; i++) {
+        tci_ops_check_kind(&f, &args[i], tci_ops_nth[i]);
     }
     return f;
 }
@@ -40533,11 +40709,27 @@ static tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_sit
     return tci_frame_node(f, x, tci_ops_nth[0]);
 }
 
+/* The same for calls with a list of axes. */
+static tci_node *tci_ops_over(tci_frame *f, const char *name, tc_tensor x, tc_axes axes,
+                              tc_site here)
+{
+    tci_node *n = tci_ops_one(f, name, x, here);
+    return n && (axes.all || tci_frame_list(f, axes.items, axes.n, "the axes")) ? n : NULL;
+}
+
+/* The same for calls with a list of sizes or of axes in order. */
+static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int n,
+                                const int64_t *list, const char *what, tc_site here)
+{
+    tci_node *x_node = tci_ops_one(f, name, x, here);
+    return x_node && tci_frame_list(f, list, n, what) ? x_node : NULL;
+}
+
 #define TCI_OPS_REDUCE_AXES(ID, name)                                                        \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)  \
     {                                                                                        \
         tci_frame f;                                                                         \
-        tci_node *n = tci_ops_one(&f, "tc_" #name, x, here);                                 \
+        tci_node *n = tci_ops_over(&f, "tc_" #name, x, axes, here);                          \
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
     }
@@ -40572,7 +40764,7 @@ TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_mean", x, here);
+    tci_node *n = tci_ops_over(&f, "tc_mean", x, axes, here);
     return tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
 }
 
@@ -40600,7 +40792,7 @@ TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here)
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_reshape", x, here);
+    tci_node *n = tci_ops_shaped(&f, "tc_reshape", x, rank, sizes, "the sizes", here);
     return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, sizes) : NULL);
 }
 
@@ -40608,7 +40800,7 @@ TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site
 {
     tci_frame f;
     tci_words w;
-    tci_node *node = tci_ops_one(&f, "tc_permute", x, here);
+    tci_node *node = tci_ops_shaped(&f, "tc_permute", x, n, order, "the order", here);
     if (!node || !tci_words_get(&f.ctx->graph, &w, n)) {
         return tci_frame_end(&f, NULL);
     }
@@ -40632,7 +40824,7 @@ TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site he
 TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_expand", x, here);
+    tci_node *n = tci_ops_shaped(&f, "tc_expand", x, rank, sizes, "the sizes", here);
     return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, sizes) : NULL);
 }
 
@@ -40670,7 +40862,7 @@ TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here)
 /* The node of an operand that may be a number, which then takes dtype `to`. */
 static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
 {
-    if (f->failed) {
+    if (f->failed || !tci_ops_check_kind(f, a, what)) {
         return NULL;
     }
     return a->kind ? tci_ops_number(f, a, to) : tci_frame_node(f, a->tensor, what);
@@ -40690,7 +40882,7 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
                                   tc_arg eps, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_layer_norm", x, here);
+    tci_node *n = tci_ops_over(&f, "tc_layer_norm", x, axes, here);
     tci_node *w = tci_frame_optional(&f, weight, "the weight");
     tci_node *b = tci_frame_optional(&f, bias, "the bias");
     tci_node *e = tci_ops_either(&f, &eps, TC_F64, "eps");
@@ -40784,13 +40976,13 @@ TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site h
 static tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w)
 {
     w->items = NULL;
-    for (int i = 0; i < xs.n; i++) {
-        tci_frame_use(f, xs.items[i]);
-    }
     if (xs.n < 1 || !xs.items) {
-        f->failed = true;
+        f->failed = true; /* without a tensor there is no context to keep a text in */
         f->bad.id = TCI_NULL_EMPTY;
         return NULL;
+    }
+    for (int i = 0; i < xs.n; i++) {
+        tci_frame_use(f, xs.items[i]);
     }
     for (int i = 0; i < xs.n; i++) {
         char what[32];
@@ -40839,10 +41031,7 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                             tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_full", here);
-    if (!f.failed && (n < 1 || dtype_and_sizes[0] < 0 || dtype_and_sizes[0] >= TC_DTYPE_COUNT)) {
-        tci_frame_fail(&f, TC_ERR_DTYPE, "expected a dtype after the value, then the sizes");
-    }
-    if (f.failed) {
+    if (!tci_frame_dtype(&f, "the value", dtype_and_sizes, n)) {
         return tci_frame_end(&f, NULL);
     }
     tc_dtype dtype = (tc_dtype)dtype_and_sizes[0];
@@ -40851,11 +41040,10 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
         tci_frame_fail(&f, TC_ERR_SHAPE, "the value has rank %d: expected a number or a 0-d tensor",
                        fill->rank);
     }
-    bool ok =
-        fill && !f.failed && tci_build_check_shape(&ctx->graph, n - 1, dtype_and_sizes + 1, dtype);
-    tci_node *r = ok ? tci_build_cast(&ctx->graph, fill, dtype) : NULL;
-    return tci_frame_end(&f, r ? tci_build_broadcast(&ctx->graph, r, n - 1, dtype_and_sizes + 1)
-                               : NULL);
+    tci_graph *g = &f.ctx->graph;
+    bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, dtype_and_sizes + 1, dtype);
+    tci_node *r = ok ? tci_build_cast(g, fill, dtype) : NULL;
+    return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, dtype_and_sizes + 1) : NULL);
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
@@ -40905,6 +41093,17 @@ static tc_arg tci_ops_arange_number(tc_arg a)
     return a.kind == TCI_OPS_BOOL ? tci_arg_int(a.i) : a;
 }
 
+static bool tci_ops_arange_check(tci_frame *f, const tc_arg *args)
+{
+    static const char *const names[] = {"start", "stop", "step"};
+    for (int i = 0; i < 3; i++) {
+        if (tci_ops_check_kind(f, &args[i], names[i]) && !args[i].kind) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "%s: given a tensor, expected a number", names[i]);
+        }
+    }
+    return !f->failed;
+}
+
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here)
 {
@@ -40912,9 +41111,11 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     start = tci_ops_arange_number(start);
     stop = tci_ops_arange_number(stop);
     step = tci_ops_arange_number(step);
-    if (!start.kind || !stop.kind || !step.kind) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, "start, stop and step are numbers: a tensor was given");
-    } else if ((unsigned)dtype >= TC_DTYPE_COUNT || dtype == TC_BOOL) {
+    const tc_arg args[3] = {start, stop, step};
+    if (!tci_ops_arange_check(&f, args)) {
+        return tci_frame_end(&f, NULL);
+    }
+    if (!tci_dtype_is_valid(dtype) || dtype == TC_BOOL) {
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
@@ -40931,7 +41132,7 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     if (f.failed) {
         return tci_frame_end(&f, NULL);
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &f.ctx->graph;
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
     tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),
@@ -41042,6 +41243,7 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
     tci_frame f = tci_frame_begin("tc_grad", here);
     tci_grad_call c = {.f = &f, .params = params, .n = n};
     if (n < 0 || (n && (!params || !grads))) {
+        tci_frame_leave(&f);
         return TC_ERR_ARGUMENT;
     }
     tci_frame_use(&f, loss);
@@ -41054,6 +41256,7 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
         grads[i] = tci_frame_end(&f, f.failed ? NULL : c.grads[i]);
     }
     tci_scratch_free(&c.s);
+    tci_frame_leave(&f);
     return f.failed ? tc_status_of(f.bad) : TC_OK;
 }
 /* ---- src/api/eval.c ---- */
@@ -41077,26 +41280,30 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
 
 /* ---- errors ---- */
 
-/* Sets the context's error, "app.c:12: tc_compile: ...", so that tc_error(about) tells it too.
- * site: the line it names, or NULL. */
-static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
-                               const char *format, ...) TCI_PRINTF(5, 6);
-static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
-                               const char *format, ...)
+/* Sets the context's error, "app.c:12: tc_compile: ... (the tensor was made at app.c:10)", so that
+ * tc_error(about) tells it too. about: of a live context. made: where what it concerns was made, or
+ * NULL. */
+static tc_status tci_eval_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
+                               tc_status why, const char *format, ...) TCI_PRINTF(5, 6);
+static tc_status tci_eval_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
+                               tc_status why, const char *format, ...)
 {
-    tc_ctx *ctx = about.ctx;
-    char *text = ctx->last.text;
-    size_t room = sizeof(ctx->last.text);
-    int n = 0;
-    if (site && site->file) {
-        n = snprintf(text, room, "%s:%d: ", site->file, site->line);
-        n = TCI_MIN(n, (int)room / 2);
+    tci_ctx *ctx = tci_ctx_of(about.ctx);
+    char made_at[320] = "", place[320] = "", text[sizeof(ctx->last.text)];
+    if (made && made->file) {
+        snprintf(made_at, sizeof(made_at), " (the tensor was made at %.256s:%d)", made->file,
+                 made->line);
     }
-    n += snprintf(text + n, room - (size_t)n, "%s: ", op);
+    if (f->here.file) {
+        snprintf(place, sizeof(place), "%.256s:%d: ", f->here.file, f->here.line);
+    }
     va_list args;
     va_start(args, format);
-    vsnprintf(text + n, room - (size_t)n, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    int room = (int)(sizeof(ctx->last.text) - strlen(place) - strlen(f->op) - strlen(made_at)) - 3;
+    snprintf(ctx->last.text, sizeof(ctx->last.text), "%s%s: %.*s%s", place, f->op, room, text,
+             made_at);
     ctx->last.status = why;
     ctx->last_on = about;
     return why;
@@ -41104,7 +41311,7 @@ static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *s
 
 /* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has
  * no context. */
-static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_status *status)
+static tci_node *tci_eval_node(const tci_frame *f, tc_tensor about, tc_tensor t, tc_status *status)
 {
     tci_node *n = tci_handle_node(t);
     if (TCI_LIKELY(n != NULL)) {
@@ -41113,8 +41320,8 @@ static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_
     tci_error e;
     *status = tci_handle_error(t, e.text, sizeof(e.text));
     tc_tensor on = about.ctx ? about : t;
-    if (on.ctx && on.ctx->magic == TCI_CTX_MAGIC) {
-        tci_eval_fail(on, op, NULL, *status, "%s", e.text);
+    if (tci_ctx_of(on.ctx)) {
+        tci_eval_fail(f, on, NULL, *status, "%s", e.text);
     }
     return NULL;
 }
@@ -41122,7 +41329,7 @@ static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_
 /* ---- options ---- */
 
 /* Zero fields of `over` leave the context's choice. */
-static tc_options tci_eval_options(const tc_ctx *ctx, const tc_options *over)
+static tc_options tci_eval_options(const tci_ctx *ctx, const tc_options *over)
 {
     tc_options o = ctx->options;
     if (!over) {
@@ -41176,8 +41383,9 @@ typedef struct tci_eval_job {
 } tci_eval_job;
 
 typedef struct tci_eval_batch {
-    const char *op;
+    const tci_frame *f;        /* the public call */
     tc_tensor about;           /* live: of its context, and what errors without a job concern */
+    tci_ctx *ctx;              /* that context */
     const tc_options *options;
     tci_eval_job *jobs;
     int n;
@@ -41197,7 +41405,7 @@ typedef tc_status (*tci_eval_body)(tci_eval_batch *b, tci_eval_job *job);
 static tc_status tci_eval_armed(tci_eval_batch *b, tci_eval_job *job, tci_eval_body body)
 {
     if (setjmp(b->s.escape)) {
-        return tci_eval_fail(job ? job->about : b->about, b->op, job ? &job->site : NULL, b->s.why,
+        return tci_eval_fail(b->f, job ? job->about : b->about, job ? &job->site : NULL, b->s.why,
                              "%s", b->s.message);
     }
     return body(b, job);
@@ -41209,8 +41417,8 @@ static void tci_eval_settle(tci_eval_batch *b, tci_eval_job *job, tc_status stat
     job->status = status;
     if (status && !b->first) {
         b->first = status;
-        b->first_error = b->about.ctx->last;
-        b->first_on = b->about.ctx->last_on;
+        b->first_error = b->ctx->last;
+        b->first_on = b->ctx->last_on;
     }
 }
 
@@ -41229,9 +41437,9 @@ static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, cons
 {
     tc_status status = TC_OK;
     for (int i = 0; i < list->n && !status; i++) {
-        nodes[i] = tci_eval_node(job->about, b->op, list->items[i], &status);
+        nodes[i] = tci_eval_node(b->f, job->about, list->items[i], &status);
         if (nodes[i] && list->items[i].ctx != b->about.ctx) {
-            status = tci_eval_fail(job->about, b->op, &nodes[i]->site, TC_ERR_HANDLE,
+            status = tci_eval_fail(b->f, job->about, &nodes[i]->site, TC_ERR_HANDLE,
                                    "given tensors of two contexts, expected all from one");
         }
     }
@@ -41241,15 +41449,15 @@ static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, cons
 static tc_status tci_eval_check_job(tci_eval_batch *b, const tci_eval_job *job)
 {
     if (!job->program) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                              "given NULL, expected a place for the program");
     }
     if (job->outputs.n < 1 || !job->outputs.items) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                              "given no outputs, expected at least one");
     }
     if (job->inputs.n < 0 || (job->inputs.n && !job->inputs.items)) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                              "given a list of %d inputs at %p", job->inputs.n,
                              (const void *)job->inputs.items);
     }
@@ -41262,7 +41470,7 @@ static tc_status tci_eval_check_inputs(tci_eval_batch *b, const tci_eval_job *jo
     for (int i = 0; i < job->inputs.n; i++) {
         if (inputs[i]->op != TCI_OP_INPUT) {
             return tci_eval_fail(
-                job->about, b->op, &inputs[i]->site, TC_ERR_ARGUMENT,
+                b->f, job->about, &inputs[i]->site, TC_ERR_ARGUMENT,
                 "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
                 tci_op_name(inputs[i]->op));
         }
@@ -41324,7 +41532,7 @@ static void tci_eval_compile(tci_eval_batch *b)
         if (!job->code) {
             const char *text = tci_str_text(&log);
             status = status ? status : TC_ERR_INTERNAL;
-            tci_eval_fail(job->about, b->op, &job->site, status, "%s%s%s", tc_status_text(status),
+            tci_eval_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
                           *text ? ": " : "", text);
             tci_eval_settle(b, job, status);
         }
@@ -41337,18 +41545,18 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     tc_status status = tci_program_make(job->code, job->request, b->options, job->program);
     if (status == TC_ERR_LIMIT) {
         tci_eval_fail(
-            job->about, b->op, &job->site, status,
+            b->f, job->about, &job->site, status,
             "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
             (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
     } else if (status) {
-        tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
+        tci_eval_fail(b->f, job->about, &job->site, status, "%s", tc_status_text(status));
     }
 #ifdef TC_DYNAMIC_SHAPES
     const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
     if (untold) {
         tci_program_release(*job->program);
         *job->program = NULL;
-        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+        return tci_eval_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
                              "'%.60s' is the size of no axis of an input or output: no run could"
                              " tell it",
                              untold);
@@ -41381,8 +41589,8 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
     }
     tci_scratch_free(&b->s);
     if (b->first) {
-        b->about.ctx->last = b->first_error;
-        b->about.ctx->last_on = b->first_on;
+        b->ctx->last = b->first_error;
+        b->ctx->last_on = b->first_on;
     }
     return b->first;
 }
@@ -41390,7 +41598,7 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
 /* ---- compile ---- */
 
 /* The first live output of all jobs. False: there is none, *status says why. */
-static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, tc_tensor *live,
+static bool tci_eval_find_live(const tci_frame *f, const tci_eval_job *jobs, int n, tc_tensor *live,
                                tc_status *status)
 {
     static const tc_tensor nothing;
@@ -41404,7 +41612,7 @@ static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, 
                     return true;
                 }
                 if (pass == 1) {
-                    tci_eval_node(nothing, op, *live, status);
+                    tci_eval_node(f, nothing, *live, status);
                     return false;
                 }
             }
@@ -41413,7 +41621,7 @@ static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, 
     return false;
 }
 
-static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n,
+static tc_status tci_eval_compile_jobs(const tci_frame *f, tci_eval_job *jobs, int n,
                                        const tc_options *options)
 {
     tc_status status;
@@ -41423,39 +41631,50 @@ static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n
             *jobs[i].program = NULL;
         }
     }
-    if (!tci_eval_find_live(jobs, n, op, &b.about, &status)) {
+    if (!tci_eval_find_live(f, jobs, n, &b.about, &status)) {
         for (int i = 0; i < n; i++) {
             jobs[i].status = status;
         }
         return status;
     }
-    tc_options merged = tci_eval_options(b.about.ctx, options);
+    b.ctx = tci_ctx_of(b.about.ctx);
+    tc_options merged = tci_eval_options(b.ctx, options);
     for (int i = 0; i < n; i++) {
         bool has_first = jobs[i].outputs.n > 0 && jobs[i].outputs.items;
         bool usable = has_first && jobs[i].outputs.items[0].ctx == b.about.ctx;
         jobs[i].about = usable ? jobs[i].outputs.items[0] : b.about;
     }
-    b.op = op;
+    b.f = f;
     b.options = &merged;
     b.jobs = jobs;
     b.n = n;
     return tci_eval_make_programs(&b);
 }
 
-TC_API tc_status tc_compile(tc_tensor y, tc_program **f)
+/* The whole of a public call that compiles. */
+static tc_status tci_eval_compile_call(const char *op, tc_site here, tci_eval_job *jobs, int n,
+                                       const tc_options *options)
+{
+    tci_frame f = tci_frame_begin(op, here);
+    tc_status status = tci_eval_compile_jobs(&f, jobs, n, options);
+    tci_frame_leave(&f);
+    return status;
+}
+
+TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here)
 {
     tci_eval_job job = {.outputs = {&y, 1}, .find_inputs = true, .program = f};
-    return tci_eval_compile_jobs("tc_compile", &job, 1, NULL);
+    return tci_eval_compile_call("tc_compile", here, &job, 1, NULL);
 }
 
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
-                               tc_program **f)
+TC_API tc_status tc_compile_fn_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                  tc_program **f, tc_site here)
 {
     tci_eval_job job = {.inputs = inputs, .outputs = outputs, .program = f};
-    return tci_eval_compile_jobs("tc_compile_fn", &job, 1, options);
+    return tci_eval_compile_call("tc_compile_fn", here, &job, 1, options);
 }
 
-TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options)
+TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *options, tc_site here)
 {
     if (n < 0 || (n && !jobs)) {
         return TC_ERR_ARGUMENT;
@@ -41474,7 +41693,10 @@ TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options)
     if (!work) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = n ? tci_eval_compile_jobs("tc_compile_many", work, n, options) : TC_OK;
+    tc_status status = TC_OK;
+    if (n) {
+        status = tci_eval_compile_call("tc_compile_many", here, work, n, options);
+    }
     for (int i = 0; i < n; i++) {
         jobs[i].status = work[i].status;
     }
@@ -41510,6 +41732,21 @@ static const char *tci_eval_no_workspace(const tc_program *f)
     return why && why[0] ? why : "out of memory: no workspace for one more call";
 }
 
+/* A run of symbolic sizes may have to compile; what computes in others is the pool's, which sets
+ * the caller's floating-point environment aside by itself. */
+static tc_status tci_eval_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        tci_fpenv caller = tci_fpenv_enter();
+        tc_status status = tci_call_run(c, inputs, outputs);
+        tci_fpenv_leave(caller);
+        return status;
+    }
+#endif
+    return tci_call_run(c, inputs, outputs);
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -41519,7 +41756,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     if (TCI_UNLIKELY(!c)) {
         return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
-    tc_status status = tci_call_run(c, inputs, outputs);
+    tc_status status = tci_eval_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         tci_eval_record(f, status, "tc_run", here, c->last.text);
     }
@@ -41549,7 +41786,7 @@ TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, 
     if (TCI_UNLIKELY(!call)) {
         return TC_ERR_ARGUMENT;
     }
-    tc_status status = tci_call_run(call, inputs, outputs);
+    tc_status status = tci_eval_run(call, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK && here.file)) {
         tci_error plain = call->last;
         snprintf(call->last.text, sizeof(call->last.text), "%.400s:%d: tc_run_call: %.512s",
@@ -41674,7 +41911,7 @@ static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request 
         const tci_node *n = r->nodes[i];
         for (int d = 0; d < n->rank; d++) {
             if (!tci_dim_is_known(n->shape[d])) {
-                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                return tci_eval_fail(w->b.f, w->job.about, &n->site, TC_ERR_SHAPE,
                                      "%s, the size of axis %d of a tensor made by %s, has no value "
                                      "before a run: compile it with an input of that size",
                                      TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
@@ -41708,7 +41945,7 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
     tci_request *r = tci_request_make(&b->s, NULL, 0, w->nodes, w->n_nodes, b->options, NULL, NULL);
     if (r->n_user_inputs) {
         const tci_node *input = r->inputs[0];
-        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,
                              "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile "
                              "it and bind the input"
                              " with tc_run, or use tc_borrow or tc_copy_in",
@@ -41731,7 +41968,7 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
     for (int i = 0; i < w->n_values; i++) {
         w->values[i] = tci_storage_make(code->outputs[i].bytes);
         if (!w->values[i]) {
-            return tci_eval_fail(w->job.about, w->b.op, &w->nodes[i]->site, TC_ERR_MEMORY,
+            return tci_eval_fail(w->b.f, w->job.about, &w->nodes[i]->site, TC_ERR_MEMORY,
                                  "out of memory: %lld bytes for the value",
                                  (long long)code->outputs[i].bytes);
         }
@@ -41747,7 +41984,7 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
     tc_status status = tci_eval_lazy_memory(w);
     tc_call *c = status ? NULL : tci_call_make(f);
     if (!status && !c) {
-        status = tci_eval_fail(w->job.about, w->b.op, &w->job.site, TC_ERR_MEMORY,
+        status = tci_eval_fail(w->b.f, w->job.about, &w->job.site, TC_ERR_MEMORY,
                                "out of memory: workspace of a run");
     }
     if (!status) {
@@ -41755,7 +41992,7 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
         tc_bufs outputs = {w->bufs, w->n_values};
         status = tci_call_run(c, none, outputs);
         if (status) {
-            tci_eval_fail(w->job.about, w->b.op, &w->job.site, status, "%s", c->last.text);
+            tci_eval_fail(w->b.f, w->job.about, &w->job.site, status, "%s", c->last.text);
         }
     }
     tci_call_free(c);
@@ -41771,13 +42008,14 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
 }
 
 /* The first of ts is live. */
-static tc_status tci_eval_lazily(const char *op, tc_tensors ts)
+static tc_status tci_eval_lazily(const tci_frame *frame, tc_tensors ts)
 {
     tci_eval_lazy w;
     tc_program *f = NULL;
-    w.b.op = op;
+    w.b.f = frame;
     w.b.about = ts.items[0];
-    w.b.options = &ts.items[0].ctx->options;
+    w.b.ctx = tci_ctx_of(ts.items[0].ctx);
+    w.b.options = &w.b.ctx->options;
     w.b.jobs = &w.job;
     w.b.n = 1;
     w.b.first = TC_OK;
@@ -41801,36 +42039,59 @@ static tc_status tci_eval_lazily(const char *op, tc_tensors ts)
     return status;
 }
 
-static tc_status tci_eval_value(const char *op, tc_tensor t, tci_node **node)
+TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node)
 {
     tc_status status = TC_OK;
-    tci_node *n = tci_eval_node(t, op, t, &status);
-    *node = n;
-    if (!n || tci_node_is_value(n)) {
+    *node = tci_eval_node(f, t, t, &status);
+    if (!*node || tci_node_is_value(*node)) {
         return status;
     }
     tc_tensors ts = {&t, 1};
-    return tci_eval_lazily(op, ts);
+    return tci_eval_lazily(f, ts);
 }
 
-TC_API tc_status tc_eval(tc_tensor t)
+TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node)
+{
+    tc_status status = tci_eval_value(f, t, node);
+    if (status) {
+        return status;
+    }
+    const tci_node *n = *node;
+    if (!n->storage) {
+        return tci_eval_fail(f, t, &n->site, TC_ERR_ARGUMENT,
+                             "given an assign, which has no value: expected the parameter itself");
+    }
+    if (tci_resident_home(n->storage)) {
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
+    }
+    return TC_OK;
+}
+
+TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
 {
     tci_node *n;
-    return tci_eval_value("tc_eval", t, &n);
+    tci_frame f = tci_frame_begin("tc_eval", here);
+    tc_status status = tci_eval_value(&f, t, &n);
+    tci_frame_leave(&f);
+    return status;
 }
 
-TC_API tc_status tc_eval_many(tc_tensors ts)
+TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here)
 {
     tc_status status = TC_OK;
     if (ts.n < 0 || (ts.n && !ts.items)) {
         return TC_ERR_ARGUMENT;
     }
-    for (int i = 0; i < ts.n; i++) {
-        if (!tci_eval_node(ts.items[i], "tc_eval_many", ts.items[i], &status)) {
-            return status;
-        }
+    tci_frame f = tci_frame_begin("tc_eval_many", here);
+    for (int i = 0; i < ts.n && !status; i++) {
+        tci_eval_node(&f, ts.items[i], ts.items[i], &status);
     }
-    return ts.n ? tci_eval_lazily("tc_eval_many", ts) : TC_OK;
+    if (ts.n && !status) {
+        status = tci_eval_lazily(&f, ts);
+    }
+    tci_frame_leave(&f);
+    return status;
 }
 
 /* ---- reading ---- */
@@ -41854,58 +42115,57 @@ static char *tci_eval_copy_out(const tci_node *n, int axis, const char *from, ch
     return to;
 }
 
-static tc_status tci_eval_check_read(tc_tensor t, const tci_node *n, const tc_buf *to)
+static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_node *n,
+                                     const tc_buf *to)
 {
     int64_t count = tci_node_count(n);
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
     if (to->is_const || (!to->data && count)) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given %s, expected memory for %lld %s",
                              to->data ? "a pointer to const" : "NULL", (long long)count,
                              info->name);
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
         bool known = to->dtype >= 0 && to->dtype < TC_DTYPE_COUNT;
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given memory of %s, expected %s",
                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
                              info->name);
     }
     bool as_bytes = to->dtype == -1 && to->n == count * info->bytes;
     if (to->n != count && !as_bytes) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given room for %lld elements, expected %lld", (long long)to->n,
                              (long long)count);
     }
     return TC_OK;
 }
 
-TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
+static void tci_eval_read(const tci_node *n, void *to)
+{
+    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
+    const char *from = (const char *)n->storage->data + n->offset * bytes;
+    if (count && n->strides) {
+        tci_eval_copy_out(n, 0, from, to);
+    } else if (count) {
+        memmove(to, from, (size_t)(bytes * count));
+    }
+}
+
+TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
 {
     tci_node *n;
-    tc_status status = tci_eval_value("tc_read", t, &n);
-    if (!status && !n->storage) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_ARGUMENT,
-                             "given an assign, which has no value: expected the parameter itself");
+    tci_frame f = tci_frame_begin("tc_read", here);
+    tc_status status = tci_eval_memory(&f, t, &n);
+    if (!status) {
+        status = tci_eval_check_read(&f, t, n, &to);
     }
     if (!status) {
-        status = tci_eval_check_read(t, n, &to);
+        tci_eval_read(n, to.data);
     }
-    if (!status && tci_resident_home(n->storage)) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
-                             "the device that has the value failed");
-    }
-    if (status || tci_node_count(n) == 0) {
-        return status;
-    }
-    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    const char *from = (const char *)n->storage->data + n->offset * bytes;
-    if (n->strides) {
-        tci_eval_copy_out(n, 0, from, to.data);
-    } else {
-        memmove(to.data, from, (size_t)(bytes * tci_node_count(n)));
-    }
-    return TC_OK;
+    tci_frame_leave(&f);
+    return status;
 }
 
 /* ---- look inside ---- */
@@ -41947,6 +42207,7 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     if (!f || !out) {
         return TC_ERR_ARGUMENT;
     }
+    tci_fpenv caller = tci_fpenv_enter();
 #ifdef TC_DYNAMIC_SHAPES
     if (f->dynamic) {
         tci_dynamic_explain(f, out);
@@ -41954,6 +42215,7 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
 #endif
     fputs(f->code->explain ? f->code->explain : "", out);
     tci_eval_explain_times(f, out);
+    tci_fpenv_leave(caller);
     return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 
@@ -42505,24 +42767,16 @@ static void tci_print_text(tci_str *out, tci_print_view *v)
     tci_str_add_n(out, "\n", 1);
 }
 
-TC_API tc_status tc_print(FILE *out, tc_tensor t)
+static tc_status tci_print_value_of(const tci_frame *f, FILE *out, tc_tensor t)
 {
-    tc_status status = tc_eval(t);
+    tci_node *n;
+    tc_status status = tci_eval_memory(f, t, &n);
     if (status) {
         return status;
     }
     if (!out) {
-        return tci_fail(t, "tc_print", tci_handle_node(t)->site, TC_ERR_ARGUMENT,
+        return tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,
                         "given a NULL file, expected one to write to");
-    }
-    const tci_node *n = tci_handle_node(t);
-    if (!n->storage) {
-        return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
-                        "given an assign, which has no value: expected the parameter itself");
-    }
-    if (tci_resident_home(n->storage)) {
-        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
-                        "the device that has the value failed");
     }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
@@ -42533,11 +42787,19 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     tci_str text = {0};
     tci_print_text(&text, &v);
     if (text.failed) {
-        status = tci_fail(t, "tc_print", n->site, TC_ERR_MEMORY, "out of memory for the text");
+        status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
     } else if (fwrite(text.text, 1, text.n, out) != text.n) {
-        status = tci_fail(t, "tc_print", n->site, TC_ERR_IO, "the file cannot be written");
+        status = tci_fail(t, f->op, f->here, TC_ERR_IO, "the file cannot be written");
     }
     tci_str_free(&text);
+    return status;
+}
+
+TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_print", here);
+    tc_status status = tci_print_value_of(&f, out, t);
+    tci_frame_leave(&f);
     return status;
 }
 

@@ -15,10 +15,12 @@ extern "C" {
  * TC_ERR_UNSUPPORTED (where options.fallback refuses the interpreter); TC_ERR_LIMIT
  * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
 /* Inputs are the tc_input leaves that y needs, in order of their creation. */
-TC_API tc_status tc_compile(tc_tensor y, tc_program **f);
+TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here);
+#define tc_compile(...) tc_compile_at(__VA_ARGS__, TC_HERE)
 /* Inputs and outputs in the given order; outputs 1..n. options NULL: the context's. */
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
-                               tc_program **f);
+TC_API tc_status tc_compile_fn_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                  tc_program **f, tc_site here);
+#define tc_compile_fn(...) tc_compile_fn_at(__VA_ARGS__, TC_HERE)
 /* Many programs with one compiler run. Each job's *program is set, or NULL with its own status;
  * returns the first failure. */
 typedef struct tc_job {
@@ -26,7 +28,8 @@ typedef struct tc_job {
     tc_program **program;
     tc_status status; /* out */
 } tc_job;
-TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options);
+TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *options, tc_site here);
+#define tc_compile_many(...) tc_compile_many_at(__VA_ARGS__, TC_HERE)
 /* NULL is fine. Once for each program; waits for nobody: no run may be under way. Calls made from
  * it stay usable. */
 TC_API void tc_program_free(tc_program *f);
@@ -65,15 +68,19 @@ TC_API int64_t tc_output_count_at(tc_program *f, tc_bufs inputs, int output, tc_
 /* ---- lazy form: the errors of compile and run; tc_error(t) tells ---- */
 /* Computes t (compile on demand, memoized) and holds its value at the node. TC_ERR_ARGUMENT: it
  * needs a tc_input. */
-TC_API tc_status tc_eval(tc_tensor t);
-TC_API tc_status tc_eval_many(tc_tensors ts); /* as one program; an empty list is fine */
+TC_API tc_status tc_eval_at(tc_tensor t, tc_site here);
+#define tc_eval(...) tc_eval_at(__VA_ARGS__, TC_HERE)
+TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here); /* as one program; none is fine */
+#define tc_eval_many(...) tc_eval_many_at(__VA_ARGS__, TC_HERE)
 /* tc_read(t, p, n): evaluates if needed and copies the n elements, row-major, to p. TC_ERR_BUFFER:
  * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n may
  * then be bytes). */
-TC_API tc_status tc_read_as(tc_tensor t, tc_buf to);
-#define tc_read(t, pointer, n) tc_read_as((t), TC_BUF((pointer), (n)))
+TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here);
+#define tc_read_as(...) tc_read_as_at(__VA_ARGS__, TC_HERE)
+#define tc_read(t, pointer, n) tc_read_as_at((t), TC_BUF((pointer), (n)), TC_HERE)
 /* Prints the value as NumPy does, evaluated if needed. TC_ERR_ARGUMENT: out is NULL; TC_ERR_IO. */
-TC_API tc_status tc_print(FILE *out, tc_tensor t);
+TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here);
+#define tc_print(...) tc_print_at(__VA_ARGS__, TC_HERE)
 
 /* ---- errors: what was given, what was expected, the user's file and line ----
  * tc_error(x) is one of these, by the type of x. "" when there is none, never NULL. Borrowed: until

@@ -2,10 +2,10 @@
  *
  * In: tc_options of the user, zero = default. Out: a tc_ctx whose options have the environment
  * applied (a field that is set wins over its variable) and own their strings.
- * The one idea: a freed context's struct is retired, not given back: a late handle to it, or a
- * second tc_ctx_free, reads a dead mark instead of freed memory. Once TCI_CONTEXT_WAIT others were
- * freed a tc_ctx_make takes it over; its nodes then start at generations far from the old ones, so
- * old handles stay dead. */
+ * The one idea: a tc_ctx * is no address but a number, the slot of the context below the serial
+ * number of its making, which no other context ever has. So whatever is done with the handle of a
+ * freed context, a second tc_ctx_free above all, finds that it is dead, however many were made
+ * since; and the context's memory goes back at once. */
 #include "../base/env.h"
 #include "../debug/dump.h"
 #include "../debug/trace.h"
@@ -13,8 +13,6 @@
 
 #include <stdio.h>
 #include <string.h>
-
-#define TCI_CONTEXT_WAIT 16
 
 /* The options that are strings. */
 #define TCI_CONTEXT_STRINGS(X)                                                                     \
@@ -25,35 +23,136 @@
     X(dump_dir, DUMP_DIR)                                                                          \
     X(trace, TRACE)
 
+/* ---- handles ---- */
+
+/* Chunk k has FIRST << k slots; it comes when the chunks before it are full, and stays. */
+enum {
+    TCI_CONTEXT_SLOT_BITS = sizeof(void *) > 4 ? 20 : 12,
+    TCI_CONTEXT_FIRST = 16,
+    TCI_CONTEXT_CHUNKS = TCI_CONTEXT_SLOT_BITS - 4
+};
+
+/* Read without the lock: `ctx` and what follows are of the context whose handle stands there. */
+typedef struct tci_context_slot {
+    uintptr_t handle; /* atomic; 0: the slot is free */
+    tci_ctx *ctx;
+    struct tci_context_slot *next_free;
+    uint32_t index;
+} tci_context_slot;
+
 static struct tci_context_process {
     tci_mutex lock;
-    tc_ctx *oldest, *newest; /* freed ones, linked from oldest to newest */
-    int n_retired;
-    uint32_t made;           /* contexts so far: seeds their generations */
+    tci_context_slot *chunks[TCI_CONTEXT_CHUNKS]; /* atomic */
+    int n_chunks;
+    tci_context_slot *free;
+    uint32_t n_live;
+    uintptr_t serial; /* of the newest context */
 } tci_context_process = {.lock = TCI_MUTEX_INIT};
 
-/* The memory of the context that was freed longest ago, when many were since; NULL: take new. */
-static tc_ctx *tci_context_reuse(void)
+static tci_context_slot *tci_context_find(const tc_ctx *handle)
 {
-    tc_ctx *c = tci_context_process.oldest;
-    if (tci_context_process.n_retired < TCI_CONTEXT_WAIT) {
-        return NULL;
+    uintptr_t number = (uintptr_t)handle;
+    uint32_t at = (uint32_t)(number & (((uintptr_t)1 << TCI_CONTEXT_SLOT_BITS) - 1));
+    uint32_t n = TCI_CONTEXT_FIRST;
+    int k = 0;
+    for (; at >= n; n *= 2) {
+        at -= n;
+        k++;
     }
-    tci_context_process.oldest = c->next_retired;
-    tci_context_process.n_retired--;
+    tci_context_slot *chunk =
+        handle && k < TCI_CONTEXT_CHUNKS
+            ? __atomic_load_n(&tci_context_process.chunks[k], __ATOMIC_ACQUIRE)
+            : NULL;
+    bool live = chunk && __atomic_load_n(&chunk[at].handle, __ATOMIC_ACQUIRE) == number;
+    return live ? &chunk[at] : NULL;
+}
+
+TCI_FN tci_ctx *tci_ctx_of(const tc_ctx *handle)
+{
+    const tci_context_slot *slot = tci_context_find(handle);
+    return slot ? slot->ctx : NULL;
+}
+
+/* Under the lock. False: out of memory, or of slots. */
+static bool tci_context_grow(void)
+{
+    int k = tci_context_process.n_chunks;
+    uint32_t n = (uint32_t)TCI_CONTEXT_FIRST << k;
+    tci_context_slot *chunk =
+        k < TCI_CONTEXT_CHUNKS ? tci_heap_get(n * sizeof(*chunk)) : NULL;
+    if (!chunk) {
+        return false;
+    }
+    for (uint32_t i = n; i-- > 0;) {
+        chunk[i].index = i + n - TCI_CONTEXT_FIRST;
+        chunk[i].next_free = tci_context_process.free;
+        tci_context_process.free = &chunk[i];
+    }
+    __atomic_store_n(&tci_context_process.chunks[k], chunk, __ATOMIC_RELEASE);
+    tci_context_process.n_chunks++;
+    return true;
+}
+
+/* Serials begin at a number of this copy of the library's own: a program may hold several. */
+static uintptr_t tci_context_next_serial(void)
+{
+    const uintptr_t most = UINTPTR_MAX >> TCI_CONTEXT_SLOT_BITS;
+    uintptr_t *serial = &tci_context_process.serial;
+    if (!*serial) {
+        uintptr_t place = (uintptr_t)&tci_context_process;
+        *serial = (uintptr_t)tci_hash_mix(0, (uint64_t)place) & most;
+    }
+    *serial = *serial < most ? *serial + 1 : 1;
+    return *serial;
+}
+
+/* Gives the context its handle. False: out of memory. */
+static bool tci_context_enter(tci_ctx *c)
+{
+    pthread_mutex_lock(&tci_context_process.lock);
+    bool ok = tci_context_process.free || tci_context_grow();
+    if (ok) {
+        tci_context_slot *slot = tci_context_process.free;
+        tci_context_process.free = slot->next_free;
+        tci_context_process.n_live++;
+        uintptr_t number = tci_context_next_serial() << TCI_CONTEXT_SLOT_BITS | slot->index;
+        c->handle = (tc_ctx *)number;
+        slot->ctx = c;
+        __atomic_store_n(&slot->handle, number, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&tci_context_process.lock);
+    return ok;
+}
+
+/* From here on the handle is dead. NULL: it was. */
+static tci_ctx *tci_context_leave(const tc_ctx *handle)
+{
+    pthread_mutex_lock(&tci_context_process.lock);
+    tci_context_slot *slot = tci_context_find(handle);
+    tci_ctx *c = slot ? slot->ctx : NULL;
+    if (slot) {
+        __atomic_store_n(&slot->handle, 0, __ATOMIC_RELEASE);
+        slot->next_free = tci_context_process.free;
+        tci_context_process.free = slot;
+        tci_context_process.n_live--;
+    }
+    pthread_mutex_unlock(&tci_context_process.lock);
     return c;
 }
 
-static void tci_context_retire(tc_ctx *c)
+static void tci_context_free_slots(void)
 {
-    c->next_retired = NULL;
-    if (tci_context_process.n_retired++) {
-        tci_context_process.newest->next_retired = c;
-    } else {
-        tci_context_process.oldest = c;
+    pthread_mutex_lock(&tci_context_process.lock);
+    for (int k = 0; k < TCI_CONTEXT_CHUNKS && !tci_context_process.n_live; k++) {
+        tci_heap_free(tci_context_process.chunks[k]);
+        tci_context_process.chunks[k] = NULL;
+        tci_context_process.n_chunks = 0;
+        tci_context_process.free = NULL;
     }
-    tci_context_process.newest = c;
+    pthread_mutex_unlock(&tci_context_process.lock);
 }
+
+/* ---- options ---- */
 
 static char *tci_context_copy_text(const char *text)
 {
@@ -117,6 +216,8 @@ static void tci_context_apply_env(tc_options *o)
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
 }
 
+/* ---- public calls ---- */
+
 TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
 {
     static const tc_options defaults;
@@ -131,43 +232,32 @@ TC_API tc_status tc_ctx_make(tc_ctx **ctx, const tc_options *options)
         return TC_ERR_MEMORY;
     }
     tci_os_keep_over_fork(&tci_context_process.lock, NULL);
-    pthread_mutex_lock(&tci_context_process.lock);
-    tc_ctx *c = tci_context_reuse();
-    uint32_t seed = ++tci_context_process.made;
-    pthread_mutex_unlock(&tci_context_process.lock);
-    if (!c) {
-        c = tci_heap_get(sizeof(*c));
-    }
-    if (!c) {
+    tci_ctx *c = tci_heap_get(sizeof(*c));
+    if (!c || !tci_context_enter(c)) {
         tci_context_free_strings(&o);
+        tci_heap_free(c);
         return TC_ERR_MEMORY;
     }
-    memset(c, 0, sizeof(*c));
     c->options = o;
     tci_graph_init(&c->graph, NULL, &c->options.allocator);
-    c->graph.first_generation = seed * 0x9E3779B1u | 1u;
-    c->next_poison = c->graph.first_generation;
-    c->magic = TCI_CTX_MAGIC;
     tci_pool_retain();
     if (c->options.trace && !tci_trace_open(c->options.trace)) {
         tci_log(&c->options, "compile", "no trace: '%s' cannot be written", c->options.trace);
     }
-    *ctx = c;
+    *ctx = c->handle;
     return TC_OK;
 }
 
 TC_API void tc_ctx_free(tc_ctx *ctx)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    tci_ctx *c = tci_context_leave(ctx);
+    if (!c) {
         return;
     }
-    tci_scope_free_all(ctx);
-    tci_graph_deinit(&ctx->graph);
-    tci_context_free_strings(&ctx->options);
-    ctx->magic = 0;
-    pthread_mutex_lock(&tci_context_process.lock);
-    tci_context_retire(ctx);
-    pthread_mutex_unlock(&tci_context_process.lock);
+    tci_scope_free_all(c);
+    tci_graph_deinit(&c->graph);
+    tci_context_free_strings(&c->options);
+    tci_heap_free(c);
     tci_pool_release();
 }
 
@@ -181,18 +271,11 @@ TC_API void tc_shutdown(void)
         tci_dim_free_all();
     }
 #endif
-    pthread_mutex_lock(&tci_context_process.lock);
-    while (tci_context_process.n_retired) {
-        tc_ctx *c = tci_context_process.oldest;
-        tci_context_process.oldest = c->next_retired;
-        tci_context_process.n_retired--;
-        tci_heap_free(c);
-    }
-    pthread_mutex_unlock(&tci_context_process.lock);
+    tci_context_free_slots();
 }
 
 /* Memory that the context's nodes hold; memory of the user is not counted. */
-static int64_t tci_context_data_bytes(const tc_ctx *ctx)
+static int64_t tci_context_data_bytes(const tci_ctx *ctx)
 {
     int64_t bytes = 0;
     for (uint32_t i = 0; i < ctx->graph.n_slots; i++) {
@@ -206,14 +289,15 @@ static int64_t tci_context_data_bytes(const tc_ctx *ctx)
 
 TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
 {
-    if (!stats || !tci_ctx_is_live(ctx)) {
+    const tci_ctx *c = tci_ctx_of(ctx);
+    if (!stats || !c) {
         return stats ? TC_ERR_HANDLE : TC_ERR_ARGUMENT;
     }
     const tci_counters *n = tci_counters_get();
     *stats = (tc_stats){
-        .nodes = ctx->graph.n_nodes,
-        .scopes = TCI_MAX(ctx->graph.n_scopes, 1),
-        .graph_bytes = ctx->graph.bytes + tci_context_data_bytes(ctx),
+        .nodes = c->graph.n_nodes,
+        .scopes = TCI_MAX(c->graph.n_scopes, 1),
+        .graph_bytes = c->graph.bytes + tci_context_data_bytes(c),
         .compiles = __atomic_load_n(&n->compiles, __ATOMIC_RELAXED),
         .compiler_runs = __atomic_load_n(&n->compiler_runs, __ATOMIC_RELAXED),
         .kernels_built = __atomic_load_n(&n->kernels_built, __ATOMIC_RELAXED),
@@ -227,5 +311,4 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
     };
     return TC_OK;
 }
-#undef TCI_CONTEXT_WAIT
 #undef TCI_CONTEXT_STRINGS

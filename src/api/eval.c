@@ -16,29 +16,34 @@
 #include <string.h>
 
 #include "../run/dynamic.h"
+#include "frame.h"
 
 /* ---- errors ---- */
 
-/* Sets the context's error, "app.c:12: tc_compile: ...", so that tc_error(about) tells it too.
- * site: the line it names, or NULL. */
-static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
-                               const char *format, ...) TCI_PRINTF(5, 6);
-static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *site, tc_status why,
-                               const char *format, ...)
+/* Sets the context's error, "app.c:12: tc_compile: ... (the tensor was made at app.c:10)", so that
+ * tc_error(about) tells it too. about: of a live context. made: where what it concerns was made, or
+ * NULL. */
+static tc_status tci_eval_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
+                               tc_status why, const char *format, ...) TCI_PRINTF(5, 6);
+static tc_status tci_eval_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
+                               tc_status why, const char *format, ...)
 {
-    tc_ctx *ctx = about.ctx;
-    char *text = ctx->last.text;
-    size_t room = sizeof(ctx->last.text);
-    int n = 0;
-    if (site && site->file) {
-        n = snprintf(text, room, "%s:%d: ", site->file, site->line);
-        n = TCI_MIN(n, (int)room / 2);
+    tci_ctx *ctx = tci_ctx_of(about.ctx);
+    char made_at[320] = "", place[320] = "", text[sizeof(ctx->last.text)];
+    if (made && made->file) {
+        snprintf(made_at, sizeof(made_at), " (the tensor was made at %.256s:%d)", made->file,
+                 made->line);
     }
-    n += snprintf(text + n, room - (size_t)n, "%s: ", op);
+    if (f->here.file) {
+        snprintf(place, sizeof(place), "%.256s:%d: ", f->here.file, f->here.line);
+    }
     va_list args;
     va_start(args, format);
-    vsnprintf(text + n, room - (size_t)n, format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    int room = (int)(sizeof(ctx->last.text) - strlen(place) - strlen(f->op) - strlen(made_at)) - 3;
+    snprintf(ctx->last.text, sizeof(ctx->last.text), "%s%s: %.*s%s", place, f->op, room, text,
+             made_at);
     ctx->last.status = why;
     ctx->last_on = about;
     return why;
@@ -46,7 +51,7 @@ static tc_status tci_eval_fail(tc_tensor about, const char *op, const tc_site *s
 
 /* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has
  * no context. */
-static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_status *status)
+static tci_node *tci_eval_node(const tci_frame *f, tc_tensor about, tc_tensor t, tc_status *status)
 {
     tci_node *n = tci_handle_node(t);
     if (TCI_LIKELY(n != NULL)) {
@@ -55,8 +60,8 @@ static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_
     tci_error e;
     *status = tci_handle_error(t, e.text, sizeof(e.text));
     tc_tensor on = about.ctx ? about : t;
-    if (on.ctx && on.ctx->magic == TCI_CTX_MAGIC) {
-        tci_eval_fail(on, op, NULL, *status, "%s", e.text);
+    if (tci_ctx_of(on.ctx)) {
+        tci_eval_fail(f, on, NULL, *status, "%s", e.text);
     }
     return NULL;
 }
@@ -64,7 +69,7 @@ static tci_node *tci_eval_node(tc_tensor about, const char *op, tc_tensor t, tc_
 /* ---- options ---- */
 
 /* Zero fields of `over` leave the context's choice. */
-static tc_options tci_eval_options(const tc_ctx *ctx, const tc_options *over)
+static tc_options tci_eval_options(const tci_ctx *ctx, const tc_options *over)
 {
     tc_options o = ctx->options;
     if (!over) {
@@ -118,8 +123,9 @@ typedef struct tci_eval_job {
 } tci_eval_job;
 
 typedef struct tci_eval_batch {
-    const char *op;
+    const tci_frame *f;        /* the public call */
     tc_tensor about;           /* live: of its context, and what errors without a job concern */
+    tci_ctx *ctx;              /* that context */
     const tc_options *options;
     tci_eval_job *jobs;
     int n;
@@ -139,7 +145,7 @@ typedef tc_status (*tci_eval_body)(tci_eval_batch *b, tci_eval_job *job);
 static tc_status tci_eval_armed(tci_eval_batch *b, tci_eval_job *job, tci_eval_body body)
 {
     if (setjmp(b->s.escape)) {
-        return tci_eval_fail(job ? job->about : b->about, b->op, job ? &job->site : NULL, b->s.why,
+        return tci_eval_fail(b->f, job ? job->about : b->about, job ? &job->site : NULL, b->s.why,
                              "%s", b->s.message);
     }
     return body(b, job);
@@ -151,8 +157,8 @@ static void tci_eval_settle(tci_eval_batch *b, tci_eval_job *job, tc_status stat
     job->status = status;
     if (status && !b->first) {
         b->first = status;
-        b->first_error = b->about.ctx->last;
-        b->first_on = b->about.ctx->last_on;
+        b->first_error = b->ctx->last;
+        b->first_on = b->ctx->last_on;
     }
 }
 
@@ -171,9 +177,9 @@ static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, cons
 {
     tc_status status = TC_OK;
     for (int i = 0; i < list->n && !status; i++) {
-        nodes[i] = tci_eval_node(job->about, b->op, list->items[i], &status);
+        nodes[i] = tci_eval_node(b->f, job->about, list->items[i], &status);
         if (nodes[i] && list->items[i].ctx != b->about.ctx) {
-            status = tci_eval_fail(job->about, b->op, &nodes[i]->site, TC_ERR_HANDLE,
+            status = tci_eval_fail(b->f, job->about, &nodes[i]->site, TC_ERR_HANDLE,
                                    "given tensors of two contexts, expected all from one");
         }
     }
@@ -183,15 +189,15 @@ static tc_status tci_eval_nodes(tci_eval_batch *b, const tci_eval_job *job, cons
 static tc_status tci_eval_check_job(tci_eval_batch *b, const tci_eval_job *job)
 {
     if (!job->program) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                              "given NULL, expected a place for the program");
     }
     if (job->outputs.n < 1 || !job->outputs.items) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                              "given no outputs, expected at least one");
     }
     if (job->inputs.n < 0 || (job->inputs.n && !job->inputs.items)) {
-        return tci_eval_fail(job->about, b->op, NULL, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
                              "given a list of %d inputs at %p", job->inputs.n,
                              (const void *)job->inputs.items);
     }
@@ -204,7 +210,7 @@ static tc_status tci_eval_check_inputs(tci_eval_batch *b, const tci_eval_job *jo
     for (int i = 0; i < job->inputs.n; i++) {
         if (inputs[i]->op != TCI_OP_INPUT) {
             return tci_eval_fail(
-                job->about, b->op, &inputs[i]->site, TC_ERR_ARGUMENT,
+                b->f, job->about, &inputs[i]->site, TC_ERR_ARGUMENT,
                 "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
                 tci_op_name(inputs[i]->op));
         }
@@ -266,7 +272,7 @@ static void tci_eval_compile(tci_eval_batch *b)
         if (!job->code) {
             const char *text = tci_str_text(&log);
             status = status ? status : TC_ERR_INTERNAL;
-            tci_eval_fail(job->about, b->op, &job->site, status, "%s%s%s", tc_status_text(status),
+            tci_eval_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
                           *text ? ": " : "", text);
             tci_eval_settle(b, job, status);
         }
@@ -279,18 +285,18 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     tc_status status = tci_program_make(job->code, job->request, b->options, job->program);
     if (status == TC_ERR_LIMIT) {
         tci_eval_fail(
-            job->about, b->op, &job->site, status,
+            b->f, job->about, &job->site, status,
             "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
             (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
     } else if (status) {
-        tci_eval_fail(job->about, b->op, &job->site, status, "%s", tc_status_text(status));
+        tci_eval_fail(b->f, job->about, &job->site, status, "%s", tc_status_text(status));
     }
 #ifdef TC_DYNAMIC_SHAPES
     const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
     if (untold) {
         tci_program_release(*job->program);
         *job->program = NULL;
-        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_SHAPE,
+        return tci_eval_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
                              "'%.60s' is the size of no axis of an input or output: no run could"
                              " tell it",
                              untold);
@@ -323,8 +329,8 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
     }
     tci_scratch_free(&b->s);
     if (b->first) {
-        b->about.ctx->last = b->first_error;
-        b->about.ctx->last_on = b->first_on;
+        b->ctx->last = b->first_error;
+        b->ctx->last_on = b->first_on;
     }
     return b->first;
 }
@@ -332,7 +338,7 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
 /* ---- compile ---- */
 
 /* The first live output of all jobs. False: there is none, *status says why. */
-static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, tc_tensor *live,
+static bool tci_eval_find_live(const tci_frame *f, const tci_eval_job *jobs, int n, tc_tensor *live,
                                tc_status *status)
 {
     static const tc_tensor nothing;
@@ -346,7 +352,7 @@ static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, 
                     return true;
                 }
                 if (pass == 1) {
-                    tci_eval_node(nothing, op, *live, status);
+                    tci_eval_node(f, nothing, *live, status);
                     return false;
                 }
             }
@@ -355,7 +361,7 @@ static bool tci_eval_find_live(const tci_eval_job *jobs, int n, const char *op, 
     return false;
 }
 
-static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n,
+static tc_status tci_eval_compile_jobs(const tci_frame *f, tci_eval_job *jobs, int n,
                                        const tc_options *options)
 {
     tc_status status;
@@ -365,39 +371,50 @@ static tc_status tci_eval_compile_jobs(const char *op, tci_eval_job *jobs, int n
             *jobs[i].program = NULL;
         }
     }
-    if (!tci_eval_find_live(jobs, n, op, &b.about, &status)) {
+    if (!tci_eval_find_live(f, jobs, n, &b.about, &status)) {
         for (int i = 0; i < n; i++) {
             jobs[i].status = status;
         }
         return status;
     }
-    tc_options merged = tci_eval_options(b.about.ctx, options);
+    b.ctx = tci_ctx_of(b.about.ctx);
+    tc_options merged = tci_eval_options(b.ctx, options);
     for (int i = 0; i < n; i++) {
         bool has_first = jobs[i].outputs.n > 0 && jobs[i].outputs.items;
         bool usable = has_first && jobs[i].outputs.items[0].ctx == b.about.ctx;
         jobs[i].about = usable ? jobs[i].outputs.items[0] : b.about;
     }
-    b.op = op;
+    b.f = f;
     b.options = &merged;
     b.jobs = jobs;
     b.n = n;
     return tci_eval_make_programs(&b);
 }
 
-TC_API tc_status tc_compile(tc_tensor y, tc_program **f)
+/* The whole of a public call that compiles. */
+static tc_status tci_eval_compile_call(const char *op, tc_site here, tci_eval_job *jobs, int n,
+                                       const tc_options *options)
+{
+    tci_frame f = tci_frame_begin(op, here);
+    tc_status status = tci_eval_compile_jobs(&f, jobs, n, options);
+    tci_frame_leave(&f);
+    return status;
+}
+
+TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here)
 {
     tci_eval_job job = {.outputs = {&y, 1}, .find_inputs = true, .program = f};
-    return tci_eval_compile_jobs("tc_compile", &job, 1, NULL);
+    return tci_eval_compile_call("tc_compile", here, &job, 1, NULL);
 }
 
-TC_API tc_status tc_compile_fn(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
-                               tc_program **f)
+TC_API tc_status tc_compile_fn_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                  tc_program **f, tc_site here)
 {
     tci_eval_job job = {.inputs = inputs, .outputs = outputs, .program = f};
-    return tci_eval_compile_jobs("tc_compile_fn", &job, 1, options);
+    return tci_eval_compile_call("tc_compile_fn", here, &job, 1, options);
 }
 
-TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options)
+TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *options, tc_site here)
 {
     if (n < 0 || (n && !jobs)) {
         return TC_ERR_ARGUMENT;
@@ -416,7 +433,10 @@ TC_API tc_status tc_compile_many(tc_job *jobs, int n, const tc_options *options)
     if (!work) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = n ? tci_eval_compile_jobs("tc_compile_many", work, n, options) : TC_OK;
+    tc_status status = TC_OK;
+    if (n) {
+        status = tci_eval_compile_call("tc_compile_many", here, work, n, options);
+    }
     for (int i = 0; i < n; i++) {
         jobs[i].status = work[i].status;
     }
@@ -452,6 +472,21 @@ static const char *tci_eval_no_workspace(const tc_program *f)
     return why && why[0] ? why : "out of memory: no workspace for one more call";
 }
 
+/* A run of symbolic sizes may have to compile; what computes in others is the pool's, which sets
+ * the caller's floating-point environment aside by itself. */
+static tc_status tci_eval_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (c->dynamic) {
+        tci_fpenv caller = tci_fpenv_enter();
+        tc_status status = tci_call_run(c, inputs, outputs);
+        tci_fpenv_leave(caller);
+        return status;
+    }
+#endif
+    return tci_call_run(c, inputs, outputs);
+}
+
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here)
 {
     if (TCI_UNLIKELY(!f)) {
@@ -461,7 +496,7 @@ TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_si
     if (TCI_UNLIKELY(!c)) {
         return tci_eval_record(f, TC_ERR_MEMORY, "tc_run", here, tci_eval_no_workspace(f));
     }
-    tc_status status = tci_call_run(c, inputs, outputs);
+    tc_status status = tci_eval_run(c, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK)) {
         tci_eval_record(f, status, "tc_run", here, c->last.text);
     }
@@ -491,7 +526,7 @@ TC_API tc_status tc_run_call_at(tc_call *call, tc_bufs inputs, tc_bufs outputs, 
     if (TCI_UNLIKELY(!call)) {
         return TC_ERR_ARGUMENT;
     }
-    tc_status status = tci_call_run(call, inputs, outputs);
+    tc_status status = tci_eval_run(call, inputs, outputs);
     if (TCI_UNLIKELY(status != TC_OK && here.file)) {
         tci_error plain = call->last;
         snprintf(call->last.text, sizeof(call->last.text), "%.400s:%d: tc_run_call: %.512s",
@@ -616,7 +651,7 @@ static tc_status tci_eval_check_sizes(const tci_eval_lazy *w, const tci_request 
         const tci_node *n = r->nodes[i];
         for (int d = 0; d < n->rank; d++) {
             if (!tci_dim_is_known(n->shape[d])) {
-                return tci_eval_fail(w->job.about, w->b.op, &n->site, TC_ERR_SHAPE,
+                return tci_eval_fail(w->b.f, w->job.about, &n->site, TC_ERR_SHAPE,
                                      "%s, the size of axis %d of a tensor made by %s, has no value "
                                      "before a run: compile it with an input of that size",
                                      TCI_DIM_TEXT(n->shape[d]), d, tci_op_name(n->op));
@@ -650,7 +685,7 @@ static tc_status tci_eval_lazy_request(tci_eval_batch *b, tci_eval_job *job)
     tci_request *r = tci_request_make(&b->s, NULL, 0, w->nodes, w->n_nodes, b->options, NULL, NULL);
     if (r->n_user_inputs) {
         const tci_node *input = r->inputs[0];
-        return tci_eval_fail(job->about, b->op, &job->site, TC_ERR_ARGUMENT,
+        return tci_eval_fail(b->f, job->about, &job->site, TC_ERR_ARGUMENT,
                              "the value needs '%.60s', a tc_input placeholder%s%.200s%s: compile "
                              "it and bind the input"
                              " with tc_run, or use tc_borrow or tc_copy_in",
@@ -673,7 +708,7 @@ static tc_status tci_eval_lazy_memory(tci_eval_lazy *w)
     for (int i = 0; i < w->n_values; i++) {
         w->values[i] = tci_storage_make(code->outputs[i].bytes);
         if (!w->values[i]) {
-            return tci_eval_fail(w->job.about, w->b.op, &w->nodes[i]->site, TC_ERR_MEMORY,
+            return tci_eval_fail(w->b.f, w->job.about, &w->nodes[i]->site, TC_ERR_MEMORY,
                                  "out of memory: %lld bytes for the value",
                                  (long long)code->outputs[i].bytes);
         }
@@ -689,7 +724,7 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
     tc_status status = tci_eval_lazy_memory(w);
     tc_call *c = status ? NULL : tci_call_make(f);
     if (!status && !c) {
-        status = tci_eval_fail(w->job.about, w->b.op, &w->job.site, TC_ERR_MEMORY,
+        status = tci_eval_fail(w->b.f, w->job.about, &w->job.site, TC_ERR_MEMORY,
                                "out of memory: workspace of a run");
     }
     if (!status) {
@@ -697,7 +732,7 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
         tc_bufs outputs = {w->bufs, w->n_values};
         status = tci_call_run(c, none, outputs);
         if (status) {
-            tci_eval_fail(w->job.about, w->b.op, &w->job.site, status, "%s", c->last.text);
+            tci_eval_fail(w->b.f, w->job.about, &w->job.site, status, "%s", c->last.text);
         }
     }
     tci_call_free(c);
@@ -713,13 +748,14 @@ static tc_status tci_eval_lazy_run(tci_eval_lazy *w, tc_program *f)
 }
 
 /* The first of ts is live. */
-static tc_status tci_eval_lazily(const char *op, tc_tensors ts)
+static tc_status tci_eval_lazily(const tci_frame *frame, tc_tensors ts)
 {
     tci_eval_lazy w;
     tc_program *f = NULL;
-    w.b.op = op;
+    w.b.f = frame;
     w.b.about = ts.items[0];
-    w.b.options = &ts.items[0].ctx->options;
+    w.b.ctx = tci_ctx_of(ts.items[0].ctx);
+    w.b.options = &w.b.ctx->options;
     w.b.jobs = &w.job;
     w.b.n = 1;
     w.b.first = TC_OK;
@@ -743,36 +779,59 @@ static tc_status tci_eval_lazily(const char *op, tc_tensors ts)
     return status;
 }
 
-static tc_status tci_eval_value(const char *op, tc_tensor t, tci_node **node)
+TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node)
 {
     tc_status status = TC_OK;
-    tci_node *n = tci_eval_node(t, op, t, &status);
-    *node = n;
-    if (!n || tci_node_is_value(n)) {
+    *node = tci_eval_node(f, t, t, &status);
+    if (!*node || tci_node_is_value(*node)) {
         return status;
     }
     tc_tensors ts = {&t, 1};
-    return tci_eval_lazily(op, ts);
+    return tci_eval_lazily(f, ts);
 }
 
-TC_API tc_status tc_eval(tc_tensor t)
+TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node)
+{
+    tc_status status = tci_eval_value(f, t, node);
+    if (status) {
+        return status;
+    }
+    const tci_node *n = *node;
+    if (!n->storage) {
+        return tci_eval_fail(f, t, &n->site, TC_ERR_ARGUMENT,
+                             "given an assign, which has no value: expected the parameter itself");
+    }
+    if (tci_resident_home(n->storage)) {
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BACKEND,
+                             "the device that has the value failed");
+    }
+    return TC_OK;
+}
+
+TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
 {
     tci_node *n;
-    return tci_eval_value("tc_eval", t, &n);
+    tci_frame f = tci_frame_begin("tc_eval", here);
+    tc_status status = tci_eval_value(&f, t, &n);
+    tci_frame_leave(&f);
+    return status;
 }
 
-TC_API tc_status tc_eval_many(tc_tensors ts)
+TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here)
 {
     tc_status status = TC_OK;
     if (ts.n < 0 || (ts.n && !ts.items)) {
         return TC_ERR_ARGUMENT;
     }
-    for (int i = 0; i < ts.n; i++) {
-        if (!tci_eval_node(ts.items[i], "tc_eval_many", ts.items[i], &status)) {
-            return status;
-        }
+    tci_frame f = tci_frame_begin("tc_eval_many", here);
+    for (int i = 0; i < ts.n && !status; i++) {
+        tci_eval_node(&f, ts.items[i], ts.items[i], &status);
     }
-    return ts.n ? tci_eval_lazily("tc_eval_many", ts) : TC_OK;
+    if (ts.n && !status) {
+        status = tci_eval_lazily(&f, ts);
+    }
+    tci_frame_leave(&f);
+    return status;
 }
 
 /* ---- reading ---- */
@@ -796,58 +855,57 @@ static char *tci_eval_copy_out(const tci_node *n, int axis, const char *from, ch
     return to;
 }
 
-static tc_status tci_eval_check_read(tc_tensor t, const tci_node *n, const tc_buf *to)
+static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_node *n,
+                                     const tc_buf *to)
 {
     int64_t count = tci_node_count(n);
     const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
     if (to->is_const || (!to->data && count)) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given %s, expected memory for %lld %s",
                              to->data ? "a pointer to const" : "NULL", (long long)count,
                              info->name);
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
         bool known = to->dtype >= 0 && to->dtype < TC_DTYPE_COUNT;
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given memory of %s, expected %s",
                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
                              info->name);
     }
     bool as_bytes = to->dtype == -1 && to->n == count * info->bytes;
     if (to->n != count && !as_bytes) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BUFFER,
+        return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given room for %lld elements, expected %lld", (long long)to->n,
                              (long long)count);
     }
     return TC_OK;
 }
 
-TC_API tc_status tc_read_as(tc_tensor t, tc_buf to)
+static void tci_eval_read(const tci_node *n, void *to)
+{
+    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
+    const char *from = (const char *)n->storage->data + n->offset * bytes;
+    if (count && n->strides) {
+        tci_eval_copy_out(n, 0, from, to);
+    } else if (count) {
+        memmove(to, from, (size_t)(bytes * count));
+    }
+}
+
+TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
 {
     tci_node *n;
-    tc_status status = tci_eval_value("tc_read", t, &n);
-    if (!status && !n->storage) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_ARGUMENT,
-                             "given an assign, which has no value: expected the parameter itself");
+    tci_frame f = tci_frame_begin("tc_read", here);
+    tc_status status = tci_eval_memory(&f, t, &n);
+    if (!status) {
+        status = tci_eval_check_read(&f, t, n, &to);
     }
     if (!status) {
-        status = tci_eval_check_read(t, n, &to);
+        tci_eval_read(n, to.data);
     }
-    if (!status && tci_resident_home(n->storage)) {
-        return tci_eval_fail(t, "tc_read", &n->site, TC_ERR_BACKEND,
-                             "the device that has the value failed");
-    }
-    if (status || tci_node_count(n) == 0) {
-        return status;
-    }
-    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    const char *from = (const char *)n->storage->data + n->offset * bytes;
-    if (n->strides) {
-        tci_eval_copy_out(n, 0, from, to.data);
-    } else {
-        memmove(to.data, from, (size_t)(bytes * tci_node_count(n)));
-    }
-    return TC_OK;
+    tci_frame_leave(&f);
+    return status;
 }
 
 /* ---- look inside ---- */
@@ -889,6 +947,7 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
     if (!f || !out) {
         return TC_ERR_ARGUMENT;
     }
+    tci_fpenv caller = tci_fpenv_enter();
 #ifdef TC_DYNAMIC_SHAPES
     if (f->dynamic) {
         tci_dynamic_explain(f, out);
@@ -896,6 +955,7 @@ TC_API tc_status tc_explain(const tc_program *f, FILE *out)
 #endif
     fputs(f->code->explain ? f->code->explain : "", out);
     tci_eval_explain_times(f, out);
+    tci_fpenv_leave(caller);
     return ferror(out) ? TC_ERR_IO : TC_OK;
 }
 

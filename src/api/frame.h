@@ -1,8 +1,9 @@
-/* api/frame.h - one public call under way: its name and place, its context, and how it went so far.
+/* api/frame.h - one public call under way: its name and place, its context, how it went so far, and
+ * the caller's floating-point environment, which is set aside until the call ends.
  *
  * A call names its operands twice: tci_frame_use for each (finds the context), then tci_frame_node
  * for each (finds the node, or fails the frame once: the first cause wins). tci_frame_end makes the
- * handle. */
+ * handle; a call that returns without it calls tci_frame_leave. */
 #ifndef TCI_API_FRAME_H
 #define TCI_API_FRAME_H
 
@@ -11,9 +12,10 @@
 typedef struct tci_frame {
     const char *op;
     tc_site here;
-    tc_ctx *ctx;       /* NULL until an operand has a live one */
+    tci_ctx *ctx;      /* NULL until an operand has a live one */
     tc_tensor bad;     /* result when failed */
     bool failed;
+    tci_fpenv caller;
 } tci_frame;
 
 /* Handles without a context carry the reason in their id. */
@@ -28,19 +30,33 @@ enum {
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here);
 /* For calls that name the context. */
-TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here);
+TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here);
 TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t);
 /* what: "operand 1", "the weight". Fails the frame on a handle that has no node. */
 TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what);
 /* TC_NONE: NULL without a failure. */
 TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what);
+/* That there is a list, or none where n is 0. what: "the sizes". */
+TCI_FN bool tci_frame_list(tci_frame *f, const void *items, int n, const char *what);
+/* That it is a dtype: the first number behind `after`, of n. */
+TCI_FN bool tci_frame_dtype(tci_frame *f, const char *after, const int64_t *numbers, int n);
 TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...) TCI_PRINTF(3, 4);
 /* The call's result: a handle to n, or the poison of the first failure. */
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n);
+TCI_FN void tci_frame_leave(const tci_frame *f);
 
 /* ---- errors kept by api/handle.c, for api/scope.c ---- */
-TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope); /* those of this scope and deeper */
+TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope); /* those of this scope and deeper */
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the scope outside */
+/* The context's last error as a poison. */
+TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
+
+/* ---- api/eval.c: values within another public call ---- */
+/* *node: the live node of t, whose value is there if this succeeds. */
+TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node);
+/* The same where the value must be memory that the host can read. */
+TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node);
+
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 
 #endif

@@ -102,6 +102,7 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
     tci_frame f = tci_frame_begin("tc_grad", here);
     tci_grad_call c = {.f = &f, .params = params, .n = n};
     if (n < 0 || (n && (!params || !grads))) {
+        tci_frame_leave(&f);
         return TC_ERR_ARGUMENT;
     }
     tci_frame_use(&f, loss);
@@ -114,5 +115,6 @@ TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_t
         grads[i] = tci_frame_end(&f, f.failed ? NULL : c.grads[i]);
     }
     tci_scratch_free(&c.s);
+    tci_frame_leave(&f);
     return f.failed ? tc_status_of(f.bad) : TC_OK;
 }

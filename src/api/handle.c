@@ -11,6 +11,7 @@
  * shares its record, so a loop that fails for ever does not grow. */
 #include "frame.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -33,27 +34,24 @@ TC_API const char *tc_status_text(tc_status status)
     return (unsigned)status < TC_STATUS_COUNT ? texts[status] : "unknown status";
 }
 
-TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx)
-{
-    return ctx && ctx->magic == TCI_CTX_MAGIC;
-}
-
 TCI_FN tci_node *tci_handle_node(tc_tensor t)
 {
-    if (!tci_ctx_is_live(t.ctx) || t.id >= t.ctx->graph.n_slots) {
+    const tci_ctx *ctx = tci_ctx_of(t.ctx);
+    if (!ctx || t.id >= ctx->graph.n_slots) {
         return NULL;
     }
-    tci_node *n = t.ctx->graph.slots[t.id];
+    tci_node *n = ctx->graph.slots[t.id];
     return n && n->generation == t.generation ? n : NULL;
 }
 
 static const tci_poison_entry *tci_handle_poison(tc_tensor t)
 {
-    if (!tci_ctx_is_live(t.ctx) || t.id < TCI_POISON_FIRST) {
+    const tci_ctx *ctx = tci_ctx_of(t.ctx);
+    if (!ctx || t.id < TCI_POISON_FIRST) {
         return NULL;
     }
     uint32_t at = t.id - TCI_POISON_FIRST;
-    const tci_poison_entry *p = at < (uint32_t)t.ctx->n_poisons ? t.ctx->poisons[at] : NULL;
+    const tci_poison_entry *p = at < (uint32_t)ctx->n_poisons ? ctx->poisons[at] : NULL;
     return p && p->generation == t.generation ? p : NULL;
 }
 
@@ -61,8 +59,7 @@ static const tci_poison_entry *tci_handle_poison(tc_tensor t)
 static const char *tci_handle_reason(tc_tensor t)
 {
     if (t.ctx) {
-        return tci_ctx_is_live(t.ctx) ? TCI_HANDLE_DEAD
-                                      : "the handle is dead: its context was freed";
+        return tci_ctx_of(t.ctx) ? TCI_HANDLE_DEAD : "the handle is dead: its context was freed";
     }
     switch (t.id) {
     case TCI_NULL_NUMBERS:
@@ -108,7 +105,7 @@ static void tci_handle_text(tci_error *e, const char *op, tc_site here, tc_statu
     vsnprintf(e->text + n, sizeof(e->text) - (size_t)n, format, args);
 }
 
-static bool tci_handle_grow_poisons(tc_ctx *ctx)
+static bool tci_handle_grow_poisons(tci_ctx *ctx)
 {
     if (ctx->n_poisons < ctx->cap_poisons) {
         return true;
@@ -126,14 +123,14 @@ static bool tci_handle_grow_poisons(tc_ctx *ctx)
 }
 
 /* Keeps the error in the scope numbered `scope`. */
-static tc_tensor tci_handle_keep_error(tc_ctx *ctx, const tci_error *e, int scope)
+static tc_tensor tci_handle_keep_error(tci_ctx *ctx, const tci_error *e, int scope)
 {
     tc_tensor none = {NULL, TCI_NULL_MEMORY, 0};
     for (int i = ctx->n_poisons - 1; i >= 0 && i >= ctx->n_poisons - 8; i--) {
         const tci_poison_entry *p = ctx->poisons[i];
         if (p && p->scope == scope && p->error.status == e->status &&
             !strcmp(p->error.text, e->text)) {
-            tc_tensor same = {ctx, TCI_POISON_FIRST + (uint32_t)i, p->generation};
+            tc_tensor same = {ctx->handle, TCI_POISON_FIRST + (uint32_t)i, p->generation};
             return same;
         }
     }
@@ -147,20 +144,20 @@ static tc_tensor tci_handle_keep_error(tc_ctx *ctx, const tci_error *e, int scop
     p->error = *e;
     p->generation = ++ctx->next_poison;
     p->scope = scope;
-    tc_tensor t = {ctx, TCI_POISON_FIRST + (uint32_t)ctx->n_poisons, p->generation};
+    tc_tensor t = {ctx->handle, TCI_POISON_FIRST + (uint32_t)ctx->n_poisons, p->generation};
     ctx->poisons[ctx->n_poisons++] = p;
     return t;
 }
 
-static int tci_handle_scope(const tc_ctx *ctx)
+static int tci_handle_scope(const tci_ctx *ctx)
 {
     return ctx->graph.n_scopes ? ctx->graph.n_scopes - 1 : 0;
 }
 
-static tc_tensor tci_handle_poison_v(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+static tc_tensor tci_handle_poison_v(tci_ctx *ctx, const char *op, tc_site here, tc_status why,
                                      const char *format, va_list args)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    if (!ctx) {
         tc_tensor none = {NULL, TCI_NULL_CTX, 0};
         return none;
     }
@@ -169,7 +166,13 @@ static tc_tensor tci_handle_poison_v(tc_ctx *ctx, const char *op, tc_site here, 
     return ctx->last_on;
 }
 
-TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx)
+{
+    ctx->last_on = tci_handle_keep_error(ctx, &ctx->last, tci_handle_scope(ctx));
+    return ctx->last_on;
+}
+
+TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_status why,
                             const char *format, ...)
 {
     va_list args;
@@ -179,7 +182,7 @@ TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status
     return t;
 }
 
-TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope)
+TCI_FN void tci_handle_drop_poisons(tci_ctx *ctx, int scope)
 {
     for (int i = 0; i < ctx->n_poisons; i++) {
         if (ctx->poisons[i] && ctx->poisons[i]->scope >= scope) {
@@ -195,13 +198,14 @@ TCI_FN void tci_handle_drop_poisons(tc_ctx *ctx, int scope)
 TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t)
 {
     const tci_poison_entry *p = tci_handle_poison(t);
-    int scope = p ? TCI_MAX(tci_handle_scope(t.ctx) - 1, 0) : 0;
-    return !p || p->scope <= scope ? t : tci_handle_keep_error(t.ctx, &p->error, scope);
+    tci_ctx *ctx = tci_ctx_of(t.ctx);
+    int scope = p ? TCI_MAX(tci_handle_scope(ctx) - 1, 0) : 0;
+    return !p || p->scope <= scope ? t : tci_handle_keep_error(ctx, &p->error, scope);
 }
 
-TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here)
+TCI_FN tc_tensor tci_handle_make(tci_ctx *ctx, tci_node *n, tc_site here)
 {
-    tci_frame f = tci_frame_on(ctx, NULL, here);
+    tci_frame f = tci_frame_on(ctx->handle, NULL, here);
     return tci_frame_end(&f, n);
 }
 
@@ -221,12 +225,13 @@ TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room)
 TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
                           const char *format, ...)
 {
-    if (tci_ctx_is_live(t.ctx) && !tci_handle_poison(t)) {
+    tci_ctx *ctx = tci_ctx_of(t.ctx);
+    if (ctx && !tci_handle_poison(t)) {
         va_list args;
         va_start(args, format);
-        tci_handle_text(&t.ctx->last, op, here, why, format, args);
+        tci_handle_text(&ctx->last, op, here, why, format, args);
         va_end(args);
-        t.ctx->last_on = t;
+        ctx->last_on = t;
     }
     return why;
 }
@@ -245,17 +250,19 @@ TC_API const char *tc_tensor_error(tc_tensor t)
     if (!tci_handle_node(t)) {
         return tci_handle_reason(t);
     }
-    bool mine = t.ctx->last.status != TC_OK && t.ctx->last_on.id == t.id &&
-                t.ctx->last_on.generation == t.generation;
-    return mine ? t.ctx->last.text : "";
+    const tci_ctx *ctx = tci_ctx_of(t.ctx);
+    bool mine = ctx->last.status != TC_OK && ctx->last_on.id == t.id &&
+                ctx->last_on.generation == t.generation;
+    return mine ? ctx->last.text : "";
 }
 
 TC_API const char *tc_ctx_error(const tc_ctx *ctx)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    const tci_ctx *c = tci_ctx_of(ctx);
+    if (!c) {
         return ctx ? "the context was freed" : "the context is NULL";
     }
-    return ctx->last.text;
+    return c->last.text;
 }
 
 /* ---- queries ---- */
@@ -298,16 +305,16 @@ TC_API int64_t tc_nbytes(tc_tensor t)
 
 TCI_FN tci_frame tci_frame_begin(const char *op, tc_site here)
 {
-    tci_frame f = {.op = op, .here = here};
+    tci_frame f = {.op = op, .here = here, .caller = tci_fpenv_enter()};
     return f;
 }
 
-TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here)
+TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here)
 {
-    tci_frame f = {.op = op, .here = here};
-    if (tci_ctx_is_live(ctx)) {
-        f.ctx = ctx;
-        ctx->graph.site = here;
+    tci_frame f = tci_frame_begin(op, here);
+    f.ctx = tci_ctx_of(ctx);
+    if (f.ctx) {
+        f.ctx->graph.site = here;
     } else {
         f.failed = true;
         f.bad.id = TCI_NULL_CTX;
@@ -317,9 +324,11 @@ TCI_FN tci_frame tci_frame_on(tc_ctx *ctx, const char *op, tc_site here)
 
 TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t)
 {
-    if (!f->ctx && tci_ctx_is_live(t.ctx)) {
-        f->ctx = t.ctx;
-        t.ctx->graph.site = f->here;
+    if (!f->ctx) {
+        f->ctx = tci_ctx_of(t.ctx);
+        if (f->ctx) {
+            f->ctx->graph.site = f->here;
+        }
     }
 }
 
@@ -335,10 +344,36 @@ TCI_FN void tci_frame_fail(tci_frame *f, tc_status why, const char *format, ...)
     va_end(args);
 }
 
+TCI_FN bool tci_frame_list(tci_frame *f, const void *items, int n, const char *what)
+{
+    if (n < 0 || (n && !items)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "%s: given a list of %d at %s, expected %s", what, n,
+                       items ? "an address" : "NULL",
+                       n < 0 ? "0 or more" : "as many items as it says");
+    }
+    return !f->failed;
+}
+
+TCI_FN bool tci_frame_dtype(tci_frame *f, const char *after, const int64_t *numbers, int n)
+{
+    if (f->failed) {
+        return false;
+    }
+    if (n < 1 || !numbers) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT, "the dtype is missing after %s", after);
+    } else if (!tci_dtype_is_valid(numbers[0])) {
+        tci_frame_fail(f, TC_ERR_DTYPE,
+                       "given %" PRId64 " after %s, which is not a dtype: expected TC_F32 or "
+                       "another, then the sizes",
+                       numbers[0], after);
+    }
+    return !f->failed;
+}
+
 TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what)
 {
     tci_node *n = tci_handle_node(t);
-    if (f->failed || (n && t.ctx == f->ctx)) {
+    if (f->failed || (n && t.ctx == f->ctx->handle)) {
         return f->failed ? NULL : n;
     }
     if (!f->ctx) {
@@ -346,7 +381,7 @@ TCI_FN tci_node *tci_frame_node(tci_frame *f, tc_tensor t, const char *what)
         tc_tensor freed = {NULL, TCI_NULL_FREED, 0};
         f->bad = t.ctx ? freed : t;
         f->failed = true;
-    } else if (tci_ctx_is_live(t.ctx) && t.ctx != f->ctx) {
+    } else if (tci_ctx_of(t.ctx) && t.ctx != f->ctx->handle) {
         tci_frame_fail(f, TC_ERR_HANDLE,
                        "%s is foreign: it belongs to another context than the operands before it",
                        what);
@@ -364,18 +399,24 @@ TCI_FN tci_node *tci_frame_optional(tci_frame *f, tc_tensor t, const char *what)
     return tci_is_none(t) ? NULL : tci_frame_node(f, t, what);
 }
 
+TCI_FN void tci_frame_leave(const tci_frame *f)
+{
+    tci_fpenv_leave(f->caller);
+}
+
 TCI_FN tc_tensor tci_frame_end(tci_frame *f, tci_node *n)
 {
-    if (!f->failed && n) {
-        tc_tensor t = {f->ctx, n->id, n->generation};
-        return t;
-    }
-    if (!f->failed) {
+    if (!f->failed && !n) {
         tci_graph *g = &f->ctx->graph;
         tc_status why = g->error ? g->error : TC_ERR_INTERNAL;
         tci_frame_fail(f, why, "%s", g->error ? g->message : "failed without a reason");
         g->error = TC_OK;
     }
-    return f->bad;
+    tci_frame_leave(f);
+    if (f->failed) {
+        return f->bad;
+    }
+    tc_tensor t = {f->ctx->handle, n->id, n->generation};
+    return t;
 }
 #undef TCI_HANDLE_DEAD

@@ -15,27 +15,10 @@ typedef struct tci_leaf_span {
     int64_t lo, hi; /* hi exclusive; both 0 when there are no elements */
 } tci_leaf_span;
 
-static bool tci_leaf_check_dtype(tci_frame *f, int64_t dtype)
+static bool tci_leaf_check(tci_frame *f, tc_dtype dtype, int rank, const int64_t *sizes)
 {
-    if (dtype < 0 || dtype >= TC_DTYPE_COUNT) {
-        tci_frame_fail(f, TC_ERR_DTYPE,
-                       "%" PRId64 " is not a dtype: expected TC_F32 or another, then the sizes",
-                       dtype);
-        return false;
-    }
-    return true;
-}
-
-static bool tci_leaf_check(tci_frame *f, int64_t dtype, int rank, const int64_t *sizes)
-{
-    if (f->failed || !tci_leaf_check_dtype(f, dtype)) {
-        return false;
-    }
-    if (rank < 0 || (rank > 0 && !sizes)) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT, "the sizes are NULL or fewer than none (rank %d)", rank);
-        return false;
-    }
-    return tci_build_check_shape(&f->ctx->graph, rank, sizes, (tc_dtype)dtype);
+    return tci_frame_list(f, sizes, rank, "the sizes") &&
+           tci_build_check_shape(&f->ctx->graph, rank, sizes, dtype);
 }
 
 #ifdef TC_DYNAMIC_SHAPES
@@ -50,14 +33,14 @@ TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t
                              tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_input", here);
-    if (!f.failed && (!name || n < 1)) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, "%s",
-                       name ? "the dtype is missing" : "the name is NULL");
+    if (!name) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "the name is NULL");
     }
-    if (f.failed || !tci_leaf_check(&f, dtype_and_sizes[0], n - 1, dtype_and_sizes + 1)) {
+    if (!tci_frame_dtype(&f, "the name", dtype_and_sizes, n) ||
+        !tci_leaf_check(&f, (tc_dtype)dtype_and_sizes[0], n - 1, dtype_and_sizes + 1)) {
         return tci_frame_end(&f, NULL);
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &f.ctx->graph;
     size_t bytes = strlen(name) + 1;
     char *copy = tci_graph_resize(g, NULL, 0, bytes);
     if (!copy) {
@@ -182,7 +165,9 @@ static bool tci_leaf_view(tci_frame *f, const void *data, tc_dtype dtype, int ra
                           const int64_t *sizes, const int64_t *strides, tci_words *dense,
                           tci_leaf_span *span)
 {
-    if (!tci_leaf_check(f, dtype, rank, sizes) || !tci_leaf_is_known(f, rank, sizes)) {
+    int64_t given = dtype;
+    if (!tci_frame_dtype(f, "the data", &given, 1) || !tci_leaf_check(f, dtype, rank, sizes) ||
+        !tci_leaf_is_known(f, rank, sizes)) {
         return false;
     }
     int64_t *own =
@@ -220,20 +205,20 @@ TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int
     int bytes = tci_dtype_get(dtype)->bytes;
     const char *lowest = data ? (const char *)data + span.lo * bytes : NULL;
     tci_storage *storage = tci_storage_borrow(lowest, (span.hi - span.lo) * bytes);
-    tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, is_dense ? NULL : strides,
-                                -span.lo);
-    return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+    tci_graph *g = &f.ctx->graph;
+    tci_node *x =
+        tci_leaf_data(g, dtype, rank, sizes, storage, is_dense ? NULL : strides, -span.lo);
+    return tci_frame_end(&f, tci_words_put(g, &dense, x));
 }
 
-static tc_tensor tci_leaf_copy_in(const char *op, tc_ctx *ctx, const void *data, tc_dtype dtype,
-                                  int rank, const int64_t *sizes, const int64_t *strides,
-                                  tc_site here)
+/* A leaf with memory of its own. The frame ends with it. */
+static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype, int rank,
+                                  const int64_t *sizes, const int64_t *strides)
 {
-    tci_frame f = tci_frame_on(ctx, op, here);
     tci_words dense;
     tci_leaf_span span;
-    if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
-        return tci_frame_end(&f, NULL);
+    if (!tci_leaf_view(f, data, dtype, rank, sizes, strides, &dense, &span)) {
+        return tci_frame_end(f, NULL);
     }
     size_t bytes = tci_dtype_get(dtype)->bytes;
     int64_t count = span.hi > span.lo;
@@ -245,21 +230,27 @@ static tc_tensor tci_leaf_copy_in(const char *op, tc_ctx *ctx, const void *data,
         tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : dense.items,
                       dense.items + rank);
     }
-    tci_node *x = tci_leaf_data(&ctx->graph, dtype, rank, sizes, storage, NULL, 0);
-    return tci_frame_end(&f, tci_words_put(&ctx->graph, &dense, x));
+    tci_graph *g = &f->ctx->graph;
+    tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0);
+    return tci_frame_end(f, tci_words_put(g, &dense, x));
 }
 
 TC_API tc_tensor tc_copy_in_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int rank,
                                const int64_t *sizes, const int64_t *strides, tc_site here)
 {
-    return tci_leaf_copy_in("tc_copy_in", ctx, data, dtype, rank, sizes, strides, here);
+    tci_frame f = tci_frame_on(ctx, "tc_copy_in", here);
+    return tci_leaf_copy_in(&f, data, dtype, rank, sizes, strides);
 }
 
 TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
 {
-    tc_tensor t = tci_leaf_copy_in("tc_param", ctx, data, (tc_dtype)dtype_and_sizes[0], n - 1,
-                                   dtype_and_sizes + 1, NULL, here);
+    tci_frame f = tci_frame_on(ctx, "tc_param", here);
+    if (!tci_frame_dtype(&f, "the data", dtype_and_sizes, n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    tc_tensor t = tci_leaf_copy_in(&f, data, (tc_dtype)dtype_and_sizes[0], n - 1,
+                                   dtype_and_sizes + 1, NULL);
     tci_node *x = tci_handle_node(t);
     if (x) {
         x->storage->is_param = x->stateful = true;
@@ -319,7 +310,7 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
         return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
     }
     tci_resident_changed(x->storage, NULL);
-    return tci_leaf_forget(&t.ctx->graph, x)
+    return tci_leaf_forget(&tci_ctx_of(t.ctx)->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
 }

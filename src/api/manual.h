@@ -74,7 +74,8 @@
  *     }
  *
  * tc_ctx_free ends the context and all its tensors; programs live on. Freeing NULL, or a context
- * that was freed already, does nothing. Programs and calls are freed once, as with free().
+ * that was freed already, does nothing, however many were made since: a tc_ctx * is no address but
+ * a number that no other context gets. Programs and calls are freed once, as with free().
  *
  * 3 TENSORS AND LEAVES
  *
@@ -227,7 +228,10 @@
  * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
  * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
  * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them.
- * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints.
+ * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
+ * computes, a fold of constants while recording as well, does it in the default floating-point
+ * environment: rounding modes, FTZ and DAZ, traps and raised flags of the caller change no value
+ * and are found again as they were.
  *
  * 12 ERRORS
  *
@@ -235,6 +239,10 @@
  * tc_error(t) is the first cause on the way to t, with the user's file and line:
  *
  *   app.c:12: tc_add: shapes [3, 4] and [5] do not broadcast: axis 1 is 4 against 5
+ *
+ * A compile, evaluation or reading that fails names its own line, and that of the tensor:
+ *
+ *   app.c:20: tc_read: given room for 3 elements, expected 4 (the tensor was made at app.c:12)
  *
  * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
  * context's is the last failure that was recorded on it: of a call that could not be made, or of a

@@ -123,20 +123,39 @@ static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tc
     return true;
 }
 
+/* A tc_arg may come from another language, so its kind may be any number. */
+static bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
+{
+    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
+                       "or 3 (floating)",
+                       what, a->kind);
+    }
+    return !f->failed;
+}
+
 /* Finds the context among the operands; numbers alone have none. */
 static tci_frame tci_ops_begin(const char *name, const tc_arg *args, int n, tc_site here)
 {
     tci_frame f = tci_frame_begin(name, here);
-    bool numbers = true;
+    const tc_arg *first = NULL;
+    for (int i = n - 1; i >= 0; i--) {
+        first = args[i].kind ? first : &args[i];
+    }
     for (int i = 0; i < n; i++) {
-        numbers = numbers && args[i].kind;
         if (!args[i].kind) {
             tci_frame_use(&f, args[i].tensor);
         }
     }
-    if (numbers) {
+    if (!first) {
         f.failed = true;
         f.bad.id = TCI_NULL_NUMBERS;
+    } else if (!f.ctx) {
+        tci_frame_node(&f, first->tensor, "the operand"); /* says why it has no context */
+    }
+    for (int i = 0; i < n; i++) {
+        tci_ops_check_kind(&f, &args[i], tci_ops_nth[i]);
     }
     return f;
 }
@@ -191,11 +210,27 @@ static tci_node *tci_ops_one(tci_frame *f, const char *name, tc_tensor x, tc_sit
     return tci_frame_node(f, x, tci_ops_nth[0]);
 }
 
+/* The same for calls with a list of axes. */
+static tci_node *tci_ops_over(tci_frame *f, const char *name, tc_tensor x, tc_axes axes,
+                              tc_site here)
+{
+    tci_node *n = tci_ops_one(f, name, x, here);
+    return n && (axes.all || tci_frame_list(f, axes.items, axes.n, "the axes")) ? n : NULL;
+}
+
+/* The same for calls with a list of sizes or of axes in order. */
+static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int n,
+                                const int64_t *list, const char *what, tc_site here)
+{
+    tci_node *x_node = tci_ops_one(f, name, x, here);
+    return x_node && tci_frame_list(f, list, n, what) ? x_node : NULL;
+}
+
 #define TCI_OPS_REDUCE_AXES(ID, name)                                                        \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)  \
     {                                                                                        \
         tci_frame f;                                                                         \
-        tci_node *n = tci_ops_one(&f, "tc_" #name, x, here);                                 \
+        tci_node *n = tci_ops_over(&f, "tc_" #name, x, axes, here);                          \
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
     }
@@ -230,7 +265,7 @@ TC_API tc_tensor tc_cast_at(tc_tensor x, tc_dtype dtype, tc_site here)
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_mean", x, here);
+    tci_node *n = tci_ops_over(&f, "tc_mean", x, axes, here);
     return tci_frame_end(&f, n ? tci_build_mean(&f.ctx->graph, n, axes, keepdims) : NULL);
 }
 
@@ -258,7 +293,7 @@ TC_API tc_tensor tc_log_softmax_at(tc_tensor x, int axis, tc_site here)
 TC_API tc_tensor tc_reshape_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_reshape", x, here);
+    tci_node *n = tci_ops_shaped(&f, "tc_reshape", x, rank, sizes, "the sizes", here);
     return tci_frame_end(&f, n ? tci_build_reshape(&f.ctx->graph, n, rank, sizes) : NULL);
 }
 
@@ -266,7 +301,7 @@ TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site
 {
     tci_frame f;
     tci_words w;
-    tci_node *node = tci_ops_one(&f, "tc_permute", x, here);
+    tci_node *node = tci_ops_shaped(&f, "tc_permute", x, n, order, "the order", here);
     if (!node || !tci_words_get(&f.ctx->graph, &w, n)) {
         return tci_frame_end(&f, NULL);
     }
@@ -290,7 +325,7 @@ TC_API tc_tensor tc_transpose_at(tc_tensor x, int axis_a, int axis_b, tc_site he
 TC_API tc_tensor tc_expand_at(tc_tensor x, int rank, const int64_t *sizes, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_expand", x, here);
+    tci_node *n = tci_ops_shaped(&f, "tc_expand", x, rank, sizes, "the sizes", here);
     return tci_frame_end(&f, n ? tci_build_expand(&f.ctx->graph, n, rank, sizes) : NULL);
 }
 
@@ -328,7 +363,7 @@ TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here)
 /* The node of an operand that may be a number, which then takes dtype `to`. */
 static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
 {
-    if (f->failed) {
+    if (f->failed || !tci_ops_check_kind(f, a, what)) {
         return NULL;
     }
     return a->kind ? tci_ops_number(f, a, to) : tci_frame_node(f, a->tensor, what);
@@ -348,7 +383,7 @@ TC_API tc_tensor tc_layer_norm_at(tc_tensor x, tc_axes axes, tc_tensor weight, t
                                   tc_arg eps, tc_site here)
 {
     tci_frame f;
-    tci_node *n = tci_ops_one(&f, "tc_layer_norm", x, here);
+    tci_node *n = tci_ops_over(&f, "tc_layer_norm", x, axes, here);
     tci_node *w = tci_frame_optional(&f, weight, "the weight");
     tci_node *b = tci_frame_optional(&f, bias, "the bias");
     tci_node *e = tci_ops_either(&f, &eps, TC_F64, "eps");
@@ -442,13 +477,13 @@ TC_API tc_tensor tc_max_pool2d_at(tc_tensor x, const tc_pool *options, tc_site h
 static tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w)
 {
     w->items = NULL;
-    for (int i = 0; i < xs.n; i++) {
-        tci_frame_use(f, xs.items[i]);
-    }
     if (xs.n < 1 || !xs.items) {
-        f->failed = true;
+        f->failed = true; /* without a tensor there is no context to keep a text in */
         f->bad.id = TCI_NULL_EMPTY;
         return NULL;
+    }
+    for (int i = 0; i < xs.n; i++) {
+        tci_frame_use(f, xs.items[i]);
     }
     for (int i = 0; i < xs.n; i++) {
         char what[32];
@@ -497,10 +532,7 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
                             tc_site here)
 {
     tci_frame f = tci_frame_on(ctx, "tc_full", here);
-    if (!f.failed && (n < 1 || dtype_and_sizes[0] < 0 || dtype_and_sizes[0] >= TC_DTYPE_COUNT)) {
-        tci_frame_fail(&f, TC_ERR_DTYPE, "expected a dtype after the value, then the sizes");
-    }
-    if (f.failed) {
+    if (!tci_frame_dtype(&f, "the value", dtype_and_sizes, n)) {
         return tci_frame_end(&f, NULL);
     }
     tc_dtype dtype = (tc_dtype)dtype_and_sizes[0];
@@ -509,11 +541,10 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
         tci_frame_fail(&f, TC_ERR_SHAPE, "the value has rank %d: expected a number or a 0-d tensor",
                        fill->rank);
     }
-    bool ok =
-        fill && !f.failed && tci_build_check_shape(&ctx->graph, n - 1, dtype_and_sizes + 1, dtype);
-    tci_node *r = ok ? tci_build_cast(&ctx->graph, fill, dtype) : NULL;
-    return tci_frame_end(&f, r ? tci_build_broadcast(&ctx->graph, r, n - 1, dtype_and_sizes + 1)
-                               : NULL);
+    tci_graph *g = &f.ctx->graph;
+    bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, dtype_and_sizes + 1, dtype);
+    tci_node *r = ok ? tci_build_cast(g, fill, dtype) : NULL;
+    return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, dtype_and_sizes + 1) : NULL);
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
@@ -563,6 +594,17 @@ static tc_arg tci_ops_arange_number(tc_arg a)
     return a.kind == TCI_OPS_BOOL ? tci_arg_int(a.i) : a;
 }
 
+static bool tci_ops_arange_check(tci_frame *f, const tc_arg *args)
+{
+    static const char *const names[] = {"start", "stop", "step"};
+    for (int i = 0; i < 3; i++) {
+        if (tci_ops_check_kind(f, &args[i], names[i]) && !args[i].kind) {
+            tci_frame_fail(f, TC_ERR_ARGUMENT, "%s: given a tensor, expected a number", names[i]);
+        }
+    }
+    return !f->failed;
+}
+
 TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg step, tc_dtype dtype,
                               tc_site here)
 {
@@ -570,9 +612,11 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     start = tci_ops_arange_number(start);
     stop = tci_ops_arange_number(stop);
     step = tci_ops_arange_number(step);
-    if (!start.kind || !stop.kind || !step.kind) {
-        tci_frame_fail(&f, TC_ERR_ARGUMENT, "start, stop and step are numbers: a tensor was given");
-    } else if ((unsigned)dtype >= TC_DTYPE_COUNT || dtype == TC_BOOL) {
+    const tc_arg args[3] = {start, stop, step};
+    if (!tci_ops_arange_check(&f, args)) {
+        return tci_frame_end(&f, NULL);
+    }
+    if (!tci_dtype_is_valid(dtype) || dtype == TC_BOOL) {
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
@@ -589,7 +633,7 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     if (f.failed) {
         return tci_frame_end(&f, NULL);
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &f.ctx->graph;
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
     tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),

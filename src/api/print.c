@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../run/context.h"
+#include "frame.h"
 
 #define TCI_PRINT_EDGE 3
 #define TCI_PRINT_THRESHOLD 1000
@@ -496,24 +496,16 @@ static void tci_print_text(tci_str *out, tci_print_view *v)
     tci_str_add_n(out, "\n", 1);
 }
 
-TC_API tc_status tc_print(FILE *out, tc_tensor t)
+static tc_status tci_print_value_of(const tci_frame *f, FILE *out, tc_tensor t)
 {
-    tc_status status = tc_eval(t);
+    tci_node *n;
+    tc_status status = tci_eval_memory(f, t, &n);
     if (status) {
         return status;
     }
     if (!out) {
-        return tci_fail(t, "tc_print", tci_handle_node(t)->site, TC_ERR_ARGUMENT,
+        return tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,
                         "given a NULL file, expected one to write to");
-    }
-    const tci_node *n = tci_handle_node(t);
-    if (!n->storage) {
-        return tci_fail(t, "tc_print", n->site, TC_ERR_ARGUMENT,
-                        "given an assign, which has no value: expected the parameter itself");
-    }
-    if (tci_resident_home(n->storage)) {
-        return tci_fail(t, "tc_print", n->site, TC_ERR_BACKEND,
-                        "the device that has the value failed");
     }
     const tci_dtype_info *info = tci_dtype_get(n->dtype);
     tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
@@ -524,11 +516,19 @@ TC_API tc_status tc_print(FILE *out, tc_tensor t)
     tci_str text = {0};
     tci_print_text(&text, &v);
     if (text.failed) {
-        status = tci_fail(t, "tc_print", n->site, TC_ERR_MEMORY, "out of memory for the text");
+        status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
     } else if (fwrite(text.text, 1, text.n, out) != text.n) {
-        status = tci_fail(t, "tc_print", n->site, TC_ERR_IO, "the file cannot be written");
+        status = tci_fail(t, f->op, f->here, TC_ERR_IO, "the file cannot be written");
     }
     tci_str_free(&text);
+    return status;
+}
+
+TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
+{
+    tci_frame f = tci_frame_begin("tc_print", here);
+    tc_status status = tci_print_value_of(&f, out, t);
+    tci_frame_leave(&f);
     return status;
 }
 

@@ -25,7 +25,7 @@ typedef struct tci_keep {
 
 /* ---- dropping ---- */
 
-static void tci_scope_drop_node(tc_ctx *ctx, tci_node *n)
+static void tci_scope_drop_node(tci_ctx *ctx, tci_node *n)
 {
     tci_storage_release(n->storage);
     n->storage = NULL;
@@ -34,12 +34,13 @@ static void tci_scope_drop_node(tc_ctx *ctx, tci_node *n)
 
 TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    tci_ctx *c = tci_ctx_of(ctx);
+    if (!c) {
         return TC_ERR_HANDLE;
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &c->graph;
     if ((!g->n_scopes && !tci_graph_open_scope(g)) || !tci_graph_open_scope(g)) {
-        tci_poison(ctx, "tc_scope_begin", here, TC_ERR_MEMORY, "out of memory");
+        tci_poison(c, "tc_scope_begin", here, TC_ERR_MEMORY, "out of memory");
         return TC_ERR_MEMORY;
     }
     return TC_OK;
@@ -47,27 +48,28 @@ TC_API tc_status tc_scope_begin_at(tc_ctx *ctx, tc_site here)
 
 TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
 {
-    if (!tci_ctx_is_live(ctx)) {
+    tci_ctx *c = tci_ctx_of(ctx);
+    if (!c) {
         return TC_ERR_HANDLE;
     }
-    tci_graph *g = &ctx->graph;
+    tci_graph *g = &c->graph;
     if (g->n_scopes < 2) {
-        tci_poison(ctx, "tc_scope_end", here, TC_ERR_ARGUMENT,
+        tci_poison(c, "tc_scope_end", here, TC_ERR_ARGUMENT,
                    "no scope is open: expected a tc_scope_begin before");
         return TC_ERR_ARGUMENT;
     }
     int scope = g->n_scopes - 1;
     while (g->scope_heads[scope]) {
-        tci_scope_drop_node(ctx, g->scope_heads[scope]);
+        tci_scope_drop_node(c, g->scope_heads[scope]);
     }
     g->n_scopes--;
-    if (ctx->n_poisons) {
-        tci_handle_drop_poisons(ctx, scope);
+    if (c->n_poisons) {
+        tci_handle_drop_poisons(c, scope);
     }
     return TC_OK;
 }
 
-TCI_FN void tci_scope_free_all(tc_ctx *ctx)
+TCI_FN void tci_scope_free_all(tci_ctx *ctx)
 {
     tci_graph *g = &ctx->graph;
     for (uint32_t i = 0; i < g->n_slots; i++) {
@@ -88,13 +90,13 @@ TCI_FN void tci_scope_free_all(tc_ctx *ctx)
 /* ---- keeping ---- */
 
 /* What is known of node n as a kept value; NULL when it is none. */
-static tci_keep *tci_scope_find_keep(const tc_ctx *ctx, const tci_node *n)
+static tci_keep *tci_scope_find_keep(const tci_ctx *ctx, const tci_node *n)
 {
     tci_keep *k = n->id < ctx->cap_keeps ? &ctx->keeps[n->id] : NULL;
     return k && k->serial && k->generation == n->generation ? k : NULL;
 }
 
-static tci_keep *tci_scope_make_keep(tc_ctx *ctx, const tci_node *n)
+static tci_keep *tci_scope_make_keep(tci_ctx *ctx, const tci_node *n)
 {
     if (n->id >= ctx->cap_keeps) {
         size_t from = ctx->cap_keeps, to = TCI_MAX(from * 2, (size_t)n->id + 16);
@@ -137,7 +139,7 @@ static bool tci_scope_push(tci_graph *g, tci_scope_uses *list, tci_node *n)
 
 /* Lists root and what it needs of its own scope, and of the scope outside what was kept at `site`.
  * Nodes are marked while they are listed. False: out of memory, the list is cut. */
-static bool tci_scope_list_needs(tc_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
+static bool tci_scope_list_needs(tci_ctx *ctx, tci_node *root, tc_site site, tci_scope_uses *list)
 {
     bool ok = tci_scope_push(&ctx->graph, list, root);
     root->mark = ok;
@@ -160,9 +162,9 @@ static bool tci_scope_list_needs(tc_ctx *ctx, tci_node *root, tc_site site, tci_
     return ok;
 }
 
-static void tci_scope_drop_previous(tc_ctx *ctx, const tci_keep *k)
+static void tci_scope_drop_previous(tci_ctx *ctx, const tci_keep *k)
 {
-    tc_tensor t = {ctx, k->previous_id, k->previous_generation};
+    tc_tensor t = {ctx->handle, k->previous_id, k->previous_generation};
     tci_node *old = k->has_previous ? tci_handle_node(t) : NULL;
     const tci_keep *known = old ? tci_scope_find_keep(ctx, old) : NULL;
     if (known && !known->retained && !old->n_users) {
@@ -171,7 +173,7 @@ static void tci_scope_drop_previous(tc_ctx *ctx, const tci_keep *k)
 }
 
 /* Links the kept value to the values of the same place that `from` used, and drops theirs. */
-static void tci_scope_replace(tc_ctx *ctx, const tci_node *kept, tci_node *from, tc_site site)
+static void tci_scope_replace(tci_ctx *ctx, const tci_node *kept, tci_node *from, tc_site site)
 {
     tci_graph *g = &ctx->graph;
     tci_scope_uses list = {NULL, 0, 0};
@@ -204,7 +206,7 @@ static void tci_scope_replace(tc_ctx *ctx, const tci_node *kept, tci_node *from,
 }
 
 /* A DATA node in the scope outside that shares n's value. */
-static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
+static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
 {
     tci_graph *g = &ctx->graph;
     size_t bytes = n->strides ? (size_t)n->rank * sizeof(*n->strides) : 0;
@@ -231,13 +233,10 @@ static tci_node *tci_scope_move_out(tc_ctx *ctx, const tci_node *n)
     return kept;
 }
 
-/* The error of t, kept where a kept value would be. */
-static tc_tensor tci_scope_keep_failure(tci_frame *f, tc_tensor t, tc_status why)
+/* What a failed tc_keep returns: the frame's poison, where a kept value would be. */
+static tc_tensor tci_scope_keep_failure(tci_frame *f)
 {
-    tci_error e; /* the text lies where the new one will be written */
-    snprintf(e.text, sizeof(e.text), "%s", tc_tensor_error(t));
-    tci_frame_fail(f, why, "%s", e.text);
-    return tci_handle_move_poison(f->bad);
+    return tci_handle_move_poison(tci_frame_end(f, NULL));
 }
 
 TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
@@ -246,23 +245,25 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
     tci_frame_use(&f, t);
     tci_node *n = tci_frame_node(&f, t, "the tensor");
     if (!n) {
-        return tci_handle_move_poison(tci_frame_end(&f, NULL));
+        return tci_scope_keep_failure(&f);
     }
-    tc_status status = tc_eval(t);
-    if (status) {
-        return tci_scope_keep_failure(&f, t, status);
+    if (tci_eval_value(&f, t, &n)) {
+        f.bad = tci_handle_keep_last(f.ctx);
+        f.failed = true;
+        return tci_scope_keep_failure(&f);
     }
     int innermost = f.ctx->graph.n_scopes - 1;
     if ((int)n->scope < innermost || !innermost) {
+        tci_frame_leave(&f);
         return t; /* already outside, or there is no outside */
     }
     if (!n->storage) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "an assign has no value to keep");
-        return tci_handle_move_poison(f.bad);
+        return tci_scope_keep_failure(&f);
     }
     tci_node *kept = tci_scope_move_out(f.ctx, n);
     if (!kept) {
-        return tci_handle_move_poison(tci_frame_end(&f, NULL));
+        return tci_scope_keep_failure(&f);
     }
     tci_scope_replace(f.ctx, kept, n, here);
     return tci_frame_end(&f, kept);
@@ -271,7 +272,7 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
 TC_API tc_tensor tc_retain(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    tci_keep *k = n ? tci_scope_find_keep(t.ctx, n) : NULL;
+    tci_keep *k = n ? tci_scope_find_keep(tci_ctx_of(t.ctx), n) : NULL;
     if (k) {
         k->retained = true;
     }

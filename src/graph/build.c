@@ -251,7 +251,7 @@ TCI_FN tci_node *tci_build_cast(tci_graph *g, tci_node *x, tc_dtype to)
     if (!x) {
         return NULL;
     }
-    if ((unsigned)to >= TC_DTYPE_COUNT) {
+    if (!tci_dtype_is_valid(to)) {
         tci_graph_fail(g, TC_ERR_DTYPE, "%d is not a dtype", (int)to);
         return NULL;
     }

@@ -203,7 +203,7 @@ static bool tci_node_take_slot(tci_graph *g, uint32_t *id)
         return false;
     }
     *id = g->n_slots++;
-    g->generations[*id] = g->first_generation;
+    g->generations[*id] = 1;
     return true;
 }
 
@@ -413,7 +413,6 @@ TCI_FN void tci_graph_init(tci_graph *g, tci_scratch *scratch, const tc_allocato
     g->scratch = scratch;
     g->alloc = alloc;
     g->free_slot = UINT32_MAX;
-    g->first_generation = 1;
 }
 
 TCI_FN bool tci_graph_open_scope(tci_graph *g)

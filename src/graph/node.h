@@ -137,7 +137,6 @@ typedef struct tci_graph {
     void *pools[24];             /* free lists of node memory by size class */
     void *slabs;                 /* memory those lists are cut from, newest first */
     char *slab_next, *slab_end;  /* uncut part of the newest slab */
-    uint32_t first_generation;   /* of a fresh slot: tells handles of a reused context apart */
     tc_site site;                /* stamped on new nodes: the public call that is under way */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
     int64_t bytes;

@@ -16,6 +16,8 @@ typedef struct tci_dtype_info {
 } tci_dtype_info;
 
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t);
+/* Whether a number is one; also of what a user gave as one. */
+static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC_DTYPE_COUNT; }
 static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= TC_F64; }
 static inline bool tci_dtype_is_int(tc_dtype t) { return t >= TC_U8 && t <= TC_I64; }
 static inline bool tci_dtype_is_signed(tc_dtype t) { return t >= TC_I8 && t <= TC_F64; }

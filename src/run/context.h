@@ -13,9 +13,9 @@ typedef struct tci_error {
     char text[1024];           /* "app.c:12: tc_add: ... given ..., expected ..." */
 } tci_error;
 
-struct tc_ctx {
-    /* tells a live context from a dangling or foreign pointer (best effort) */
-    uint64_t magic;
+/* What a tc_ctx * stands for: the public pointer is a number that tci_ctx_of looks up. */
+typedef struct tci_ctx {
+    tc_ctx *handle;
     tc_options options;        /* with environment applied; strings owned */
     tci_graph graph;
     tci_error last;            /* of the last failing call on this context */
@@ -26,10 +26,7 @@ struct tc_ctx {
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
     uint32_t keep_serial;
-    /* freed contexts wait for reuse: a late handle reads a dead one, not freed memory */
-    struct tc_ctx *next_retired;
-};
-#define TCI_CTX_MAGIC 0x74635f6374783031u
+} tci_ctx;
 #define TCI_POISON_FIRST 0xC0000000u
 
 /* One launch of a program, as the run loop wants it. */
@@ -118,9 +115,9 @@ struct tc_call {
 /* The live node behind a handle; NULL when it is dead, null, foreign to ctx or poisoned. */
 TCI_FN tci_node *tci_handle_node(tc_tensor t);
 /* n NULL: poison from graph.error */
-TCI_FN tc_tensor tci_handle_make(tc_ctx *ctx, tci_node *n, tc_site here);
+TCI_FN tc_tensor tci_handle_make(tci_ctx *ctx, tci_node *n, tc_site here);
 /* Poison with this status and text; op and site are put in front. */
-TCI_FN tc_tensor tci_poison(tc_ctx *ctx, const char *op, tc_site here, tc_status why,
+TCI_FN tc_tensor tci_poison(tci_ctx *ctx, const char *op, tc_site here, tc_status why,
                             const char *format, ...) TCI_PRINTF(5, 6);
 /* The error behind a handle that has no node; explains dead, null and foreign ones too. */
 TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
@@ -129,11 +126,13 @@ TCI_FN tc_status tci_handle_error(tc_tensor t, char *text, size_t room);
  * stays the answer. Returns why. */
 TCI_FN tc_status tci_fail(tc_tensor t, const char *op, tc_site here, tc_status why,
                           const char *format, ...) TCI_PRINTF(5, 6);
-TCI_FN bool tci_ctx_is_live(const tc_ctx *ctx);
+/* ---- api/context.c ---- */
+/* The context of a handle; NULL: it is NULL, was freed, or never was one. */
+TCI_FN tci_ctx *tci_ctx_of(const tc_ctx *handle);
 
 /* ---- api/scope.c ---- */
 /* values, poisons and keeps of every scope, at the context's end */
-TCI_FN void tci_scope_free_all(tc_ctx *ctx);
+TCI_FN void tci_scope_free_all(tci_ctx *ctx);
 
 /* ---- run/buffer.c: storage ---- */
 /* heap, aligned; NULL: no memory */

@@ -27,7 +27,7 @@
 
 /* ---- floating-point environment ---- */
 
-#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE__))
+#ifdef TCI_POOL_MXCSR
 /* MXCSR: all exceptions masked, to nearest, no FTZ and DAZ. The low six bits are sticky flags, not
  * modes. */
 #define TCI_POOL_MXCSR_DEFAULT 0x1f80u
@@ -41,55 +41,53 @@ TCI_FN tci_fpenv tci_fpenv_enter(void)
         uint32_t standard = TCI_POOL_MXCSR_DEFAULT;
         __asm__ __volatile__("ldmxcsr %0" : : "m"(standard) : "memory");
     }
-    tci_fpenv saved = {csr};
+    tci_fpenv saved = {.state = csr};
     return saved;
 }
 
 TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 {
-    uint32_t csr = (uint32_t)saved.state;
-    if (TCI_UNLIKELY((csr & ~TCI_POOL_MXCSR_FLAGS) != TCI_POOL_MXCSR_DEFAULT)) {
-        __asm__ __volatile__("ldmxcsr %0" : : "m"(csr) : "memory");
+    uint32_t csr, before = (uint32_t)saved.state;
+    __asm__ __volatile__("stmxcsr %0" : "=m"(csr) : : "memory");
+    if (TCI_UNLIKELY(csr != before)) { /* the flags, or the modes as well */
+        __asm__ __volatile__("ldmxcsr %0" : : "m"(before) : "memory");
     }
 }
 
 #elif defined(__aarch64__)
-/* FPCR: 0 is to nearest, no flushing, exceptions not trapped. */
+/* FPCR: 0 is to nearest, no flushing, exceptions not trapped. FPSR has the flags. */
 TCI_FN tci_fpenv tci_fpenv_enter(void)
 {
-    uint64_t control;
-    __asm__ __volatile__("mrs %0, fpcr" : "=r"(control) : : "memory");
-    if (TCI_UNLIKELY(control != 0)) {
+    tci_fpenv saved;
+    __asm__ __volatile__("mrs %0, fpcr" : "=r"(saved.state) : : "memory");
+    __asm__ __volatile__("mrs %0, fpsr" : "=r"(saved.flags) : : "memory");
+    if (TCI_UNLIKELY(saved.state != 0)) {
         uint64_t standard = 0;
         __asm__ __volatile__("msr fpcr, %0" : : "r"(standard) : "memory");
     }
-    tci_fpenv saved = {control};
     return saved;
 }
 
 TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 {
+    __asm__ __volatile__("msr fpsr, %0" : : "r"(saved.flags) : "memory");
     if (TCI_UNLIKELY(saved.state != 0)) {
         __asm__ __volatile__("msr fpcr, %0" : : "r"(saved.state) : "memory");
     }
 }
 
 #else
-#include <fenv.h>
 TCI_FN tci_fpenv tci_fpenv_enter(void)
 {
-    tci_fpenv saved = {(uint64_t)fegetround()};
-    if (saved.state != FE_TONEAREST) {
-        fesetround(FE_TONEAREST);
-    }
+    tci_fpenv saved;
+    feholdexcept(&saved.state);
+    fesetround(FE_TONEAREST);
     return saved;
 }
 
 TCI_FN void tci_fpenv_leave(tci_fpenv saved)
 {
-    if (saved.state != FE_TONEAREST) {
-        fesetround((int)saved.state);
-    }
+    fesetenv(&saved.state);
 }
 #endif
 

@@ -10,6 +10,12 @@
 #include "../api/types.h"
 #include "../base/platform.h"
 
+#if defined(__x86_64__) || (defined(__i386__) && defined(__SSE_MATH__))
+#define TCI_POOL_MXCSR 1
+#elif !defined(__aarch64__)
+#include <fenv.h>
+#endif
+
 /* body(arg, worker, begin, end): tasks [begin, end); worker in [0, threads) numbers the caller's
  * slots (0 is the calling thread), for per-thread workspace. */
 typedef void (*tci_pool_body)(void *arg, int worker, int64_t begin, int64_t end);
@@ -25,8 +31,15 @@ TCI_FN void tci_pool_release(void);               /* the last one gone joins the
 TCI_FN bool tci_pool_has_users(void);             /* a context or program exists */
 TCI_FN void tci_pool_shutdown(void);
 
-/* Floating-point environment: default (no FTZ/DAZ, round to nearest, exceptions masked). */
-typedef struct tci_fpenv { uint64_t state; } tci_fpenv;
+/* The default floating-point environment (no FTZ and DAZ, to nearest, exceptions masked) between
+ * enter and leave, which gives the caller's back: modes, traps and the flags that were raised. */
+typedef struct tci_fpenv {
+#if defined(TCI_POOL_MXCSR) || defined(__aarch64__)
+    uint64_t state, flags;
+#else
+    fenv_t state;
+#endif
+} tci_fpenv;
 TCI_FN tci_fpenv tci_fpenv_enter(void);
 TCI_FN void tci_fpenv_leave(tci_fpenv saved);
 

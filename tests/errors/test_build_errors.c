@@ -4,6 +4,8 @@
 #include "tc.h"
 #include "tc_test.h"
 
+#include <limits.h>
+
 static tc_ctx *ctx;
 static tc_tensor x, v, s, w5, i64, boolean,
     image; /* [3, 4], [4], [], [5], [4], [4], [1, 4, 6, 6] */
@@ -239,7 +241,8 @@ TEST(leaves_that_cannot_be)
     POISON(tc_input(ctx, "x", TC_F32, 1ll << 40, 1ll << 40), "tc_input", TC_ERR_LIMIT,
            "more elements");
     POISON(tc_input(ctx, "x", TC_F32, 0, 1ll << 40, 1ll << 40), "tc_input", TC_ERR_LIMIT, "");
-    POISON(tc_input(ctx, "x", 77, 3), "tc_input", TC_ERR_DTYPE, "77 is not a dtype");
+    POISON(tc_input(ctx, "x", 77, 3), "tc_input", TC_ERR_DTYPE,
+           "given 77 after the name, which is not a dtype");
     POISON(tc_input(ctx, NULL, TC_F32, 3), "tc_input", TC_ERR_ARGUMENT, "name is NULL");
     POISON(tc_borrow(ctx, NULL, TC_F32, 3), "tc_borrow", TC_ERR_ARGUMENT,
            "NULL: expected 3 elements");
@@ -258,7 +261,8 @@ TEST(leaves_that_cannot_be)
     POISON(tc_arange(ctx, 0, 10, 1, TC_BOOL), "tc_arange", TC_ERR_DTYPE, "integer or float");
     POISON(tc_arange(ctx, 0, INFINITY, 1, TC_F32), "tc_arange", TC_ERR_LIMIT, "too many");
     POISON(tc_arange(ctx, NAN, 1, 1, TC_F32), "tc_arange", TC_ERR_LIMIT, "too many");
-    POISON(tc_arange(ctx, s, 1, 1, TC_F32), "tc_arange", TC_ERR_ARGUMENT, "a tensor was given");
+    POISON(tc_arange(ctx, s, 1, 1, TC_F32), "tc_arange", TC_ERR_ARGUMENT,
+           "given a tensor, expected a number");
     CHECK_EQ_INT(tc_status_of(tc_copy_in(ctx, NULL, TC_F32, 0, 3)), TC_OK);
     CHECK_EQ_INT(tc_touch(x), TC_ERR_ARGUMENT);
     CHECK_HAS(tc_error(x), "test_build_errors.c:");
@@ -310,6 +314,90 @@ TEST(handles_that_name_nothing)
     end();
 }
 
+/* What a binding of another language may hand to the functions behind the macros. */
+TEST(lists_that_cannot_be)
+{
+    begin();
+    tc_site at = {__FILE__, __LINE__ + 6};
+    tc_tensors none = {NULL, 2}, negative = {&x, -3};
+    tc_axes no_axes = {NULL, 2, false}, axes_below = {(const int[]){0}, -1, false};
+    const int64_t sizes[2] = {4, 3}, f32[1] = {TC_F32};
+    tc_tensor g;
+    check_poison(at.line, tc_reshape_at(x, 2, NULL, at), "tc_reshape", TC_ERR_ARGUMENT,
+                 "the sizes: given a list of 2 at NULL");
+    check_poison(at.line, tc_reshape_at(tc_full(ctx, 1, TC_F32), -1, sizes, at), "tc_reshape",
+                 TC_ERR_ARGUMENT, "given a list of -1");
+    check_poison(at.line, tc_reshape_at(x, INT_MIN, sizes, at), "tc_reshape", TC_ERR_ARGUMENT,
+                 "given a list of -2147483648");
+    check_poison(at.line, tc_expand_at(x, 2, NULL, at), "tc_expand", TC_ERR_ARGUMENT, "at NULL");
+    check_poison(at.line, tc_expand_at(x, -1, sizes, at), "tc_expand", TC_ERR_ARGUMENT, "of -1");
+    check_poison(at.line, tc_permute_at(x, 2, NULL, at), "tc_permute", TC_ERR_ARGUMENT,
+                 "the order: given a list of 2 at NULL");
+    check_poison(at.line, tc_permute_at(x, -2, sizes, at), "tc_permute", TC_ERR_ARGUMENT, "of -2");
+    check_poison(at.line, tc_sum_at(x, no_axes, false, at), "tc_sum", TC_ERR_ARGUMENT,
+                 "the axes: given a list of 2 at NULL");
+    check_poison(at.line, tc_sum_at(x, axes_below, false, at), "tc_sum", TC_ERR_ARGUMENT, "of -1");
+    check_poison(at.line, tc_mean_at(x, no_axes, false, at), "tc_mean", TC_ERR_ARGUMENT, "at NULL");
+    check_poison(at.line, tc_layer_norm_at(x, no_axes, TC_NONE, TC_NONE, TC_ARG(1e-5), at),
+                 "tc_layer_norm", TC_ERR_ARGUMENT, "at NULL");
+    check_poison(at.line, tc_input_at(ctx, "n", 2, NULL, at), "tc_input", TC_ERR_ARGUMENT,
+                 "the dtype is missing after the name");
+    check_poison(at.line, tc_input_at(ctx, "n", 0, f32, at), "tc_input", TC_ERR_ARGUMENT,
+                 "the dtype is missing");
+    check_poison(at.line, tc_full_at(ctx, TC_ARG(1), 2, NULL, at), "tc_full", TC_ERR_ARGUMENT,
+                 "the dtype is missing after the value");
+    check_poison(at.line, tc_full_at(ctx, TC_ARG(1), -5, f32, at), "tc_full", TC_ERR_ARGUMENT,
+                 "the dtype is missing");
+    check_poison(at.line, tc_param_at(ctx, &g, 2, NULL, at), "tc_param", TC_ERR_ARGUMENT,
+                 "the dtype is missing after the data");
+    check_poison(at.line, tc_param_at(ctx, &g, 0, f32, at), "tc_param", TC_ERR_ARGUMENT,
+                 "the dtype is missing");
+    check_poison(at.line, tc_borrow_at(ctx, &g, TC_F32, 2, NULL, NULL, at), "tc_borrow",
+                 TC_ERR_ARGUMENT, "the sizes: given a list of 2 at NULL");
+    CHECK_HAS(tc_error(tc_einsum_at("i,i", none, at)), "the list of tensors is empty");
+    CHECK_HAS(tc_error(tc_cat_at(none, 0, at)), "the list of tensors is empty");
+    CHECK_HAS(tc_error(tc_cat_at(negative, 0, at)), "the list of tensors is empty");
+    CHECK_EQ_INT(tc_eval_many(none), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_eval_many(negative), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_grad_at(x, NULL, 2, &g, at), TC_ERR_ARGUMENT);
+    CHECK_EQ_INT(tc_grad_at(x, &x, 2, NULL, at), TC_ERR_ARGUMENT);
+    end();
+}
+
+TEST(operands_of_no_kind)
+{
+    static const int kinds[] = {-1, 4, INT_MIN, INT_MAX};
+    begin();
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        tc_arg odd = {.kind = kinds[i], .i = 3, .f = 3}, one = TC_ARG(1);
+        tc_site at = {__FILE__, __LINE__};
+        check_poison(at.line, tc_add_at(TC_ARG(x), odd, at), "tc_add", TC_ERR_ARGUMENT,
+                     "operand 2: given a tc_arg of kind");
+        check_poison(at.line, tc_where_at(odd, TC_ARG(x), one, at), "tc_where", TC_ERR_ARGUMENT,
+                     "operand 1: given a tc_arg of kind");
+        check_poison(at.line, tc_pad_at(x, 0, 1, 1, odd, at), "tc_pad", TC_ERR_ARGUMENT,
+                     "the pad value: given a tc_arg of kind");
+        check_poison(at.line, tc_full_at(ctx, odd, 1, (const int64_t[]){TC_F32}, at), "tc_full",
+                     TC_ERR_ARGUMENT, "the value: given a tc_arg of kind");
+        check_poison(at.line, tc_arange_at(ctx, one, odd, one, TC_F32, at), "tc_arange",
+                     TC_ERR_ARGUMENT, "stop: given a tc_arg of kind");
+    }
+    end();
+}
+
+/* No operand has a live context, so there is none for the numbers either. */
+TEST(numbers_beside_handles_without_a_context)
+{
+    begin();
+    tc_tensor nowhere = tc_input(NULL, "x", TC_F32, 3);
+    CHECK_HAS(tc_error(tc_where(1, nowhere, nowhere)), "made on a NULL or freed context");
+    CHECK_HAS(tc_error(tc_where(nowhere, 1, 2)), "made on a NULL or freed context");
+    CHECK_HAS(tc_error(tc_add(1, nowhere)), "made on a NULL or freed context");
+    CHECK_HAS(tc_error(tc_pad(nowhere, 0, 1, 1, 0)), "made on a NULL or freed context");
+    CHECK_EQ_INT(tc_status_of(tc_where(1, nowhere, x)), TC_ERR_HANDLE);
+    end();
+}
+
 TEST(contexts_that_cannot_be)
 {
     tc_stats stats;
@@ -352,6 +440,28 @@ TEST(the_first_cause_wins)
     end();
 }
 
+/* More contexts than a first table of them holds, ended in another order. */
+TEST(many_contexts_at_once)
+{
+    enum { N = 200 };
+    tc_ctx *all[N];
+    tc_tensor first[N];
+    for (int i = 0; i < N; i++) {
+        tc_options o = {.backend = "interp", .no_disk_cache = true};
+        REQUIRE(tc_ctx_make(&all[i], &o) == TC_OK);
+        first[i] = tc_full(all[i], i, TC_I32);
+    }
+    for (int i = 0; i < N; i += 3) {
+        tc_ctx_free(all[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        int value = -1;
+        CHECK_EQ_INT(tc_read(first[i], &value, 1), i % 3 ? TC_OK : TC_ERR_HANDLE);
+        CHECK_EQ_INT(value, i % 3 ? i : -1);
+        tc_ctx_free(all[i]);
+    }
+}
+
 /* A freed context is told from a live one, also once others were made and freed. */
 TEST(a_context_after_its_end)
 {
@@ -388,11 +498,15 @@ TEST(a_context_after_its_end)
         CHECK_EQ_INT(tc_status_of(tc_full(next[i], 1, TC_F32, 4)), TC_OK);
         tc_ctx_free(next[i]);
     }
-    for (int i = 0; i < 100; i++) { /* the memory is used again, the old handle stays dead */
+    for (int i = 0; i < 100; i++) { /* the old handles stay dead, and none ends a new context */
         tc_ctx *again;
         REQUIRE(tc_ctx_make(&again, NULL) == TC_OK);
+        CHECK(again != dead);
         tc_full(again, 1, TC_F32, 4);
+        tc_ctx_free(dead);
+        CHECK_EQ_INT(tc_stats(again, &stats), TC_OK);
         CHECK_EQ_INT(tc_status_of(t), TC_ERR_HANDLE);
+        CHECK_EQ_INT(tc_stats(dead, &stats), TC_ERR_HANDLE);
         tc_ctx_free(again);
     }
     end();

@@ -292,6 +292,46 @@ TEST(eval_refuses_inputs)
     errors_end(&w);
 }
 
+/* "FILE:call: op: part ... (the tensor was made at FILE:made)" */
+static void check_places(int line, const char *text, int call, const char *op, const char *part,
+                         int made)
+{
+    char front[400], back[400];
+    snprintf(front, sizeof(front), "%s:%d: %s: %s", __FILE__, call, op, part);
+    snprintf(back, sizeof(back), "(the tensor was made at %s:%d)", __FILE__, made);
+    CHECK_MSG(!strncmp(text, front, strlen(front)), "line %d: \"%s\" lacks \"%s\"", line, text,
+              front);
+    CHECK_MSG(strstr(text, back) != NULL, "line %d: \"%s\" lacks \"%s\"", line, text, back);
+}
+
+TEST(errors_name_the_call_and_the_tensor)
+{
+    errors_world w;
+    REQUIRE(errors_begin(&w));
+    int made = __LINE__ + 1;
+    tc_tensor needs = tc_exp(w.a), t = tc_full(w.ctx, 1, TC_F32, 4);
+    tc_program *f;
+    float out[4];
+    tc_eval(needs);
+    check_places(__LINE__, tc_error(needs), __LINE__ - 1, "tc_eval", "the value needs 'a'", made);
+    tc_eval_many(TC_TENSORS(needs));
+    check_places(__LINE__, tc_error(needs), __LINE__ - 1, "tc_eval_many", "the value", made);
+    tc_read(t, out, 3);
+    check_places(__LINE__, tc_error(t), __LINE__ - 1, "tc_read", "given room for 3", made);
+    tc_compile_fn(TC_TENSORS(), TC_TENSORS(needs), NULL, &f);
+    check_places(__LINE__, tc_error(needs), __LINE__ - 1, "tc_compile_fn", "", made);
+    tc_scope_begin(w.ctx);
+    tc_tensor kept = tc_keep(needs);
+    check_places(__LINE__, tc_error(kept), __LINE__ - 1, "tc_keep", "the value needs 'a'", made);
+    tc_scope_end(w.ctx);
+    CHECK_HAS(tc_error(kept), "the value needs 'a'");
+    CHECK_EQ_INT(tc_compile(t, NULL), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(t), ": tc_compile: given NULL, expected a place for the program");
+    CHECK_EQ_INT(tc_print(stdout, needs), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(needs), ": tc_print: the value needs 'a'");
+    errors_end(&w);
+}
+
 TEST(read_checks_its_buffer)
 {
     errors_world w;

@@ -196,15 +196,16 @@ TEST(values_in_between_have_gradients)
 TEST(a_window_that_is_asked_for_has_its_own_gradient)
 {
     tc_ctx *ctx = make("interp");
-    tci_graph *g = &ctx->graph;
+    tci_ctx *c = tci_ctx_of(ctx);
+    tci_graph *g = &c->graph;
     tc_tensor x = VALUES(ctx, 1, 2, 3, 4), w = VALUES(ctx, 10, 20);
     const int64_t spec[4] = {0, 2, 1, 1};
     const int a[2] = {0, 1}, b[1] = {1}, out[1] = {0};
     tci_node *window = tci_build_window(g, tci_handle_node(x), 1, spec);
     tci_node *y = tci_build_contract(g, window, a, tci_handle_node(w), b, 1, out);
     tc_site here = TC_HERE;
-    tc_tensor t[2] = {x, tci_handle_make(ctx, window, here)}, grads[2];
-    tc_tensor loss = tc_sum(tci_handle_make(ctx, y, here), TC_ALL, false);
+    tc_tensor t[2] = {x, tci_handle_make(c, window, here)}, grads[2];
+    tc_tensor loss = tc_sum(tci_handle_make(c, y, here), TC_ALL, false);
     float gx[4], gw[6];
     REQUIRE(tc_grad(loss, t, 2, grads) == TC_OK);
     REQUIRE(tc_read(grads[0], gx, 4) == TC_OK && tc_read(grads[1], gw, 6) == TC_OK);
