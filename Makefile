@@ -1,14 +1,17 @@
 # tc: plain make. `make help` lists the targets. All processors are used; -jN says otherwise.
 #
 #   CC=clang       another compiler        TC=src     build tests from the rooms, not the shipped headers
-#   PARTS="unit"   only these test parts   TEST_ARGS="--filter exp"   given to every test program
+#   PARTS="unit"   only these test parts   TESTS="unit/test_pool"   only these programs
+#   TEST_ARGS="--filter exp"   given to every test program
 #   OPT=-O0        optimisation of tests and examples
 
 CC = cc
 OPT = -O1
 TC = .
 SAN =
-PARTS = unit ops golden errors oom fuzz include cpu cuda
+# The long ones first, so that the processors finish together.
+PARTS = cuda cpu include ops fuzz unit golden errors oom
+TESTS =
 TEST_ARGS =
 BENCH_ARGS =
 
@@ -35,7 +38,7 @@ else
 USED = $(SHIPPED)
 endif
 
-TEST_SOURCES := $(wildcard $(PARTS:%=tests/%/*.c))
+TEST_SOURCES := $(if $(TESTS),$(TESTS:%=tests/%.c),$(wildcard $(PARTS:%=tests/%/*.c)))
 TEST_HEADERS := $(wildcard tests/*.h tests/*/*.h)
 # The library is built once for each form that tests ask for, not once for each test: $(B)/tc.o is what a
 # user gets; $(B)/inside*.o the same with the rooms' functions visible (tests/inside.h).
@@ -51,7 +54,7 @@ TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 
-.PHONY: headers check-headers readme rooms test soak asan ubsan tsan openmp examples demo bench oracle lint golden size
+.PHONY: headers check-headers readme rooms test soak asan tsan openmp examples demo bench oracle lint golden size
 .PHONY: clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
@@ -130,14 +133,12 @@ $(TEST_PROGRAMS): $(B)/%: tests/%.c $$(call library,tests/$$*.c) $(TEST_HEADERS)
 soak: ## the long form of the tests (full cross products, more random graphs)
 	@TC_TEST_SOAK=1 TEST_LIMIT_S=7200 $(MAKE) --no-print-directory test
 
-asan: ## the tests under AddressSanitizer; ubsan and tsan likewise
-	@$(MAKE) --no-print-directory test SAN="-fsanitize=address -fno-omit-frame-pointer"
-
-ubsan:
-	@$(MAKE) --no-print-directory test SAN="-fsanitize=undefined -fno-sanitize-recover=undefined"
+asan: ## the tests under AddressSanitizer and UBSan; tsan: under ThreadSanitizer
+	@$(MAKE) --no-print-directory test OPT="-O0 -DTCI_KEEP_OPTIMIZE" SAN="-fsanitize=address,undefined \
+	    -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 
 tsan:
-	@$(MAKE) --no-print-directory test SAN="-fsanitize=thread"
+	@$(MAKE) --no-print-directory test OPT="-O0 -DTCI_KEEP_OPTIMIZE" SAN="-fsanitize=thread"
 
 openmp: ## the tests with OpenMP's threads in the place of the pool's
 	@$(MAKE) --no-print-directory test SAN="-fopenmp"
