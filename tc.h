@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9431a10e243ebf63"
+#define TCI_BUILD "c72e45f311e3bc1c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -4978,9 +4978,9 @@ TCI_FN void tci_dim_free_all(void)
  * storage and tci_value, the 64-bit carrier in which literals, fills and constants travel.
  * The one idea: a tci_value is the exact number, never a rounded one of its own: floats of every
  * width are held as double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in
- * exactly two places, tci_value_store and tci_value_cast, and always to nearest even with
- * subnormals kept. f16 and bf16 are rounded through f32, as kernels do (CAST to f32, then ROUND16
- * or ROUNDB16).
+ * exactly two places, tci_value_store and tci_value_cast, once and to nearest even with subnormals
+ * kept. On the way to f16 and bf16 lies an f32 that is rounded to odd, as in kernels
+ * (kernel/lower.c): it remembers on which side of a tie the number was.
  * Invariant: a value of an integer dtype narrower than 64 bits is already wrapped to its range. */
 #include <string.h>
 
@@ -5143,6 +5143,27 @@ TCI_FN float tci_round_f16(float x)
     return tci_f16_bits_to_f32(tci_f32_to_f16_bits(x));
 }
 
+/* x as an f32: itself, or else that of its two neighbours whose last bit is 1. Rounding the f32 to
+ * 22 bits or fewer is then rounding x. */
+static float tci_dtype_odd_f32(double x)
+{
+    float y = (float)x;
+    uint32_t bits = tci_dtype_f32_bits(y);
+    if (x != x || (double)y == x) {
+        return y;
+    }
+    double size = x < 0.0 ? -x : x, got = y < 0.0f ? -(double)y : (double)y;
+    return tci_dtype_f32_from_bits((got > size ? bits - 1u : bits) | 1u);
+}
+
+/* The same of an integer and f64's 53 bits: the bits that would be cut live on in the last one. */
+static double tci_dtype_odd_f64(uint64_t size, bool negative)
+{
+    uint64_t cut = size >> 53 ? size & 0x7ffu : 0;
+    double x = (double)((size - cut) | (cut ? 0x800u : 0));
+    return negative ? -x : x;
+}
+
 /* ---- values ---- */
 
 static int64_t tci_dtype_load_int(tc_dtype t, const void *p)
@@ -5228,12 +5249,12 @@ TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v)
         *(unsigned char *)p = v.i != 0;
         break;
     case TC_F16: {
-        uint16_t bits = tci_f32_to_f16_bits((float)v.f);
+        uint16_t bits = tci_f32_to_f16_bits(tci_dtype_odd_f32(v.f));
         memcpy(p, &bits, sizeof bits);
         break;
     }
     case TC_BF16: {
-        uint16_t bits = tci_dtype_f32_to_bf16_bits((float)v.f);
+        uint16_t bits = tci_dtype_f32_to_bf16_bits(tci_dtype_odd_f32(v.f));
         memcpy(p, &bits, sizeof bits);
         break;
     }
@@ -5287,6 +5308,10 @@ static double tci_dtype_int_to_float(tc_dtype from, tc_dtype to, tci_value v)
     if (to == TC_F64) {
         return is_u64 ? (double)v.u : (double)v.i;
     }
+    if (tci_dtype_is_half(to)) {
+        bool negative = !is_u64 && v.i < 0;
+        return tci_dtype_odd_f64(negative ? 0 - v.u : v.u, negative);
+    }
     return is_u64 ? (double)(float)v.u : (double)(float)v.i; /* one rounding: not through double */
 }
 
@@ -5294,9 +5319,9 @@ static double tci_dtype_round_float(tc_dtype to, double x)
 {
     switch (to) {
     case TC_F16:
-        return (double)tci_round_f16((float)x);
+        return (double)tci_round_f16(tci_dtype_odd_f32(x));
     case TC_BF16:
-        return (double)tci_round_bf16((float)x);
+        return (double)tci_round_bf16(tci_dtype_odd_f32(x));
     case TC_F32:
         return (double)(float)x;
     default:
@@ -13484,7 +13509,7 @@ TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guar
  * lowest address is element 0, so that offsets are never negative). */
 TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
                             const int *idx);
-/* Rounds a compute value to a node's dtype (f16 and bf16 travel as f32). */
+/* Rounds a compute value to a node's dtype, once (f16 and bf16 travel as f32). */
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 /* Converts between compute dtypes. */
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);
@@ -13646,8 +13671,45 @@ TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to)
                                        : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
 }
 
+/* Whether an f32 between is as good: it holds every number that the value may be, or, of integers
+ * on the way to f16, all below f16's infinity. */
+static bool tci_lower_goes_through_f32(const tci_kernel *k, int value, tc_dtype to)
+{
+    const tci_kinst *i = &k->insts[value];
+    tc_dtype t = (tc_dtype)i->dtype;
+    if (i->op == TCI_K_INDEX) {
+        return tci_dim_le(-(1 << 24), k->kx[i->x].lo) && tci_dim_le(k->kx[i->x].hi, 1 << 24);
+    }
+    return t == TC_F32 || tci_dtype_get(t)->bytes < 4 || (to == TC_F16 && t != TC_F64);
+}
+
+/* The value as an f32: itself, or else that of its two neighbours whose last bit is 1, so that
+ * rounding to f16 or bf16 afterwards rounds the value and not an f32 that was rounded before. The
+ * one further from 0 steps back; NaN is neither less nor more and stays. */
+static int tci_lower_odd(tci_kernel *k, int value)
+{
+    tc_dtype t = (tc_dtype)k->insts[value].dtype;
+    tci_value zero = {.i = 0};
+    int near = tci_kernel_prim(k, TCI_P_CAST, TC_F32, 1, value, -1, -1);
+    int back = tci_kernel_prim(k, TCI_P_CAST, t, 1, near, -1, -1);
+    int above = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, value, back, -1);
+    int below = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, back, value, -1);
+    int bits = tci_kernel_prim(k, TCI_P_BITS, TC_I32, 1, near, -1, -1);
+    int negative =
+        tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, bits, tci_kernel_const(k, TC_I32, zero), -1);
+    int rounded = tci_kernel_prim(k, TCI_P_OR, TC_BOOL, 2, above, below, -1);
+    int away = tci_kernel_prim(k, TCI_P_XOR, TC_BOOL, 2, above, negative, -1);
+    away = tci_kernel_prim(k, TCI_P_AND, TC_BOOL, 2, away, rounded, -1);
+    bits = tci_kernel_prim(k, TCI_P_SUB, TC_I32, 2, bits, tci_lower_convert(k, away, TC_I32), -1);
+    bits = tci_kernel_prim(k, TCI_P_OR, TC_I32, 2, bits, tci_lower_convert(k, rounded, TC_I32), -1);
+    return tci_kernel_prim(k, TCI_P_BITS, TC_F32, 1, bits, -1, -1);
+}
+
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
 {
+    if (tci_dtype_is_half(to) && !tci_lower_goes_through_f32(k, value, to)) {
+        value = tci_lower_odd(k, value);
+    }
     value = tci_lower_convert(k, value, (tc_dtype)tci_dtype_get(to)->compute);
     if (to == TC_BF16) {
         return tci_kernel_prim(k, TCI_P_ROUNDB16, TC_F32, 1, value, -1, -1);

@@ -157,8 +157,45 @@ TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to)
                                        : tci_kernel_prim(k, TCI_P_CAST, to, 1, value, -1, -1);
 }
 
+/* Whether an f32 between is as good: it holds every number that the value may be, or, of integers
+ * on the way to f16, all below f16's infinity. */
+static bool tci_lower_goes_through_f32(const tci_kernel *k, int value, tc_dtype to)
+{
+    const tci_kinst *i = &k->insts[value];
+    tc_dtype t = (tc_dtype)i->dtype;
+    if (i->op == TCI_K_INDEX) {
+        return tci_dim_le(-(1 << 24), k->kx[i->x].lo) && tci_dim_le(k->kx[i->x].hi, 1 << 24);
+    }
+    return t == TC_F32 || tci_dtype_get(t)->bytes < 4 || (to == TC_F16 && t != TC_F64);
+}
+
+/* The value as an f32: itself, or else that of its two neighbours whose last bit is 1, so that
+ * rounding to f16 or bf16 afterwards rounds the value and not an f32 that was rounded before. The
+ * one further from 0 steps back; NaN is neither less nor more and stays. */
+static int tci_lower_odd(tci_kernel *k, int value)
+{
+    tc_dtype t = (tc_dtype)k->insts[value].dtype;
+    tci_value zero = {.i = 0};
+    int near = tci_kernel_prim(k, TCI_P_CAST, TC_F32, 1, value, -1, -1);
+    int back = tci_kernel_prim(k, TCI_P_CAST, t, 1, near, -1, -1);
+    int above = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, value, back, -1);
+    int below = tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, back, value, -1);
+    int bits = tci_kernel_prim(k, TCI_P_BITS, TC_I32, 1, near, -1, -1);
+    int negative =
+        tci_kernel_prim(k, TCI_P_LT, TC_BOOL, 2, bits, tci_kernel_const(k, TC_I32, zero), -1);
+    int rounded = tci_kernel_prim(k, TCI_P_OR, TC_BOOL, 2, above, below, -1);
+    int away = tci_kernel_prim(k, TCI_P_XOR, TC_BOOL, 2, above, negative, -1);
+    away = tci_kernel_prim(k, TCI_P_AND, TC_BOOL, 2, away, rounded, -1);
+    bits = tci_kernel_prim(k, TCI_P_SUB, TC_I32, 2, bits, tci_lower_convert(k, away, TC_I32), -1);
+    bits = tci_kernel_prim(k, TCI_P_OR, TC_I32, 2, bits, tci_lower_convert(k, rounded, TC_I32), -1);
+    return tci_kernel_prim(k, TCI_P_BITS, TC_F32, 1, bits, -1, -1);
+}
+
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
 {
+    if (tci_dtype_is_half(to) && !tci_lower_goes_through_f32(k, value, to)) {
+        value = tci_lower_odd(k, value);
+    }
     value = tci_lower_convert(k, value, (tc_dtype)tci_dtype_get(to)->compute);
     if (to == TC_BF16) {
         return tci_kernel_prim(k, TCI_P_ROUNDB16, TC_F32, 1, value, -1, -1);

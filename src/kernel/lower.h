@@ -40,7 +40,7 @@ TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guar
  * lowest address is element 0, so that offsets are never negative). */
 TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const tci_dim *strides,
                             const int *idx);
-/* Rounds a compute value to a node's dtype (f16 and bf16 travel as f32). */
+/* Rounds a compute value to a node's dtype, once (f16 and bf16 travel as f32). */
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 /* Converts between compute dtypes. */
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);

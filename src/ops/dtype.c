@@ -4,9 +4,9 @@
  * storage and tci_value, the 64-bit carrier in which literals, fills and constants travel.
  * The one idea: a tci_value is the exact number, never a rounded one of its own: floats of every
  * width are held as double (exact for f16, bf16, f32), integers as 64 bits. Rounding happens in
- * exactly two places, tci_value_store and tci_value_cast, and always to nearest even with
- * subnormals kept. f16 and bf16 are rounded through f32, as kernels do (CAST to f32, then ROUND16
- * or ROUNDB16).
+ * exactly two places, tci_value_store and tci_value_cast, once and to nearest even with subnormals
+ * kept. On the way to f16 and bf16 lies an f32 that is rounded to odd, as in kernels
+ * (kernel/lower.c): it remembers on which side of a tie the number was.
  * Invariant: a value of an integer dtype narrower than 64 bits is already wrapped to its range. */
 #include <string.h>
 
@@ -131,6 +131,27 @@ TCI_FN float tci_round_f16(float x)
     return tci_f16_bits_to_f32(tci_f32_to_f16_bits(x));
 }
 
+/* x as an f32: itself, or else that of its two neighbours whose last bit is 1. Rounding the f32 to
+ * 22 bits or fewer is then rounding x. */
+static float tci_dtype_odd_f32(double x)
+{
+    float y = (float)x;
+    uint32_t bits = tci_dtype_f32_bits(y);
+    if (x != x || (double)y == x) {
+        return y;
+    }
+    double size = x < 0.0 ? -x : x, got = y < 0.0f ? -(double)y : (double)y;
+    return tci_dtype_f32_from_bits((got > size ? bits - 1u : bits) | 1u);
+}
+
+/* The same of an integer and f64's 53 bits: the bits that would be cut live on in the last one. */
+static double tci_dtype_odd_f64(uint64_t size, bool negative)
+{
+    uint64_t cut = size >> 53 ? size & 0x7ffu : 0;
+    double x = (double)((size - cut) | (cut ? 0x800u : 0));
+    return negative ? -x : x;
+}
+
 /* ---- values ---- */
 
 static int64_t tci_dtype_load_int(tc_dtype t, const void *p)
@@ -216,12 +237,12 @@ TCI_FN void tci_value_store(tc_dtype t, void *p, tci_value v)
         *(unsigned char *)p = v.i != 0;
         break;
     case TC_F16: {
-        uint16_t bits = tci_f32_to_f16_bits((float)v.f);
+        uint16_t bits = tci_f32_to_f16_bits(tci_dtype_odd_f32(v.f));
         memcpy(p, &bits, sizeof bits);
         break;
     }
     case TC_BF16: {
-        uint16_t bits = tci_dtype_f32_to_bf16_bits((float)v.f);
+        uint16_t bits = tci_dtype_f32_to_bf16_bits(tci_dtype_odd_f32(v.f));
         memcpy(p, &bits, sizeof bits);
         break;
     }
@@ -275,6 +296,10 @@ static double tci_dtype_int_to_float(tc_dtype from, tc_dtype to, tci_value v)
     if (to == TC_F64) {
         return is_u64 ? (double)v.u : (double)v.i;
     }
+    if (tci_dtype_is_half(to)) {
+        bool negative = !is_u64 && v.i < 0;
+        return tci_dtype_odd_f64(negative ? 0 - v.u : v.u, negative);
+    }
     return is_u64 ? (double)(float)v.u : (double)(float)v.i; /* one rounding: not through double */
 }
 
@@ -282,9 +307,9 @@ static double tci_dtype_round_float(tc_dtype to, double x)
 {
     switch (to) {
     case TC_F16:
-        return (double)tci_round_f16((float)x);
+        return (double)tci_round_f16(tci_dtype_odd_f32(x));
     case TC_BF16:
-        return (double)tci_round_bf16((float)x);
+        return (double)tci_round_bf16(tci_dtype_odd_f32(x));
     case TC_F32:
         return (double)(float)x;
     default:

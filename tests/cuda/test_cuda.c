@@ -74,6 +74,17 @@ static tc_tensor integers(tc_tensor x)
     tc_tensor i = tc_cast(tc_mul(x, 1000.0), TC_I64);
     return tc_cast(tc_add(tc_div(i, 7), tc_remainder(i, 5)), TC_F32);
 }
+/* Just beside ties of bf16 and f16, where a rounding to f32 in between would show. */
+static tc_tensor beside_ties(tc_tensor x)
+{
+    tc_tensor i = tc_remainder(tc_cast(tc_mul(x, 97), TC_I64), 256);
+    tc_tensor side = tc_where(tc_gt(x, 0), 1, -1);
+    tc_tensor d = tc_add(tc_cast(i, TC_F64), tc_mul(tc_cast(side, TC_F64), 0x1p-40));
+    tc_tensor large = tc_add(tc_mul(tc_add(i, 256), 1 << 30), side);
+    tc_tensor y = tc_cast(tc_cast(tc_add(d, 256), TC_BF16), TC_F32);
+    y = tc_add(y, tc_mul(tc_cast(tc_cast(tc_add(d, 2048), TC_F16), TC_F32), 1e4));
+    return tc_add(y, tc_cast(tc_cast(large, TC_BF16), TC_F32));
+}
 static tc_tensor doubles(tc_tensor x) { return tc_cast(tc_exp(tc_cast(x, TC_F64)), TC_F32); }
 static tc_tensor scanned(tc_tensor x) { return tc_cumsum(x, 0); }
 static tc_tensor columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
@@ -83,7 +94,7 @@ static tc_tensor largest(tc_tensor x) { return tc_cast(tc_argmax(x, 1, false), T
 
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
-                                   columns, product,    reshaped, largest};
+                                   columns, product,    reshaped, largest, beside_ties};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)
