@@ -52,6 +52,7 @@ library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(fi
 TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
 TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
 EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
+EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 
 .PHONY: headers check-headers readme rooms test soak asan tsan openmp examples demo bench oracle lint golden size
@@ -161,9 +162,13 @@ $(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(wildcard examples/*.h bench
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) -I$(TC) $< -o $@ $(LIBS)
 
-examples: $(EXAMPLE_PROGRAMS) ## builds the examples
+$(EXAMPLES_CXX): $(B)/%: %.cc $(B)/tc.o
+	@mkdir -p $(@D)
+	$(CXX) -std=c++17 -g -O2 $(WARN) $(SAN) -I$(TC) $^ -o $@ $(LIBS)
 
-demo: $(EXAMPLE_PROGRAMS) ## runs the examples: what was fused, time against the unfused run, result checked
+examples: $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX) ## builds the examples
+
+demo: $(sort $(EXAMPLE_PROGRAMS) $(EXAMPLES_CXX)) ## runs the examples: what was fused, time against the unfused run, result checked
 	@for program in $^; do echo "== $$program"; $$program || exit 1; done
 
 bench: $(BENCH_PROGRAMS) ## runs the benchmarks; also into build/bench.txt. BENCH_ARGS=--json: a JSON object a line
