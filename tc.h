@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c72e45f311e3bc1c"
+#define TCI_BUILD "23ea014d5d9f61fb"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -268,15 +268,18 @@
  *
  * The statuses: TC_ERR_ARGUMENT, _SHAPE, _DTYPE, _AXIS and _HANDLE for the calls that record;
  * _BUFFER for memory given to a run or a read; _INDEX when a run met an index outside its axis
- * (what it wrote is then not valid); _LIMIT for what no memory can hold, or options.memory_limit
- * forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where options.fallback refuses the
- * interpreter or a backend is unknown; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
+ * (its outputs are then not valid, parameters are as they were); _LIMIT for what no memory can
+ * hold, or options.memory_limit forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where
+ * options.fallback refuses the interpreter or a backend is unknown; _BACKEND also where a device
+ * fails at work; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
  *
  * 13 THREADS
  *
- * A context belongs to one thread at a time, which is not checked; programs to all. Large kernels
- * are split over a pool of workers (options.threads, TC_THREADS), small ones run on the caller; at
- * threads = 1 a run takes no lock. options.parallel_for hands the work to the host's own job
+ * A context belongs to one thread at a time, which is not checked; programs to all, also those that
+ * share parameters: a run sees them as one run left them, whatever others set meanwhile, and of two
+ * runs that set the same one at once the second gets TC_ERR_BUSY. Large kernels are split over a
+ * pool of workers (options.threads, TC_THREADS), small ones run on the caller; at threads = 1 a run
+ * without parameters takes no lock. options.parallel_for hands the work to the host's own job
  * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
  * for a plugin that will be unloaded: no tensor, program or call may be used after it.
  *
@@ -1327,11 +1330,12 @@ TC_API void tc_program_free(tc_program *f);
 /* tc_run(f, inputs, outputs) runs with these, in order: tc_run(f, TC_BUFS(TC_BUF(in, 10)),
  * TC_BUFS(TC_BUF(out, 10))). Any thread, any number at once; no allocation in steady state.
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
- * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: f changes parameters
- * and is running; TC_ERR_INDEX: an index was outside its axis. Nothing was written unless it is the
- * last. tc_error(f) tells (per thread: of its last failing run). Sizes from TC_DIM are those that
- * the numbers of elements make: none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND
- * says what the numbers leave open. */
+ * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: another run changes a
+ * parameter that f changes. Nothing was written then. TC_ERR_INDEX: an index was outside its axis:
+ * outputs are not valid, parameters are as they were. TC_ERR_BACKEND: a device failed at work:
+ * neither outputs nor parameters that f changes are valid. tc_error(f) tells (per thread: of its
+ * last failing run). Sizes from TC_DIM are those that the numbers of elements make: none in their
+ * ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -7059,13 +7063,15 @@ TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_resident tci_resident; /* run/resident.c */
+typedef struct tci_param tci_param;       /* run/param.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
-    bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
-    void *data;
+    bool borrowed;
+    void *data;        /* of a parameter: the newest value in host memory (run/param.c) */
     int64_t bytes;
-    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    uint64_t version;  /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
     tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
+    tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
 } tci_storage;
 
 typedef struct tci_node {
@@ -8487,7 +8493,7 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
     if (!param || !value) {
         return NULL;
     }
-    if (param->op != TCI_OP_DATA || !param->storage || !param->storage->is_param) {
+    if (param->op != TCI_OP_DATA || !param->storage || !param->storage->param) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
                        "given a tensor made by %s to assign to: expected one of tc_param",
                        tci_op_name(param->op));
@@ -35798,20 +35804,24 @@ TCI_FN void tci_pool_shutdown(void)
 #undef TCI_POOL_SPIN_NS
 #undef TCI_POOL_MXCSR_DEFAULT
 #undef TCI_POOL_MXCSR_FLAGS
-/* ---- src/run/resident.c ---- */
-/* run/resident.c - tensor memory that stays on a device between runs.
+/* ---- src/run/param.c ---- */
+/* run/param.c - parameters: memory that runs read while others change it.
  *
- * In: a storage that a program captured, and the device that the program runs on. Out: memory of
- * the device that holds the storage's bytes.
+ * In: runs that read or change parameters, and reads of the user. Out: each finds all parameters as
+ * one run left them, and a run that fails leaves them as they were.
  *
- * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
- * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
- * was changed, until somebody wants its bytes in host memory.
+ * The one idea: a value does not change while somebody holds it. A run holds the newest value of
+ * what it reads; what it changes it writes to spare memory, which becomes the newest value when all
+ * went well. So runs do not wait for each other, and those of one thread keep two values. They keep
+ * one where the new value may be written over the old (tci_run_effect.over_old): as long as no two
+ * have met at a parameter, the run does that and has the parameter for itself. Whoever meets it
+ * waits for that one run, and from then on (is_shared) nothing is written over.
  *
- * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
- * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
- * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
- * without it. */
+ * One run at a time may change a parameter (writer). A run on a device has its parameters for
+ * itself while it binds and launches (run/device.c): what follows is in the order of the device.
+ *
+ * All of it changes under a lock that the parameters of a context share, so that a run holds and
+ * changes all of its own at once. A run without parameters never comes here. */
 /* ---- src/run/context.h ---- */
 /* run/context.h - the inside of tc_ctx, tc_program and tc_call, and how handles map to nodes. */
 #ifndef TCI_RUN_CONTEXT_H
@@ -35855,11 +35865,14 @@ typedef struct tci_run_step {
 /* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
 
-/* A parameter that a run changes: output n_outputs + i of the code. In place where the plan allows
- * it, else into the call's memory, from where it is copied when all has run. */
+typedef struct tci_param_value tci_param_value; /* run/param.c */
+/* A captured leaf whose memory is a parameter, and the effect that changes it, or -1. */
+typedef struct tci_run_param { int32_t captured, effect; } tci_run_param;
+/* A parameter that a run changes: output n_outputs + i of the code. */
 typedef struct tci_run_effect {
     int32_t captured;
-    int64_t stage;             /* bytes from tc_call.stage; -1: in place */
+    int32_t param;             /* the same one, in tc_program.params */
+    bool over_old;             /* may be written over the old value, while nobody else reads that */
     int64_t bytes;
 } tci_run_effect;
 
@@ -35877,13 +35890,14 @@ struct tc_program {
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
     int64_t *literals;         /* values this compile captured, by program slot (tci_value words) */
     tci_storage **captured;    /* memory of the captured leaves, counted */
-    void **captured_data;      /* lowest address of each */
+    void **captured_data;      /* lowest address of each; NULL: a parameter, which moves */
     int n_captured;
     int n_inputs;              /* user inputs: code->n_inputs without the captured leaves */
     int n_outputs;             /* user outputs: code->n_outputs without the effects */
+    tci_run_param *params; int n_params;
     tci_run_effect *effects; int n_effects;
-    int64_t stage_bytes;
-    bool is_busy, *busy;       /* atomic: a run is under way; used where there are effects */
+    /* operands that a run finds where its parameters are: arg counts params, then effects */
+    tci_run_bind *param_binds; int n_param_binds;
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
@@ -35915,7 +35929,7 @@ struct tc_call {
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
     char *work;                /* program->work_bytes for each thread */
-    char *stage;               /* new values of parameters that cannot be written in place */
+    tci_param_value **values;  /* during a run: of each parameter, then where each effect goes */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
@@ -35952,7 +35966,30 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
+/* ---- run/param.c: what programs may change ---- */
+/* The storage, with its bytes, becomes a parameter of that context. False: no memory. */
+TCI_FN bool tci_param_make(tci_storage *s, const tci_ctx *ctx);
+TCI_FN void tci_param_free(tci_storage *s);
+/* The newest bytes of any storage in host memory: they stay as they are until the drop. */
+TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data);
+TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held);
+/* The user changed the bytes of any storage. */
+TCI_FN tc_status tci_param_touch(tci_storage *s);
+/* Around a run of a program with parameters. TC_ERR_BUSY: another run changes one of those that
+ * this one would change; TC_ERR_MEMORY; or the status of the device that has one. On the host the
+ * call's slots are then bound. commits: the new values are the newest from now on. */
+TCI_FN tc_status tci_param_begin(tc_call *c);
+TCI_FN void tci_param_end(tc_call *c, bool commits);
+/* Between these a run, begun on a device, has its parameters for itself. */
+TCI_FN tc_status tci_param_claim(tc_call *c);
+TCI_FN void tci_param_unclaim(tc_call *c);
+/* The new value of a parameter, claimed, that lies on a device. */
+TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, const void *from);
+/* Tells the forks of the locks of this room and of the next. */
+TCI_FN void tci_param_start(void);
+
 /* ---- run/resident.c ---- */
+TCI_FN void tci_resident_announce(void);
 /* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
 TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
 /* A run changed the bytes: on that device; NULL: in host memory. */
@@ -35981,7 +36018,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f);
 /* ---- run/device.c ---- */
 TCI_FN bool tci_device_make(tc_call *c);
 TCI_FN void tci_device_free(tc_call *c);
+/* Runs and waits; faults are then known. */
 TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* When it went well: outputs come to the user's memory, parameters take their values. */
+TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */
@@ -35998,7 +36038,447 @@ TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, 
 
 #endif
 
-/* ---- src/run/resident.c, continued ---- */
+/* ---- src/run/param.c, continued ---- */
+struct tci_param_value {
+    tci_param_value *next; /* among the spares */
+    void *data;
+    int32_t holders;
+};
+
+typedef struct tci_param_lock {
+    tci_mutex mutex;
+    tci_cond freed; /* a parameter that a run had for itself */
+} tci_param_lock;
+
+/* `writer` and `changing` hold the number of the process: in a child made by fork the runs of other
+ * threads are gone, and their marks say nothing. */
+struct tci_param {
+    tci_param_lock *lock;
+    tci_param_value *value;  /* the newest in host memory; tci_storage.data is its data */
+    tci_param_value *spares; /* nobody holds them */
+    uint32_t writer;         /* a run changes it */
+    uint32_t changing;       /* ... or its memory, now: nobody may look at that */
+    bool is_shared;
+    tci_param_value first;   /* its data lies in the storage itself */
+};
+
+enum { TCI_PARAM_LOCKS = 4, TCI_PARAM_HEADER = 64 };
+_Static_assert(sizeof(tci_param_value) <= TCI_PARAM_HEADER, "the header lies in front of the data");
+
+static tci_param_lock tci_param_locks[TCI_PARAM_LOCKS] = {{TCI_MUTEX_INIT, TCI_COND_INIT},
+                                                          {TCI_MUTEX_INIT, TCI_COND_INIT},
+                                                          {TCI_MUTEX_INIT, TCI_COND_INIT},
+                                                          {TCI_MUTEX_INIT, TCI_COND_INIT}};
+static uint32_t tci_param_process = 1;
+static pthread_once_t tci_param_once = PTHREAD_ONCE_INIT;
+
+static void tci_param_after_fork(void)
+{
+    tci_param_process++;
+    for (int i = 0; i < TCI_PARAM_LOCKS; i++) {
+        pthread_cond_init(&tci_param_locks[i].freed, NULL);
+    }
+}
+
+/* A run that changed parameters tells what devices have of them: that lock is the inner one. */
+static void tci_param_announce(void)
+{
+    for (int i = 0; i < TCI_PARAM_LOCKS; i++) {
+        tci_os_keep_over_fork(&tci_param_locks[i].mutex, i ? NULL : tci_param_after_fork);
+    }
+    tci_resident_announce();
+}
+
+TCI_FN void tci_param_start(void)
+{
+    pthread_once(&tci_param_once, tci_param_announce);
+}
+
+/* ---- values: the caller holds the lock ---- */
+
+static tci_param_value *tci_param_spare(const tci_storage *s)
+{
+    tci_param_value *v = s->param->spares;
+    if (v) {
+        s->param->spares = v->next;
+        return v;
+    }
+    char *block = tci_heap_get_aligned((size_t)TCI_PARAM_HEADER + (size_t)s->bytes);
+    if (!block) {
+        return NULL;
+    }
+    v = (tci_param_value *)(void *)block;
+    *v = (tci_param_value){.data = block + TCI_PARAM_HEADER};
+    return v;
+}
+
+static void tci_param_put(tci_param *p, tci_param_value *v)
+{
+    if (v != p->value && v->holders == 0) {
+        v->next = p->spares;
+        p->spares = v;
+    }
+}
+
+static void tci_param_release(tci_param *p, tci_param_value *v)
+{
+    v->holders--;
+    tci_param_put(p, v);
+}
+
+static void tci_param_set(tci_storage *s, tci_param_value *v)
+{
+    tci_param_value *old = s->param->value;
+    s->param->value = v;
+    s->data = v->data;
+    tci_param_put(s->param, old); /* unless v is the old one */
+}
+
+/* A device has newer bytes, which will come to host memory: not over what somebody holds. */
+static bool tci_param_make_room(tci_storage *s)
+{
+    if (!s->ahead || s->param->value->holders == 0) {
+        return true;
+    }
+    tci_param_value *v = tci_param_spare(s);
+    if (v) {
+        tci_param_set(s, v);
+    }
+    return v != NULL;
+}
+
+static tc_status tci_param_fetch(tci_storage *s)
+{
+    return tci_param_make_room(s) ? tci_resident_home(s) : TC_ERR_MEMORY;
+}
+
+static bool tci_param_is_marked(uint32_t mark)
+{
+    return mark == tci_param_process;
+}
+
+/* ---- what is not a run ---- */
+
+TCI_FN bool tci_param_make(tci_storage *s, const tci_ctx *ctx)
+{
+    tci_param *p = tci_heap_get(sizeof(*p));
+    if (p) {
+        tci_param_start();
+        p->lock = &tci_param_locks[(uintptr_t)ctx / 64 % TCI_PARAM_LOCKS];
+        p->first.data = s->data;
+        p->value = &p->first;
+        s->param = p;
+    }
+    return p != NULL;
+}
+
+TCI_FN void tci_param_free(tci_storage *s)
+{
+    tci_param *p = s->param;
+    if (!p) {
+        return;
+    }
+    tci_param_set(s, &p->first); /* the others are spares then */
+    while (p->spares) {
+        tci_param_value *v = p->spares;
+        p->spares = v->next;
+        if (v != &p->first) {
+            tci_heap_free_aligned(v);
+        }
+    }
+    tci_heap_free(p);
+    s->param = NULL;
+}
+
+static void tci_param_lock_one(tci_param *p)
+{
+    pthread_mutex_lock(&p->lock->mutex);
+    while (tci_param_is_marked(p->changing)) {
+        p->is_shared = true;
+        pthread_cond_wait(&p->lock->freed, &p->lock->mutex);
+    }
+}
+
+TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data)
+{
+    tci_param *p = s->param;
+    *held = NULL;
+    if (!p) {
+        *data = s->data;
+        return TC_OK;
+    }
+    tci_param_lock_one(p);
+    tc_status status = tci_param_fetch(s);
+    if (!status) {
+        *held = p->value;
+        *data = p->value->data;
+        p->value->holders++;
+    }
+    pthread_mutex_unlock(&p->lock->mutex);
+    return status;
+}
+
+TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held)
+{
+    if (held) {
+        pthread_mutex_lock(&s->param->lock->mutex);
+        tci_param_release(s->param, held);
+        pthread_mutex_unlock(&s->param->lock->mutex);
+    }
+}
+
+TCI_FN tc_status tci_param_touch(tci_storage *s)
+{
+    if (!s->param) {
+        tci_resident_changed(s, NULL);
+        return TC_OK;
+    }
+    tci_param_lock_one(s->param);
+    tc_status status = tci_param_fetch(s); /* what a run changed is not lost */
+    if (!status) {
+        tci_resident_changed(s, NULL);
+    }
+    pthread_mutex_unlock(&s->param->lock->mutex);
+    return status;
+}
+
+/* ---- runs ---- */
+
+static tci_storage *tci_param_of(const tc_program *f, int i)
+{
+    return f->captured[f->params[i].captured];
+}
+
+static tci_param_lock *tci_param_lock_of(const tc_program *f)
+{
+    return tci_param_of(f, 0)->param->lock;
+}
+
+/* Where the new value of effect e goes; NULL: not known yet, or on a device. */
+static tci_param_value **tci_param_fresh(const tc_call *c, int e)
+{
+    return &c->values[c->program->n_params + e];
+}
+
+static tci_param *tci_param_changed_by(const tc_program *f, int e)
+{
+    return tci_param_of(f, f->effects[e].param)->param;
+}
+
+/* A parameter that another run has for itself; NULL: none. */
+static tci_param *tci_param_find_changing(const tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_params; i++) {
+        tci_param *p = tci_param_of(f, i)->param;
+        int e = f->params[i].effect;
+        bool is_mine = e >= 0 && *tci_param_fresh(c, e) == p->value;
+        if (tci_param_is_marked(p->changing) && !is_mine) {
+            return p;
+        }
+    }
+    return NULL;
+}
+
+static bool tci_param_is_busy(const tc_program *f)
+{
+    for (int e = 0; e < f->n_effects; e++) {
+        if (tci_param_is_marked(tci_param_changed_by(f, e)->writer)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Until no other run has a parameter for itself. False: another run changes one that this run would
+ * change; is_writer: this run is known to be the one. */
+static bool tci_param_wait(tc_call *c, bool is_writer)
+{
+    for (;;) {
+        if (!is_writer && tci_param_is_busy(c->program)) {
+            return false;
+        }
+        tci_param *p = tci_param_find_changing(c);
+        if (!p) {
+            return true;
+        }
+        p->is_shared = true;
+        pthread_cond_wait(&p->lock->freed, &p->lock->mutex);
+    }
+}
+
+/* Over the old value, or to spare memory. NULL: no memory. */
+static tci_param_value *tci_param_place(const tc_program *f, int e)
+{
+    tci_param *p = tci_param_changed_by(f, e);
+    p->is_shared = p->is_shared || p->value->holders > 0;
+    if (!f->effects[e].over_old || p->is_shared) {
+        return tci_param_spare(tci_param_of(f, f->effects[e].param));
+    }
+    p->changing = tci_param_process;
+    return p->value;
+}
+
+/* What a run on the host needs; a device has its own memory. */
+static tc_status tci_param_take(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    for (int i = 0; i < f->n_params && !status; i++) {
+        status = tci_param_fetch(tci_param_of(f, i));
+    }
+    for (int e = 0; e < f->n_effects && !status; e++) {
+        *tci_param_fresh(c, e) = tci_param_place(f, e);
+        status = *tci_param_fresh(c, e) ? TC_OK : TC_ERR_MEMORY;
+    }
+    for (int i = 0; i < f->n_params && !status; i++) {
+        c->values[i] = tci_param_of(f, i)->param->value;
+        c->values[i]->holders++;
+    }
+    return status;
+}
+
+/* Gives back what tci_param_take got. */
+static void tci_param_leave(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int e = 0; e < f->n_effects; e++) {
+        tci_param *p = tci_param_changed_by(f, e);
+        tci_param_value **fresh = tci_param_fresh(c, e);
+        if (*fresh == p->value) {
+            p->changing = 0;
+        } else if (*fresh) {
+            tci_param_put(p, *fresh);
+        }
+        *fresh = NULL;
+        p->writer = 0;
+    }
+    for (int i = 0; i < f->n_params; i++) {
+        if (c->values[i]) {
+            tci_param_release(tci_param_of(f, i)->param, c->values[i]);
+            c->values[i] = NULL;
+        }
+    }
+    pthread_cond_broadcast(&tci_param_lock_of(f)->freed);
+}
+
+static void tci_param_bind(const tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_param_binds; i++) {
+        c->slots[f->param_binds[i].slot] = c->values[f->param_binds[i].arg]->data;
+    }
+}
+
+TCI_FN tc_status tci_param_begin(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tci_param_lock *lock = tci_param_lock_of(f);
+    tc_status status = TC_ERR_BUSY;
+    pthread_mutex_lock(&lock->mutex);
+    if (tci_param_wait(c, false)) {
+        for (int e = 0; e < f->n_effects; e++) {
+            tci_param_changed_by(f, e)->writer = tci_param_process;
+        }
+        status = c->device ? TC_OK : tci_param_take(c);
+        if (status) {
+            tci_param_leave(c);
+        }
+    }
+    pthread_mutex_unlock(&lock->mutex);
+    if (!status && !c->device) {
+        tci_param_bind(c);
+    }
+    return status;
+}
+
+TCI_FN void tci_param_end(tc_call *c, bool commits)
+{
+    const tc_program *f = c->program;
+    tci_param_lock *lock = tci_param_lock_of(f);
+    pthread_mutex_lock(&lock->mutex);
+    if (commits && !c->device) {
+        tci_param_wait(c, true);
+        for (int e = 0; e < f->n_effects; e++) {
+            tci_storage *s = tci_param_of(f, f->effects[e].param);
+            tci_param_set(s, *tci_param_fresh(c, e));
+            tci_resident_changed(s, NULL);
+        }
+    }
+    tci_param_leave(c);
+    pthread_mutex_unlock(&lock->mutex);
+}
+
+/* ---- runs on a device ---- */
+
+TCI_FN tc_status tci_param_claim(tc_call *c)
+{
+    const tc_program *f = c->program;
+    tc_status status = TC_OK;
+    if (!f->n_params) {
+        return status;
+    }
+    pthread_mutex_lock(&tci_param_lock_of(f)->mutex);
+    tci_param_wait(c, true);
+    for (int i = 0; i < f->n_params && !status; i++) {
+        status = tci_param_make_room(tci_param_of(f, i)) ? TC_OK : TC_ERR_MEMORY;
+    }
+    for (int i = 0; i < f->n_params && !status; i++) {
+        tci_param_of(f, i)->param->changing = tci_param_process;
+    }
+    pthread_mutex_unlock(&tci_param_lock_of(f)->mutex);
+    return status;
+}
+
+TCI_FN void tci_param_unclaim(tc_call *c)
+{
+    const tc_program *f = c->program;
+    if (f->n_params) {
+        pthread_mutex_lock(&tci_param_lock_of(f)->mutex);
+        for (int i = 0; i < f->n_params; i++) {
+            tci_param_of(f, i)->param->changing = 0;
+        }
+        pthread_cond_broadcast(&tci_param_lock_of(f)->freed);
+        pthread_mutex_unlock(&tci_param_lock_of(f)->mutex);
+    }
+}
+
+TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, const void *from)
+{
+    tci_param *p = s->param;
+    pthread_mutex_lock(&p->lock->mutex);
+    tci_param_value *v = tci_param_spare(s);
+    pthread_mutex_unlock(&p->lock->mutex);
+    if (!v) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = device->download(device->user, v->data, from, s->bytes);
+    pthread_mutex_lock(&p->lock->mutex);
+    if (status) {
+        tci_param_put(p, v);
+    } else {
+        tci_param_set(s, v);
+        tci_resident_changed(s, NULL);
+    }
+    pthread_mutex_unlock(&p->lock->mutex);
+    return status;
+}
+/* ---- src/run/resident.c ---- */
+/* run/resident.c - tensor memory that stays on a device between runs.
+ *
+ * In: a storage that a program captured, and the device that the program runs on. Out: memory of
+ * the device that holds the storage's bytes.
+ *
+ * The one idea: a storage counts its versions, and each copy knows which of them it is. A run
+ * uploads what is not the newest, and nothing else; a parameter that a run changed stays where it
+ * was changed, until somebody wants its bytes in host memory.
+ *
+ * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
+ * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
+ * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
+ * without it. For a parameter that run has it for itself (tci_param_claim): it is changed by runs,
+ * and only then is anything ahead. */
+
 struct tci_resident {
     tci_resident *next;
     const tc_backend *device;
@@ -36008,17 +36488,23 @@ struct tci_resident {
 
 static struct {
     tci_mutex lock;
-    bool started;
     int64_t n_ahead; /* atomic */
 } tci_residents = {.lock = TCI_MUTEX_INIT};
 
+TCI_FN void tci_resident_announce(void)
+{
+    tci_os_keep_over_fork(&tci_residents.lock, NULL);
+}
+
 static void tci_resident_lock(void)
 {
+    tci_param_start();
     pthread_mutex_lock(&tci_residents.lock);
-    if (!tci_residents.started) {
-        tci_residents.started = true;
-        tci_os_keep_over_fork(&tci_residents.lock, NULL);
-    }
+}
+
+static uint64_t tci_resident_version(const tci_storage *s)
+{
+    return __atomic_load_n(&s->version, __ATOMIC_RELAXED) + 1;
 }
 
 static void tci_resident_unlock(void)
@@ -36080,12 +36566,12 @@ static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, v
     }
     *memory = r->memory;
     tc_status status = TC_OK;
-    if (r->held != s->version + 1) {
+    if (r->held != tci_resident_version(s)) {
         status = tci_resident_fetch(s); /* another device has the newest */
         status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
     }
     if (!status) {
-        __atomic_store_n(&r->held, s->version + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&r->held, tci_resident_version(s), __ATOMIC_RELEASE);
     }
     return status;
 }
@@ -36093,7 +36579,7 @@ static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, v
 TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
 {
     const tci_resident *r = tci_resident_find(s, device);
-    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == s->version + 1)) {
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == tci_resident_version(s))) {
         *memory = r->memory;
         return TC_OK;
     }
@@ -36105,15 +36591,15 @@ TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, vo
 
 TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
 {
-    if (TCI_LIKELY(!s->residents)) {
-        s->version++;
+    if (TCI_LIKELY(!__atomic_load_n(&s->residents, __ATOMIC_ACQUIRE))) {
+        __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
         return;
     }
     tci_resident_lock();
     tci_resident *r = device ? tci_resident_find(s, device) : NULL;
-    s->version++;
+    __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
     if (r) {
-        r->held = s->version + 1;
+        __atomic_store_n(&r->held, tci_resident_version(s), __ATOMIC_RELEASE);
     }
     tci_resident_set_ahead(s, r);
     tci_resident_unlock();
@@ -36152,7 +36638,7 @@ TCI_FN void tci_resident_free(tci_storage *s)
  * The one idea: whoever keeps a storage holds one count, and counts are atomic, because a program
  * that captured a leaf may be freed on another thread than its context's. Everything else in a
  * storage is changed by the context's thread alone (version by tc_touch), but for what lies on
- * devices (run/resident.c).
+ * devices (run/resident.c) and the values of parameters (run/param.c).
  *
  * Own memory is one aligned block: the header in its first 64 bytes, the data right behind it, so
  * data is 64-byte aligned and never NULL, also for zero bytes. Borrowed memory is only pointed
@@ -36194,6 +36680,7 @@ TCI_FN void tci_storage_release(tci_storage *s)
         return;
     }
     tci_resident_free(s);
+    tci_param_free(s);
     if (s->borrowed) {
         tci_heap_free(s);
     } else {
@@ -36309,8 +36796,8 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
 /* ---- layout of the block ---- */
 
 typedef struct tci_program_sizes {
-    int n_inputs, n_outputs, n_captured, n_effects, n_steps;
-    size_t n_slots, n_literal_words, n_binds;
+    int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
+    size_t n_slots, n_literal_words, n_binds, n_param_binds;
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -36321,7 +36808,8 @@ static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n
            (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-/* n_inputs, n_captured and n_effects are set. */
+/* All but n_outputs, n_steps and the sizes behind are set. Binds of parameters: the most there can
+ * be. */
 static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
     sizes->n_outputs = code->n_outputs - sizes->n_effects;
@@ -36332,8 +36820,11 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
         sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
         sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
-            sizes->n_binds += tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
-                                                         step->operands[j]);
+            bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
+                                                   step->operands[j]);
+            bool temp = code->buffers[step->operands[j]].kind == TCI_BUF_TEMP;
+            sizes->n_binds += user;
+            sizes->n_param_binds += !user && !temp && sizes->n_params > 0;
         }
     }
 }
@@ -36361,7 +36852,9 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
     *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
     p->captured = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(tci_storage *));
     p->captured_data = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(void *));
+    p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
+    p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
     return at;
 }
 
@@ -36389,7 +36882,7 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
     for (int i = 0; i < r->n_captured; i++) {
         f->captured[i] = r->captured[i]->storage;
-        f->captured_data[i] = tci_program_lowest(r->captured[i]);
+        f->captured_data[i] = f->captured[i]->param ? NULL : tci_program_lowest(r->captured[i]);
         tci_storage_retain(f->captured[i]);
     }
     for (int i = 0; i < r->n_effects; i++) {
@@ -36397,8 +36890,18 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
 }
 
-static bool tci_program_in_place(const tc_program *f, int output, int captured)
+/* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
+static bool tci_program_is_simple(const tc_program *f)
 {
+    return !f->faults && (f->code->device ? f->code->device->alloc != NULL
+                                          : f->options.parallel_for == NULL);
+}
+
+static bool tci_program_over_old(const tc_program *f, int output, int captured)
+{
+    if (!tci_program_is_simple(f)) {
+        return false;
+    }
     for (int i = 0; i < f->n_captured; i++) { /* another view of the same parameter */
         if (i != captured && f->captured[i] == f->captured[captured]) {
             return false;
@@ -36413,16 +36916,36 @@ static bool tci_program_in_place(const tc_program *f, int output, int captured)
     return false;
 }
 
+static int tci_program_effect_on(const tc_program *f, int captured)
+{
+    int e = f->n_effects - 1;
+    while (e >= 0 && f->effects[e].captured != captured) {
+        e--;
+    }
+    return e;
+}
+
+/* What is captured and the effects are listed. */
+static void tci_program_list_params(tc_program *f)
+{
+    for (int i = 0; i < f->n_captured; i++) {
+        if (f->captured[i]->param) {
+            int e = tci_program_effect_on(f, i);
+            if (e >= 0) {
+                f->effects[e].param = f->n_params;
+            }
+            f->params[f->n_params++] = (tci_run_param){i, e};
+        }
+    }
+}
+
+/* It is known whether anything faults. */
 static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
         e->bytes = f->code->outputs[f->n_outputs + i].bytes;
-        e->stage = -1;
-        if (!tci_program_in_place(f, f->n_outputs + i, e->captured)) {
-            e->stage = f->stage_bytes;
-            f->stage_bytes += (e->bytes + 63) & ~(int64_t)63;
-        }
+        e->over_old = tci_program_over_old(f, f->n_outputs + i, e->captured);
     }
 }
 
@@ -36440,6 +36963,24 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     double parts = ns / TCI_PROGRAM_PART_NS;
     int64_t most = TCI_MIN((int64_t)available, n_tasks);
     return parts < (double)most ? (int)parts : (int)most;
+}
+
+/* For tci_run_bind: which parameter or effect the buffer, none of the user's, is; -1: neither. */
+static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer *b)
+{
+    if (b->kind == TCI_BUF_OUTPUT) {
+        return f->n_params + b->index - f->n_outputs;
+    }
+    int low = 0, high = b->kind == TCI_BUF_INPUT ? f->n_params : 0, wanted = b->index - f->n_inputs;
+    while (low < high) { /* they ascend */
+        int middle = low + (high - low) / 2;
+        if (f->params[middle].captured == wanted) {
+            return middle;
+        }
+        *(f->params[middle].captured < wanted ? &low : &high) =
+            middle + (f->params[middle].captured < wanted);
+    }
+    return -1;
 }
 
 static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
@@ -36467,6 +37008,9 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
             if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
                 f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots};
+            } else if (tci_program_param_arg(f, b) >= 0) {
+                tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots};
+                f->param_binds[f->n_param_binds++] = bind;
             }
             f->n_slots++;
         }
@@ -36549,7 +37093,6 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_outputs = sizes->n_outputs;
     p->n_effects = sizes->n_effects;
     p->n_captured = sizes->n_captured;
-    p->busy = &p->is_busy;
     p->refs = 1;
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
@@ -36561,9 +37104,19 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
 /* What was captured is there. */
 static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
 {
-    tci_program_place_effects(f);
+    tci_program_list_params(f);
     tci_program_fill_steps(f, n_steps, literal_words);
+    tci_program_place_effects(f);
     tci_program_sort_aliases(f);
+}
+
+static int tci_program_count_params(const tci_request *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_captured; i++) {
+        n += r->captured[i]->storage->param != NULL;
+    }
+    return n;
 }
 
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
@@ -36571,6 +37124,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
 {
     tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
                                .n_captured = r->n_captured,
+                               .n_params = tci_program_count_params(r),
                                .n_effects = r->n_effects};
     int64_t *literal_words = NULL;
     tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
@@ -36598,6 +37152,7 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
 {
     tci_program_sizes sizes = {.n_inputs = family->n_inputs,
                                .n_captured = family->n_captured,
+                               .n_params = family->n_params,
                                .n_effects = family->n_effects};
     int64_t *literal_words = NULL;
     tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
@@ -36617,7 +37172,6 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
     for (int i = 0; i < p->n_effects; i++) {
         p->effects[i].captured = family->effects[i].captured;
     }
-    p->busy = family->busy;
     tci_program_complete(p, sizes.n_steps, literal_words);
     return TC_OK;
 }
@@ -36706,6 +37260,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f)
  * captured the storage's own memory there (run/resident.c), which is uploaded only when its bytes
  * changed, and where parameters are changed in place; else a copy that the call owns, made when
  * first needed. Inputs with such a copy go up before, outputs come down after.
+ *
+ * Parameters: the order of the device keeps runs apart, so a run has them for itself only while it
+ * is queued (tci_param_claim). New values that are not written over the old ones lie in copies of
+ * the call and move when everything else went well.
  *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
@@ -36797,9 +37355,17 @@ static int tci_device_captured(const tc_program *f, int port)
 static bool tci_device_is_staged(const tc_program *f, int port)
 {
     int effect = port - f->code->n_inputs - f->n_outputs;
-    return effect >= 0 && f->effects[effect].stage >= 0;
+    return effect >= 0 && !f->effects[effect].over_old;
 }
 
+/* Bound to the memory of a parameter. */
+static bool tci_device_is_param(const tc_program *f, int port)
+{
+    int captured = tci_device_captured(f, port);
+    return captured >= 0 && f->captured[captured]->param && !tci_device_is_staged(f, port);
+}
+
+/* NULL: the port is no user's, but a parameter. */
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -36811,8 +37377,7 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
         return f->captured_data[port - f->n_inputs];
     }
     int i = port - f->code->n_inputs;
-    return i < f->n_outputs ? outputs->items[i].data
-                            : f->captured_data[f->effects[i - f->n_outputs].captured];
+    return i < f->n_outputs ? outputs->items[i].data : NULL;
 }
 
 /* Generated code takes what it may at once, so memory starts at a multiple of that. */
@@ -36830,7 +37395,7 @@ static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound
     const tc_backend *device = f->code->device;
     tci_storage *s = f->captured[captured];
     const char *data = f->captured_data[captured];
-    int64_t offset = data - (const char *)s->data;
+    int64_t offset = s->param ? 0 : data - (const char *)s->data;
     bool there = s->borrowed && !s->residents && device->is_device &&
                  device->is_device(device->user, data);
     if (there || offset % TCI_ALIGNED_BYTES != 0) {
@@ -36848,8 +37413,9 @@ static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory,
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
     void **copy = &c->device->memory[1 + port];
+    bool known = user_memory && user_memory == c->device->bound[port];
     *bound = user_memory;
-    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    if (!known && !(user_memory && tci_device_takes(device, user_memory))) {
         if (!*copy) {
             *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
@@ -36896,18 +37462,26 @@ static void tci_device_fill_slots(tc_call *c)
     }
 }
 
-static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+/* The ports that are parameters, or all others. */
+static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                 bool params)
 {
     tc_status status = TC_OK;
     for (int i = 0; i < c->device->n_ports && !status; i++) {
-        status = tci_device_bind_port(c, i, tci_device_user_memory(c, inputs, outputs, i));
+        if (tci_device_is_param(c->program, i) == params) {
+            status = tci_device_bind_port(c, i, tci_device_user_memory(c, inputs, outputs, i));
+        }
     }
-    if (!status && !c->device->is_current) {
+    return status;
+}
+
+static void tci_device_refresh(tc_call *c)
+{
+    if (!c->device->is_current) {
         tci_device_drop_sequence(c);
         tci_device_fill_slots(c);
         c->device->is_current = true;
     }
-    return status;
 }
 
 /* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
@@ -36921,7 +37495,7 @@ static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_buf
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
         int64_t bytes = tci_device_bytes(f->code, i);
-        if (bytes && mine == c->device->memory[1 + i]) {
+        if (bytes && mine && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
         }
@@ -36937,41 +37511,49 @@ static tc_status tci_device_commit_staged(tc_call *c, int effect)
     const tci_run_effect *e = &f->effects[effect];
     tci_storage *s = f->captured[e->captured];
     const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
-    char *data = f->captured_data[e->captured];
     void *to = NULL;
     if (!device->copy) {
-        tc_status status = device->sync(device->user);
-        status = status ? status : device->download(device->user, data, from, e->bytes);
-        tci_resident_changed(s, NULL);
-        return status;
+        return tci_param_download(s, device, from);
     }
     tc_status status = tci_resident_bring(s, device, &to);
-    if (!status) {
-        to = (char *)to + (data - (char *)s->data);
-        status = device->copy(device->user, to, from, e->bytes);
-    }
+    status = status ? status : device->copy(device->user, to, from, e->bytes);
     if (!status) {
         tci_resident_changed(s, device);
     }
     return status;
 }
 
-/* Parameters that the run changed are newest on the device now. */
+/* The run waited for its kernels. Waits for the copies too, to know that they went well. */
 static tc_status tci_device_commit(tc_call *c)
 {
     const tc_program *f = c->program;
-    tc_status status = TC_OK;
+    const tc_backend *device = f->code->device;
+    int n_staged = 0;
+    for (int i = 0; i < f->n_effects; i++) {
+        n_staged += f->effects[i].bytes > 0 && !f->effects[i].over_old;
+    }
+    tc_status status = n_staged ? tci_param_claim(c) : TC_OK;
+    if (status || !n_staged) {
+        return status;
+    }
     for (int i = 0; i < f->n_effects && !status; i++) {
-        if (f->effects[i].bytes == 0) {
-            continue;
-        }
-        if (f->effects[i].stage >= 0) {
+        if (f->effects[i].bytes > 0 && !f->effects[i].over_old) {
             status = tci_device_commit_staged(c, i);
-        } else {
+        }
+    }
+    tci_param_unclaim(c);
+    return status || !device->copy ? status : device->sync(device->user);
+}
+
+/* What was written over is newest on the device once that is queued. */
+static void tci_device_mark_changed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_effects; i++) {
+        if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
             tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
-    return status;
 }
 
 /* ---- launching ---- */
@@ -37019,39 +37601,59 @@ static tc_status tci_device_replay(tc_call *c)
     return status ? status : device->replay(device->user, c->device->sequence);
 }
 
+/* Inputs are there. */
+static tc_status tci_device_queue(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tc_status status = tci_param_claim(c);
+    if (status) {
+        return status;
+    }
+    status = tci_device_bind(c, inputs, outputs, true);
+    if (!status) {
+        tci_device_refresh(c);
+        bool records = c->program->code->device->record && c->program->code->n_steps > 0;
+        status = records ? tci_device_replay(c) : tci_device_launch_all(c);
+    }
+    if (!status) {
+        tci_device_mark_changed(c);
+    }
+    tci_param_unclaim(c);
+    return status;
+}
+
 /* The backend's own status; why it failed is asked of the backend by the caller. */
 TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
     if (c->device) {
-        status = tci_device_bind(c, inputs, outputs);
+        status = tci_device_bind(c, inputs, outputs, false);
         status = status ? status : tci_device_move(c, inputs, outputs, true);
+        status = status ? status : tci_device_queue(c, inputs, outputs);
+    } else {
+        status = tci_device_launch_all(c);
     }
-    if (!status) {
-        bool records = c->device && device->record && c->program->code->n_steps > 0;
-        status = records ? tci_device_replay(c) : tci_device_launch_all(c);
-    }
-    if (!status && c->device) {
-        status = tci_device_commit(c);
-    }
-    if (!status) {
-        status = device->sync(device->user);
-    }
-    return status || !c->device ? status : tci_device_move(c, inputs, outputs, false);
+    return status ? status : device->sync(device->user);
+}
+
+TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tc_status status = tci_device_move(c, inputs, outputs, false);
+    return status ? status : tci_device_commit(c);
 }
 /* ---- src/run/call.c ---- */
 /* run/call.c - one run: buffers are checked, operand pointers patched, kernels launched.
  *
  * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
- * why (TC_ERR_INDEX alone is found after the fact).
+ * why. What is found after the fact (TC_ERR_INDEX, a device that fails) leaves outputs half
+ * written, but parameters as they were (run/param.c).
  *
  * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
  * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
  * changes hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
  *
- * Parameters: a program with effects (tci_run_effect) has one run at a time; what is not written in
- * place is copied at the end, so every read of a run sees the old values.
+ * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
+ * (run/param.c); only programs that have some take a lock for that.
  *
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
@@ -37078,10 +37680,6 @@ static void tci_call_fill_slots(tc_call *c)
                 c->slots[slot] = c->workspace + b->offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
                 c->slots[slot] = f->captured_data[b->index - f->n_inputs];
-            } else if (b->kind == TCI_BUF_OUTPUT && b->index >= f->n_outputs) {
-                const tci_run_effect *e = &f->effects[b->index - f->n_outputs];
-                c->slots[slot] =
-                    e->stage < 0 ? f->captured_data[e->captured] : c->stage + e->stage;
             }
         }
         if (f->steps[i].work_bytes > 0) {
@@ -37100,7 +37698,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     const tci_code *code = f->code;
     size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
-    size_t faults_at = slots_at + (size_t)f->n_slots * sizeof(void *);
+    size_t values_at = slots_at + (size_t)f->n_slots * sizeof(void *);
+    size_t faults_at =
+        values_at + ((size_t)f->n_params + (size_t)f->n_effects) * sizeof(tci_param_value *);
     size_t spans_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
     size_t bytes = spans_at +
                    (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
@@ -37112,9 +37712,8 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
     size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
     interp_bytes = (interp_bytes + 63) & ~(size_t)63;
-    size_t stage_bytes = on_device ? 0 : ((size_t)f->stage_bytes + 63) & ~(size_t)63;
     size_t work_bytes = code->device ? 0 : (size_t)f->work_bytes * (size_t)f->max_threads;
-    size_t workspace_bytes = arena_bytes + interp_bytes + stage_bytes + work_bytes;
+    size_t workspace_bytes = arena_bytes + interp_bytes + work_bytes;
     if (workspace_bytes) {
         c->workspace = tci_heap_get_aligned(workspace_bytes);
         if (!c->workspace) {
@@ -37122,11 +37721,11 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
             return NULL;
         }
         c->interp = c->workspace + arena_bytes;
-        c->stage = c->interp + interp_bytes;
-        c->work = c->stage + stage_bytes;
+        c->work = c->interp + interp_bytes;
     }
     c->program = f;
     c->slots = (void **)((char *)c + slots_at);
+    c->values = (tci_param_value **)(void *)((char *)c + values_at);
     c->faults = (int64_t *)((char *)c + faults_at);
     c->spans = n_buffers > TCI_CALL_PAIRWISE ? (tci_run_span *)((char *)c + spans_at) : NULL;
     if (!on_device) {
@@ -37259,7 +37858,7 @@ static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const
     } else {
         data = input < f->n_inputs ? inputs->items[input].data
                                    : f->captured_data[input - f->n_inputs];
-        bytes = code->inputs[input].bytes;
+        bytes = data ? code->inputs[input].bytes : 0; /* no user has memory of a parameter */
     }
     tci_run_span span = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, 0, 0, index};
     return span;
@@ -37510,10 +38109,9 @@ static void tci_call_launch_traced(tc_call *c)
     tci_trace_span("run", "tc_run", begin, step_begin);
 }
 
-static tc_status tci_call_launch_device(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+static tc_status tci_call_judge_device(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = tci_device_run(c, inputs, outputs);
     if (status) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
         return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
@@ -37547,32 +38145,6 @@ static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *out
     }
 }
 
-/* Values that could not be written in place, now that nothing reads the old ones any more. */
-static void tci_call_commit(tc_call *c)
-{
-    const tc_program *f = c->program;
-    for (int i = 0; i < f->n_effects && !c->device; i++) {
-        const tci_run_effect *e = &f->effects[i];
-        if (e->stage >= 0 && e->bytes) {
-            memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
-        }
-        tci_resident_changed(f->captured[e->captured], NULL);
-    }
-}
-
-/* A host run reads host memory: what a device changed comes home first. */
-static tc_status tci_call_fetch_captured(tc_call *c)
-{
-    const tc_program *f = c->program;
-    for (int i = 0; i < f->n_captured; i++) {
-        tc_status status = tci_resident_home(f->captured[i]);
-        if (TCI_UNLIKELY(status != TC_OK)) {
-            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
-        }
-    }
-    return TC_OK;
-}
-
 /* The buffers are checked. */
 static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
@@ -37583,24 +38155,42 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
-        status = tci_call_fetch_captured(c);
-        if (TCI_UNLIKELY(status != TC_OK)) {
-            return status;
-        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
-        status = tci_call_launch_device(c, &inputs, &outputs);
+        status = tci_call_judge_device(c, tci_device_run(c, &inputs, &outputs));
     } else if (TCI_UNLIKELY(tci_trace_is_on())) {
         tci_call_launch_traced(c);
     } else {
         tci_call_launch(c);
     }
     tci_fpenv_leave(saved);
-    if (TCI_UNLIKELY(f->n_effects && !status)) {
-        tci_call_commit(c);
+    if (TCI_UNLIKELY(f->faults && !status)) {
+        status = tci_call_find_fault(c);
     }
-    return TCI_UNLIKELY(f->faults && !status) ? tci_call_find_fault(c) : status;
+    if (TCI_UNLIKELY(c->device && !status)) {
+        status = tci_call_judge_device(c, tci_device_finish(c, &inputs, &outputs));
+    }
+    return status;
+}
+
+/* Parameters change only by a run that went well. */
+static tc_status tci_call_run_with_params(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    tc_status status = tci_param_begin(c);
+    if (status == TC_ERR_BUSY) {
+        return tci_call_refuse(c, status,
+                               "another run changes a parameter that this program changes: "
+                               "expected one such run at a time");
+    }
+    if (status) {
+        return tci_call_refuse(c, status, status == TC_ERR_MEMORY
+                                              ? "out of memory for the new value of a parameter"
+                                              : "the device that has a parameter failed");
+    }
+    status = tci_call_run_checked(c, inputs, outputs);
+    tci_param_end(c, !status);
+    return status;
 }
 
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
@@ -37615,17 +38205,8 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
     }
-    if (TCI_LIKELY(!f->n_effects)) {
-        return tci_call_run_checked(c, inputs, outputs);
-    }
-    if (__atomic_exchange_n(f->busy, true, __ATOMIC_ACQUIRE)) {
-        return tci_call_refuse(c, TC_ERR_BUSY,
-                               "a run of this program is under way on another thread, and it "
-                               "changes parameters: expected one run at a time");
-    }
-    status = tci_call_run_checked(c, inputs, outputs);
-    __atomic_store_n(f->busy, false, __ATOMIC_RELEASE);
-    return status;
+    return TCI_LIKELY(!f->n_params) ? tci_call_run_checked(c, inputs, outputs)
+                                    : tci_call_run_with_params(c, inputs, outputs);
 }
 
 #undef TCI_CALL_PAIRWISE
@@ -39236,8 +39817,14 @@ TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
 /* ---- api/eval.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
 TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node);
-/* The same where the value must be memory that the host can read. */
-TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node);
+/* The same as memory that the host can read, and that stays as it is until the drop. */
+typedef struct tci_eval_memory {
+    tci_node *node;
+    const char *first; /* element 0...0 */
+    tci_param_value *held;
+} tci_eval_memory;
+TCI_FN tc_status tci_eval_hold(const tci_frame *f, tc_tensor t, tci_eval_memory *m);
+TCI_FN void tci_eval_drop(const tci_eval_memory *m);
 
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 
@@ -40193,7 +40780,7 @@ static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
     }
     tci_storage_retain(n->storage);
     kept->storage = n->storage;
-    kept->stateful = n->storage->is_param;
+    kept->stateful = n->storage->param != NULL;
     kept->strides = strides;
     kept->offset = n->offset;
     return kept;
@@ -40498,8 +41085,13 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
     tc_tensor t = tci_leaf_copy_in(&f, data, (tc_dtype)dtype_and_sizes[0], n - 1,
                                    dtype_and_sizes + 1, NULL);
     tci_node *x = tci_handle_node(t);
+    if (x && !tci_param_make(x->storage, f.ctx)) {
+        f = tci_frame_on(ctx, "tc_param", here);
+        tci_frame_fail(&f, TC_ERR_MEMORY, "out of memory for a parameter");
+        return tci_frame_end(&f, NULL);
+    }
     if (x) {
-        x->storage->is_param = x->stateful = true;
+        x->stateful = true;
     }
     return t;
 }
@@ -40551,11 +41143,10 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    tc_status status = tci_param_touch(x->storage);
     if (status) {
         return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
     }
-    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&tci_ctx_of(t.ctx)->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");
@@ -42112,22 +42703,30 @@ TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node
     return tci_eval_lazily(f, ts);
 }
 
-TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node)
+TCI_FN tc_status tci_eval_hold(const tci_frame *f, tc_tensor t, tci_eval_memory *m)
 {
-    tc_status status = tci_eval_value(f, t, node);
+    tc_status status = tci_eval_value(f, t, &m->node);
     if (status) {
         return status;
     }
-    const tci_node *n = *node;
+    const tci_node *n = m->node;
+    const void *data;
     if (!n->storage) {
         return tci_eval_fail(f, t, &n->site, TC_ERR_ARGUMENT,
                              "given an assign, which has no value: expected the parameter itself");
     }
-    if (tci_resident_home(n->storage)) {
-        return tci_eval_fail(f, t, &n->site, TC_ERR_BACKEND,
-                             "the device that has the value failed");
+    status = tci_param_hold(n->storage, &m->held, &data);
+    if (status) {
+        return tci_eval_fail(f, t, &n->site, status,
+                             "the device that has the value failed, or memory ran out");
     }
+    m->first = (const char *)data + n->offset * tci_dtype_get((tc_dtype)n->dtype)->bytes;
     return TC_OK;
+}
+
+TCI_FN void tci_eval_drop(const tci_eval_memory *m)
+{
+    tci_param_drop(m->node->storage, m->held);
 }
 
 TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
@@ -42204,27 +42803,28 @@ static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_
     return TC_OK;
 }
 
-static void tci_eval_read(const tci_node *n, void *to)
+static void tci_eval_read(const tci_eval_memory *m, void *to)
 {
+    const tci_node *n = m->node;
     int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
-    const char *from = (const char *)n->storage->data + n->offset * bytes;
     if (count && n->strides) {
-        tci_eval_copy_out(n, 0, from, to);
+        tci_eval_copy_out(n, 0, m->first, to);
     } else if (count) {
-        memmove(to, from, (size_t)(bytes * count));
+        memmove(to, m->first, (size_t)(bytes * count));
     }
 }
 
 TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
 {
-    tci_node *n;
+    tci_eval_memory m;
     tci_frame f = tci_frame_begin("tc_read", here);
-    tc_status status = tci_eval_memory(&f, t, &n);
+    tc_status status = tci_eval_hold(&f, t, &m);
     if (!status) {
-        status = tci_eval_check_read(&f, t, n, &to);
-    }
-    if (!status) {
-        tci_eval_read(n, to.data);
+        status = tci_eval_check_read(&f, t, m.node, &to);
+        if (!status) {
+            tci_eval_read(&m, to.data);
+        }
+        tci_eval_drop(&m);
     }
     tci_frame_leave(&f);
     return status;
@@ -42829,27 +43429,24 @@ static void tci_print_text(tci_str *out, tci_print_view *v)
     tci_str_add_n(out, "\n", 1);
 }
 
-static tc_status tci_print_value_of(const tci_frame *f, FILE *out, tc_tensor t)
+/* m is let go of before the user's file is written to. */
+static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tci_eval_memory *m)
 {
-    tci_node *n;
-    tc_status status = tci_eval_memory(f, t, &n);
-    if (status) {
-        return status;
-    }
-    if (!out) {
-        return tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,
-                        "given a NULL file, expected one to write to");
-    }
-    const tci_dtype_info *info = tci_dtype_get(n->dtype);
-    tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
+    const tci_node *n = m->node;
+    tci_print_view v = {.data = m->first,
                         .dtype = n->dtype,
                         .rank = n->rank,
                         .shape = n->shape,
                         .strides = n->strides};
+    tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);
+    tci_eval_drop(m);
     if (text.failed) {
         status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
+    } else if (!out) {
+        status = tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,
+                          "given a NULL file, expected one to write to");
     } else if (fwrite(text.text, 1, text.n, out) != text.n) {
         status = tci_fail(t, f->op, f->here, TC_ERR_IO, "the file cannot be written");
     }
@@ -42860,7 +43457,11 @@ static tc_status tci_print_value_of(const tci_frame *f, FILE *out, tc_tensor t)
 TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_print", here);
-    tc_status status = tci_print_value_of(&f, out, t);
+    tci_eval_memory m;
+    tc_status status = tci_eval_hold(&f, t, &m);
+    if (!status) {
+        status = tci_print_memory(&f, out, t, &m);
+    }
     tci_frame_leave(&f);
     return status;
 }

@@ -102,6 +102,7 @@
 #include "compile/compile.c"
 
 #include "run/pool.c"
+#include "run/param.c"
 #include "run/resident.c"
 #include "run/buffer.c"
 #include "run/program.c"

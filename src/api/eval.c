@@ -790,22 +790,30 @@ TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node
     return tci_eval_lazily(f, ts);
 }
 
-TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node)
+TCI_FN tc_status tci_eval_hold(const tci_frame *f, tc_tensor t, tci_eval_memory *m)
 {
-    tc_status status = tci_eval_value(f, t, node);
+    tc_status status = tci_eval_value(f, t, &m->node);
     if (status) {
         return status;
     }
-    const tci_node *n = *node;
+    const tci_node *n = m->node;
+    const void *data;
     if (!n->storage) {
         return tci_eval_fail(f, t, &n->site, TC_ERR_ARGUMENT,
                              "given an assign, which has no value: expected the parameter itself");
     }
-    if (tci_resident_home(n->storage)) {
-        return tci_eval_fail(f, t, &n->site, TC_ERR_BACKEND,
-                             "the device that has the value failed");
+    status = tci_param_hold(n->storage, &m->held, &data);
+    if (status) {
+        return tci_eval_fail(f, t, &n->site, status,
+                             "the device that has the value failed, or memory ran out");
     }
+    m->first = (const char *)data + n->offset * tci_dtype_get((tc_dtype)n->dtype)->bytes;
     return TC_OK;
+}
+
+TCI_FN void tci_eval_drop(const tci_eval_memory *m)
+{
+    tci_param_drop(m->node->storage, m->held);
 }
 
 TC_API tc_status tc_eval_at(tc_tensor t, tc_site here)
@@ -882,27 +890,28 @@ static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_
     return TC_OK;
 }
 
-static void tci_eval_read(const tci_node *n, void *to)
+static void tci_eval_read(const tci_eval_memory *m, void *to)
 {
+    const tci_node *n = m->node;
     int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
-    const char *from = (const char *)n->storage->data + n->offset * bytes;
     if (count && n->strides) {
-        tci_eval_copy_out(n, 0, from, to);
+        tci_eval_copy_out(n, 0, m->first, to);
     } else if (count) {
-        memmove(to, from, (size_t)(bytes * count));
+        memmove(to, m->first, (size_t)(bytes * count));
     }
 }
 
 TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
 {
-    tci_node *n;
+    tci_eval_memory m;
     tci_frame f = tci_frame_begin("tc_read", here);
-    tc_status status = tci_eval_memory(&f, t, &n);
+    tc_status status = tci_eval_hold(&f, t, &m);
     if (!status) {
-        status = tci_eval_check_read(&f, t, n, &to);
-    }
-    if (!status) {
-        tci_eval_read(n, to.data);
+        status = tci_eval_check_read(&f, t, m.node, &to);
+        if (!status) {
+            tci_eval_read(&m, to.data);
+        }
+        tci_eval_drop(&m);
     }
     tci_frame_leave(&f);
     return status;

@@ -54,8 +54,14 @@ TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
 /* ---- api/eval.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
 TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node);
-/* The same where the value must be memory that the host can read. */
-TCI_FN tc_status tci_eval_memory(const tci_frame *f, tc_tensor t, tci_node **node);
+/* The same as memory that the host can read, and that stays as it is until the drop. */
+typedef struct tci_eval_memory {
+    tci_node *node;
+    const char *first; /* element 0...0 */
+    tci_param_value *held;
+} tci_eval_memory;
+TCI_FN tc_status tci_eval_hold(const tci_frame *f, tc_tensor t, tci_eval_memory *m);
+TCI_FN void tci_eval_drop(const tci_eval_memory *m);
 
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 

@@ -252,8 +252,13 @@ TC_API tc_tensor tc_param_at(tc_ctx *ctx, const void *data, int n, const int64_t
     tc_tensor t = tci_leaf_copy_in(&f, data, (tc_dtype)dtype_and_sizes[0], n - 1,
                                    dtype_and_sizes + 1, NULL);
     tci_node *x = tci_handle_node(t);
+    if (x && !tci_param_make(x->storage, f.ctx)) {
+        f = tci_frame_on(ctx, "tc_param", here);
+        tci_frame_fail(&f, TC_ERR_MEMORY, "out of memory for a parameter");
+        return tci_frame_end(&f, NULL);
+    }
     if (x) {
-        x->storage->is_param = x->stateful = true;
+        x->stateful = true;
     }
     return t;
 }
@@ -305,11 +310,10 @@ TC_API tc_status tc_touch_at(tc_tensor t, tc_site here)
                         "expected a tensor of tc_borrow or tc_copy_in: given one made by %s",
                         tci_op_name(x->op));
     }
-    tc_status status = tci_resident_home(x->storage); /* what a run changed is not lost */
+    tc_status status = tci_param_touch(x->storage);
     if (status) {
         return tci_fail(t, "tc_touch", here, status, "the device that has the value failed");
     }
-    tci_resident_changed(x->storage, NULL);
     return tci_leaf_forget(&tci_ctx_of(t.ctx)->graph, x)
                ? TC_OK
                : tci_fail(t, "tc_touch", here, TC_ERR_MEMORY, "out of memory");

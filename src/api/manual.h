@@ -259,15 +259,18 @@
  *
  * The statuses: TC_ERR_ARGUMENT, _SHAPE, _DTYPE, _AXIS and _HANDLE for the calls that record;
  * _BUFFER for memory given to a run or a read; _INDEX when a run met an index outside its axis
- * (what it wrote is then not valid); _LIMIT for what no memory can hold, or options.memory_limit
- * forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where options.fallback refuses the
- * interpreter or a backend is unknown; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
+ * (its outputs are then not valid, parameters are as they were); _LIMIT for what no memory can
+ * hold, or options.memory_limit forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where
+ * options.fallback refuses the interpreter or a backend is unknown; _BACKEND also where a device
+ * fails at work; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
  *
  * 13 THREADS
  *
- * A context belongs to one thread at a time, which is not checked; programs to all. Large kernels
- * are split over a pool of workers (options.threads, TC_THREADS), small ones run on the caller; at
- * threads = 1 a run takes no lock. options.parallel_for hands the work to the host's own job
+ * A context belongs to one thread at a time, which is not checked; programs to all, also those that
+ * share parameters: a run sees them as one run left them, whatever others set meanwhile, and of two
+ * runs that set the same one at once the second gets TC_ERR_BUSY. Large kernels are split over a
+ * pool of workers (options.threads, TC_THREADS), small ones run on the caller; at threads = 1 a run
+ * without parameters takes no lock. options.parallel_for hands the work to the host's own job
  * system. The pool ends with the last context and program; tc_shutdown() also drops cached code,
  * for a plugin that will be unloaded: no tensor, program or call may be used after it.
  *

@@ -496,27 +496,24 @@ static void tci_print_text(tci_str *out, tci_print_view *v)
     tci_str_add_n(out, "\n", 1);
 }
 
-static tc_status tci_print_value_of(const tci_frame *f, FILE *out, tc_tensor t)
+/* m is let go of before the user's file is written to. */
+static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tci_eval_memory *m)
 {
-    tci_node *n;
-    tc_status status = tci_eval_memory(f, t, &n);
-    if (status) {
-        return status;
-    }
-    if (!out) {
-        return tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,
-                        "given a NULL file, expected one to write to");
-    }
-    const tci_dtype_info *info = tci_dtype_get(n->dtype);
-    tci_print_view v = {.data = (const char *)n->storage->data + n->offset * info->bytes,
+    const tci_node *n = m->node;
+    tci_print_view v = {.data = m->first,
                         .dtype = n->dtype,
                         .rank = n->rank,
                         .shape = n->shape,
                         .strides = n->strides};
+    tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);
+    tci_eval_drop(m);
     if (text.failed) {
         status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
+    } else if (!out) {
+        status = tci_fail(t, f->op, f->here, TC_ERR_ARGUMENT,
+                          "given a NULL file, expected one to write to");
     } else if (fwrite(text.text, 1, text.n, out) != text.n) {
         status = tci_fail(t, f->op, f->here, TC_ERR_IO, "the file cannot be written");
     }
@@ -527,7 +524,11 @@ static tc_status tci_print_value_of(const tci_frame *f, FILE *out, tc_tensor t)
 TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_print", here);
-    tc_status status = tci_print_value_of(&f, out, t);
+    tci_eval_memory m;
+    tc_status status = tci_eval_hold(&f, t, &m);
+    if (!status) {
+        status = tci_print_memory(&f, out, t, &m);
+    }
     tci_frame_leave(&f);
     return status;
 }

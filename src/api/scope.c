@@ -227,7 +227,7 @@ static tci_node *tci_scope_move_out(tci_ctx *ctx, const tci_node *n)
     }
     tci_storage_retain(n->storage);
     kept->storage = n->storage;
-    kept->stateful = n->storage->is_param;
+    kept->stateful = n->storage->param != NULL;
     kept->strides = strides;
     kept->offset = n->offset;
     return kept;

@@ -651,7 +651,7 @@ TCI_FN tci_node *tci_build_param_assign(tci_graph *g, tci_node *param, tci_node 
     if (!param || !value) {
         return NULL;
     }
-    if (param->op != TCI_OP_DATA || !param->storage || !param->storage->is_param) {
+    if (param->op != TCI_OP_DATA || !param->storage || !param->storage->param) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
                        "given a tensor made by %s to assign to: expected one of tc_param",
                        tci_op_name(param->op));

@@ -71,13 +71,15 @@ TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_resident tci_resident; /* run/resident.c */
+typedef struct tci_param tci_param;       /* run/param.c */
 typedef struct tci_storage {
     int32_t refs;      /* changed only under the rules of run/buffer.c */
-    bool borrowed, is_param; /* is_param: programs may change it (ASSIGN) */
-    void *data;
+    bool borrowed;
+    void *data;        /* of a parameter: the newest value in host memory (run/param.c) */
     int64_t bytes;
-    uint64_t version;  /* raised when the bytes change: by tc_touch, or by a run (ASSIGN) */
+    uint64_t version;  /* atomic; raised when the bytes change: by tc_touch, or a run (ASSIGN) */
     tci_resident *residents, *ahead; /* on devices; the one that is newer than `data` */
+    tci_param *param;  /* of a parameter: programs may change it (ASSIGN) */
 } tci_storage;
 
 typedef struct tci_node {

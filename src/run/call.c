@@ -1,14 +1,15 @@
 /* run/call.c - one run: buffers are checked, operand pointers patched, kernels launched.
  *
  * In: a program, the user's buffers. Out: the outputs are written, or nothing is and c->last says
- * why (TC_ERR_INDEX alone is found after the fact).
+ * why. What is found after the fact (TC_ERR_INDEX, a device that fails) leaves outputs half
+ * written, but parameters as they were (run/param.c).
  *
  * The one idea: a call is everything one run needs besides the user's buffers, so a run allocates
  * nothing. The common case takes an idle call by one atomic exchange (no ABA: the whole call
  * changes hands), checks a few numbers, writes a few pointers and jumps; no lock, no system call.
  *
- * Parameters: a program with effects (tci_run_effect) has one run at a time; what is not written in
- * place is copied at the end, so every read of a run sees the old values.
+ * Parameters: what a run reads and changes of them it finds at its begin and gives back at its end
+ * (run/param.c); only programs that have some take a lock for that.
  *
  * Overlaps: an output may be exactly an input's memory where the plan allows that pair; any other
  * meeting of an output with anything is refused. Few buffers are compared pair by pair; many are
@@ -38,10 +39,6 @@ static void tci_call_fill_slots(tc_call *c)
                 c->slots[slot] = c->workspace + b->offset;
             } else if (b->kind == TCI_BUF_INPUT && b->index >= f->n_inputs) {
                 c->slots[slot] = f->captured_data[b->index - f->n_inputs];
-            } else if (b->kind == TCI_BUF_OUTPUT && b->index >= f->n_outputs) {
-                const tci_run_effect *e = &f->effects[b->index - f->n_outputs];
-                c->slots[slot] =
-                    e->stage < 0 ? f->captured_data[e->captured] : c->stage + e->stage;
             }
         }
         if (f->steps[i].work_bytes > 0) {
@@ -60,7 +57,9 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     const tci_code *code = f->code;
     size_t n_buffers = (size_t)code->n_inputs + (size_t)code->n_outputs;
     size_t slots_at = (sizeof(tc_call) + 15) & ~(size_t)15;
-    size_t faults_at = slots_at + (size_t)f->n_slots * sizeof(void *);
+    size_t values_at = slots_at + (size_t)f->n_slots * sizeof(void *);
+    size_t faults_at =
+        values_at + ((size_t)f->n_params + (size_t)f->n_effects) * sizeof(tci_param_value *);
     size_t spans_at = faults_at + (size_t)f->max_threads * sizeof(int64_t);
     size_t bytes = spans_at +
                    (n_buffers > TCI_CALL_PAIRWISE ? n_buffers * sizeof(tci_run_span) : 0);
@@ -72,9 +71,8 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
     size_t arena_bytes = on_device ? 0 : ((size_t)code->arena_bytes + 63) & ~(size_t)63;
     size_t interp_bytes = code->device ? 0 : (size_t)code->interp_bytes * (size_t)f->max_threads;
     interp_bytes = (interp_bytes + 63) & ~(size_t)63;
-    size_t stage_bytes = on_device ? 0 : ((size_t)f->stage_bytes + 63) & ~(size_t)63;
     size_t work_bytes = code->device ? 0 : (size_t)f->work_bytes * (size_t)f->max_threads;
-    size_t workspace_bytes = arena_bytes + interp_bytes + stage_bytes + work_bytes;
+    size_t workspace_bytes = arena_bytes + interp_bytes + work_bytes;
     if (workspace_bytes) {
         c->workspace = tci_heap_get_aligned(workspace_bytes);
         if (!c->workspace) {
@@ -82,11 +80,11 @@ TCI_FN tc_call *tci_call_make(tc_program *f)
             return NULL;
         }
         c->interp = c->workspace + arena_bytes;
-        c->stage = c->interp + interp_bytes;
-        c->work = c->stage + stage_bytes;
+        c->work = c->interp + interp_bytes;
     }
     c->program = f;
     c->slots = (void **)((char *)c + slots_at);
+    c->values = (tci_param_value **)(void *)((char *)c + values_at);
     c->faults = (int64_t *)((char *)c + faults_at);
     c->spans = n_buffers > TCI_CALL_PAIRWISE ? (tci_run_span *)((char *)c + spans_at) : NULL;
     if (!on_device) {
@@ -219,7 +217,7 @@ static tci_run_span tci_call_span(const tc_call *c, const tc_bufs *inputs, const
     } else {
         data = input < f->n_inputs ? inputs->items[input].data
                                    : f->captured_data[input - f->n_inputs];
-        bytes = code->inputs[input].bytes;
+        bytes = data ? code->inputs[input].bytes : 0; /* no user has memory of a parameter */
     }
     tci_run_span span = {(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, 0, 0, index};
     return span;
@@ -470,10 +468,9 @@ static void tci_call_launch_traced(tc_call *c)
     tci_trace_span("run", "tc_run", begin, step_begin);
 }
 
-static tc_status tci_call_launch_device(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+static tc_status tci_call_judge_device(tc_call *c, tc_status status)
 {
     const tc_backend *device = c->program->code->device;
-    tc_status status = tci_device_run(c, inputs, outputs);
     if (status) {
         const char *why = device->last_error ? device->last_error(device->user) : NULL;
         return tci_call_refuse(c, status, "the backend %s failed: %s", device->name,
@@ -507,32 +504,6 @@ static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *out
     }
 }
 
-/* Values that could not be written in place, now that nothing reads the old ones any more. */
-static void tci_call_commit(tc_call *c)
-{
-    const tc_program *f = c->program;
-    for (int i = 0; i < f->n_effects && !c->device; i++) {
-        const tci_run_effect *e = &f->effects[i];
-        if (e->stage >= 0 && e->bytes) {
-            memcpy(f->captured_data[e->captured], c->stage + e->stage, (size_t)e->bytes);
-        }
-        tci_resident_changed(f->captured[e->captured], NULL);
-    }
-}
-
-/* A host run reads host memory: what a device changed comes home first. */
-static tc_status tci_call_fetch_captured(tc_call *c)
-{
-    const tc_program *f = c->program;
-    for (int i = 0; i < f->n_captured; i++) {
-        tc_status status = tci_resident_home(f->captured[i]);
-        if (TCI_UNLIKELY(status != TC_OK)) {
-            return tci_call_refuse(c, status, "the device that has a captured tensor failed");
-        }
-    }
-    return TC_OK;
-}
-
 /* The buffers are checked. */
 static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 {
@@ -543,24 +514,42 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     if (TCI_LIKELY(!c->device)) {
         tci_call_patch(c, &inputs, &outputs);
-        status = tci_call_fetch_captured(c);
-        if (TCI_UNLIKELY(status != TC_OK)) {
-            return status;
-        }
     }
     tci_fpenv saved = tci_fpenv_enter();
     if (TCI_UNLIKELY(f->code->device != NULL)) {
-        status = tci_call_launch_device(c, &inputs, &outputs);
+        status = tci_call_judge_device(c, tci_device_run(c, &inputs, &outputs));
     } else if (TCI_UNLIKELY(tci_trace_is_on())) {
         tci_call_launch_traced(c);
     } else {
         tci_call_launch(c);
     }
     tci_fpenv_leave(saved);
-    if (TCI_UNLIKELY(f->n_effects && !status)) {
-        tci_call_commit(c);
+    if (TCI_UNLIKELY(f->faults && !status)) {
+        status = tci_call_find_fault(c);
     }
-    return TCI_UNLIKELY(f->faults && !status) ? tci_call_find_fault(c) : status;
+    if (TCI_UNLIKELY(c->device && !status)) {
+        status = tci_call_judge_device(c, tci_device_finish(c, &inputs, &outputs));
+    }
+    return status;
+}
+
+/* Parameters change only by a run that went well. */
+static tc_status tci_call_run_with_params(tc_call *c, tc_bufs inputs, tc_bufs outputs)
+{
+    tc_status status = tci_param_begin(c);
+    if (status == TC_ERR_BUSY) {
+        return tci_call_refuse(c, status,
+                               "another run changes a parameter that this program changes: "
+                               "expected one such run at a time");
+    }
+    if (status) {
+        return tci_call_refuse(c, status, status == TC_ERR_MEMORY
+                                              ? "out of memory for the new value of a parameter"
+                                              : "the device that has a parameter failed");
+    }
+    status = tci_call_run_checked(c, inputs, outputs);
+    tci_param_end(c, !status);
+    return status;
 }
 
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
@@ -575,17 +564,8 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
     if (TCI_UNLIKELY(status != TC_OK)) {
         return status;
     }
-    if (TCI_LIKELY(!f->n_effects)) {
-        return tci_call_run_checked(c, inputs, outputs);
-    }
-    if (__atomic_exchange_n(f->busy, true, __ATOMIC_ACQUIRE)) {
-        return tci_call_refuse(c, TC_ERR_BUSY,
-                               "a run of this program is under way on another thread, and it "
-                               "changes parameters: expected one run at a time");
-    }
-    status = tci_call_run_checked(c, inputs, outputs);
-    __atomic_store_n(f->busy, false, __ATOMIC_RELEASE);
-    return status;
+    return TCI_LIKELY(!f->n_params) ? tci_call_run_checked(c, inputs, outputs)
+                                    : tci_call_run_with_params(c, inputs, outputs);
 }
 
 #undef TCI_CALL_PAIRWISE

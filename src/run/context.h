@@ -44,11 +44,14 @@ typedef struct tci_run_step {
 /* slots[slot] of a call is the memory of user buffer `arg`: inputs first, then outputs. */
 typedef struct tci_run_bind { int32_t arg, slot; } tci_run_bind;
 
-/* A parameter that a run changes: output n_outputs + i of the code. In place where the plan allows
- * it, else into the call's memory, from where it is copied when all has run. */
+typedef struct tci_param_value tci_param_value; /* run/param.c */
+/* A captured leaf whose memory is a parameter, and the effect that changes it, or -1. */
+typedef struct tci_run_param { int32_t captured, effect; } tci_run_param;
+/* A parameter that a run changes: output n_outputs + i of the code. */
 typedef struct tci_run_effect {
     int32_t captured;
-    int64_t stage;             /* bytes from tc_call.stage; -1: in place */
+    int32_t param;             /* the same one, in tc_program.params */
+    bool over_old;             /* may be written over the old value, while nobody else reads that */
     int64_t bytes;
 } tci_run_effect;
 
@@ -66,13 +69,14 @@ struct tc_program {
     tc_options options;        /* threads, parallel_for, spin: what a run needs; no strings */
     int64_t *literals;         /* values this compile captured, by program slot (tci_value words) */
     tci_storage **captured;    /* memory of the captured leaves, counted */
-    void **captured_data;      /* lowest address of each */
+    void **captured_data;      /* lowest address of each; NULL: a parameter, which moves */
     int n_captured;
     int n_inputs;              /* user inputs: code->n_inputs without the captured leaves */
     int n_outputs;             /* user outputs: code->n_outputs without the effects */
+    tci_run_param *params; int n_params;
     tci_run_effect *effects; int n_effects;
-    int64_t stage_bytes;
-    bool is_busy, *busy;       /* atomic: a run is under way; used where there are effects */
+    /* operands that a run finds where its parameters are: arg counts params, then effects */
+    tci_run_bind *param_binds; int n_param_binds;
     struct tci_dynamic *dynamic; /* sizes are symbols: runs are of instances (run/dynamic.c) */
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
@@ -104,7 +108,7 @@ struct tc_call {
     char *workspace;           /* temporaries, then the interpreter's part of each thread */
     char *interp;
     char *work;                /* program->work_bytes for each thread */
-    char *stage;               /* new values of parameters that cannot be written in place */
+    tci_param_value **values;  /* during a run: of each parameter, then where each effect goes */
     tci_run_span *spans;       /* NULL when there are few buffers */
     struct tci_device_call *device; /* memory of a device (run/device.c), or NULL */
     struct tci_dynamic_call *dynamic; /* of a program with symbols (run/dynamic.c), or NULL */
@@ -141,7 +145,30 @@ TCI_FN tci_storage *tci_storage_borrow(const void *data, int64_t bytes);
 TCI_FN void tci_storage_retain(tci_storage *s);
 TCI_FN void tci_storage_release(tci_storage *s);
 
+/* ---- run/param.c: what programs may change ---- */
+/* The storage, with its bytes, becomes a parameter of that context. False: no memory. */
+TCI_FN bool tci_param_make(tci_storage *s, const tci_ctx *ctx);
+TCI_FN void tci_param_free(tci_storage *s);
+/* The newest bytes of any storage in host memory: they stay as they are until the drop. */
+TCI_FN tc_status tci_param_hold(tci_storage *s, tci_param_value **held, const void **data);
+TCI_FN void tci_param_drop(tci_storage *s, tci_param_value *held);
+/* The user changed the bytes of any storage. */
+TCI_FN tc_status tci_param_touch(tci_storage *s);
+/* Around a run of a program with parameters. TC_ERR_BUSY: another run changes one of those that
+ * this one would change; TC_ERR_MEMORY; or the status of the device that has one. On the host the
+ * call's slots are then bound. commits: the new values are the newest from now on. */
+TCI_FN tc_status tci_param_begin(tc_call *c);
+TCI_FN void tci_param_end(tc_call *c, bool commits);
+/* Between these a run, begun on a device, has its parameters for itself. */
+TCI_FN tc_status tci_param_claim(tc_call *c);
+TCI_FN void tci_param_unclaim(tc_call *c);
+/* The new value of a parameter, claimed, that lies on a device. */
+TCI_FN tc_status tci_param_download(tci_storage *s, const tc_backend *device, const void *from);
+/* Tells the forks of the locks of this room and of the next. */
+TCI_FN void tci_param_start(void);
+
 /* ---- run/resident.c ---- */
+TCI_FN void tci_resident_announce(void);
 /* Memory of the device that holds the storage's newest bytes. TC_ERR_MEMORY: it has none left. */
 TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory);
 /* A run changed the bytes: on that device; NULL: in host memory. */
@@ -170,7 +197,10 @@ TCI_FN const char *tci_program_error_text(tc_program *f);
 /* ---- run/device.c ---- */
 TCI_FN bool tci_device_make(tc_call *c);
 TCI_FN void tci_device_free(tc_call *c);
+/* Runs and waits; faults are then known. */
 TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* When it went well: outputs come to the user's memory, parameters take their values. */
+TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
 
 /* ---- run/call.c ---- */
 TCI_FN tc_call *tci_call_make(tc_program *f);                  /* NULL: no memory */

@@ -7,6 +7,10 @@
  * changed, and where parameters are changed in place; else a copy that the call owns, made when
  * first needed. Inputs with such a copy go up before, outputs come down after.
  *
+ * Parameters: the order of the device keeps runs apart, so a run has them for itself only while it
+ * is queued (tci_param_claim). New values that are not written over the old ones lie in copies of
+ * the call and move when everything else went well.
+ *
  * The one idea: as long as bindings stay as they were, so do all arguments of all launches; the
  * backend then records them once, and a run is one replay.
  *
@@ -100,9 +104,17 @@ static int tci_device_captured(const tc_program *f, int port)
 static bool tci_device_is_staged(const tc_program *f, int port)
 {
     int effect = port - f->code->n_inputs - f->n_outputs;
-    return effect >= 0 && f->effects[effect].stage >= 0;
+    return effect >= 0 && !f->effects[effect].over_old;
 }
 
+/* Bound to the memory of a parameter. */
+static bool tci_device_is_param(const tc_program *f, int port)
+{
+    int captured = tci_device_captured(f, port);
+    return captured >= 0 && f->captured[captured]->param && !tci_device_is_staged(f, port);
+}
+
+/* NULL: the port is no user's, but a parameter. */
 static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
                                     int port)
 {
@@ -114,8 +126,7 @@ static void *tci_device_user_memory(const tc_call *c, const tc_bufs *inputs, con
         return f->captured_data[port - f->n_inputs];
     }
     int i = port - f->code->n_inputs;
-    return i < f->n_outputs ? outputs->items[i].data
-                            : f->captured_data[f->effects[i - f->n_outputs].captured];
+    return i < f->n_outputs ? outputs->items[i].data : NULL;
 }
 
 /* Generated code takes what it may at once, so memory starts at a multiple of that. */
@@ -133,7 +144,7 @@ static tc_status tci_device_bind_captured(tc_call *c, int captured, void **bound
     const tc_backend *device = f->code->device;
     tci_storage *s = f->captured[captured];
     const char *data = f->captured_data[captured];
-    int64_t offset = data - (const char *)s->data;
+    int64_t offset = s->param ? 0 : data - (const char *)s->data;
     bool there = s->borrowed && !s->residents && device->is_device &&
                  device->is_device(device->user, data);
     if (there || offset % TCI_ALIGNED_BYTES != 0) {
@@ -151,8 +162,9 @@ static tc_status tci_device_bind_memory(tc_call *c, int port, void *user_memory,
     const tci_code *code = c->program->code;
     const tc_backend *device = code->device;
     void **copy = &c->device->memory[1 + port];
+    bool known = user_memory && user_memory == c->device->bound[port];
     *bound = user_memory;
-    if (user_memory != c->device->bound[port] && !tci_device_takes(device, user_memory)) {
+    if (!known && !(user_memory && tci_device_takes(device, user_memory))) {
         if (!*copy) {
             *copy = device->alloc(device->user, tci_device_bytes(code, port));
         }
@@ -199,18 +211,26 @@ static void tci_device_fill_slots(tc_call *c)
     }
 }
 
-static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+/* The ports that are parameters, or all others. */
+static tc_status tci_device_bind(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs,
+                                 bool params)
 {
     tc_status status = TC_OK;
     for (int i = 0; i < c->device->n_ports && !status; i++) {
-        status = tci_device_bind_port(c, i, tci_device_user_memory(c, inputs, outputs, i));
+        if (tci_device_is_param(c->program, i) == params) {
+            status = tci_device_bind_port(c, i, tci_device_user_memory(c, inputs, outputs, i));
+        }
     }
-    if (!status && !c->device->is_current) {
+    return status;
+}
+
+static void tci_device_refresh(tc_call *c)
+{
+    if (!c->device->is_current) {
         tci_device_drop_sequence(c);
         tci_device_fill_slots(c);
         c->device->is_current = true;
     }
-    return status;
 }
 
 /* Copies every port that has a copy of the call in use: inputs up, or outputs down. */
@@ -224,7 +244,7 @@ static tc_status tci_device_move(tc_call *c, const tc_bufs *inputs, const tc_buf
     for (int i = begin; i < end && !status; i++) {
         void *mine = c->device->bound[i], *theirs = tci_device_user_memory(c, inputs, outputs, i);
         int64_t bytes = tci_device_bytes(f->code, i);
-        if (bytes && mine == c->device->memory[1 + i]) {
+        if (bytes && mine && mine == c->device->memory[1 + i]) {
             status = up ? device->upload(device->user, mine, theirs, bytes)
                         : device->download(device->user, theirs, mine, bytes);
         }
@@ -240,41 +260,49 @@ static tc_status tci_device_commit_staged(tc_call *c, int effect)
     const tci_run_effect *e = &f->effects[effect];
     tci_storage *s = f->captured[e->captured];
     const void *from = c->device->bound[f->code->n_inputs + f->n_outputs + effect];
-    char *data = f->captured_data[e->captured];
     void *to = NULL;
     if (!device->copy) {
-        tc_status status = device->sync(device->user);
-        status = status ? status : device->download(device->user, data, from, e->bytes);
-        tci_resident_changed(s, NULL);
-        return status;
+        return tci_param_download(s, device, from);
     }
     tc_status status = tci_resident_bring(s, device, &to);
-    if (!status) {
-        to = (char *)to + (data - (char *)s->data);
-        status = device->copy(device->user, to, from, e->bytes);
-    }
+    status = status ? status : device->copy(device->user, to, from, e->bytes);
     if (!status) {
         tci_resident_changed(s, device);
     }
     return status;
 }
 
-/* Parameters that the run changed are newest on the device now. */
+/* The run waited for its kernels. Waits for the copies too, to know that they went well. */
 static tc_status tci_device_commit(tc_call *c)
 {
     const tc_program *f = c->program;
-    tc_status status = TC_OK;
+    const tc_backend *device = f->code->device;
+    int n_staged = 0;
+    for (int i = 0; i < f->n_effects; i++) {
+        n_staged += f->effects[i].bytes > 0 && !f->effects[i].over_old;
+    }
+    tc_status status = n_staged ? tci_param_claim(c) : TC_OK;
+    if (status || !n_staged) {
+        return status;
+    }
     for (int i = 0; i < f->n_effects && !status; i++) {
-        if (f->effects[i].bytes == 0) {
-            continue;
-        }
-        if (f->effects[i].stage >= 0) {
+        if (f->effects[i].bytes > 0 && !f->effects[i].over_old) {
             status = tci_device_commit_staged(c, i);
-        } else {
+        }
+    }
+    tci_param_unclaim(c);
+    return status || !device->copy ? status : device->sync(device->user);
+}
+
+/* What was written over is newest on the device once that is queued. */
+static void tci_device_mark_changed(tc_call *c)
+{
+    const tc_program *f = c->program;
+    for (int i = 0; i < f->n_effects; i++) {
+        if (f->effects[i].bytes > 0 && f->effects[i].over_old) {
             tci_resident_changed(f->captured[f->effects[i].captured], f->code->device);
         }
     }
-    return status;
 }
 
 /* ---- launching ---- */
@@ -322,24 +350,43 @@ static tc_status tci_device_replay(tc_call *c)
     return status ? status : device->replay(device->user, c->device->sequence);
 }
 
+/* Inputs are there. */
+static tc_status tci_device_queue(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tc_status status = tci_param_claim(c);
+    if (status) {
+        return status;
+    }
+    status = tci_device_bind(c, inputs, outputs, true);
+    if (!status) {
+        tci_device_refresh(c);
+        bool records = c->program->code->device->record && c->program->code->n_steps > 0;
+        status = records ? tci_device_replay(c) : tci_device_launch_all(c);
+    }
+    if (!status) {
+        tci_device_mark_changed(c);
+    }
+    tci_param_unclaim(c);
+    return status;
+}
+
 /* The backend's own status; why it failed is asked of the backend by the caller. */
 TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
 {
     const tc_backend *device = c->program->code->device;
     tc_status status = TC_OK;
     if (c->device) {
-        status = tci_device_bind(c, inputs, outputs);
+        status = tci_device_bind(c, inputs, outputs, false);
         status = status ? status : tci_device_move(c, inputs, outputs, true);
+        status = status ? status : tci_device_queue(c, inputs, outputs);
+    } else {
+        status = tci_device_launch_all(c);
     }
-    if (!status) {
-        bool records = c->device && device->record && c->program->code->n_steps > 0;
-        status = records ? tci_device_replay(c) : tci_device_launch_all(c);
-    }
-    if (!status && c->device) {
-        status = tci_device_commit(c);
-    }
-    if (!status) {
-        status = device->sync(device->user);
-    }
-    return status || !c->device ? status : tci_device_move(c, inputs, outputs, false);
+    return status ? status : device->sync(device->user);
+}
+
+TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    tc_status status = tci_device_move(c, inputs, outputs, false);
+    return status ? status : tci_device_commit(c);
 }

@@ -24,8 +24,8 @@
 /* ---- layout of the block ---- */
 
 typedef struct tci_program_sizes {
-    int n_inputs, n_outputs, n_captured, n_effects, n_steps;
-    size_t n_slots, n_literal_words, n_binds;
+    int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
+    size_t n_slots, n_literal_words, n_binds, n_param_binds;
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -36,7 +36,8 @@ static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n
            (b->kind == TCI_BUF_INPUT && b->index < n_inputs);
 }
 
-/* n_inputs, n_captured and n_effects are set. */
+/* All but n_outputs, n_steps and the sizes behind are set. Binds of parameters: the most there can
+ * be. */
 static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
 {
     sizes->n_outputs = code->n_outputs - sizes->n_effects;
@@ -47,8 +48,11 @@ static void tci_program_measure(const tci_code *code, tci_program_sizes *sizes)
         sizes->n_slots += (size_t)kernel->n_operands + (kernel->work_bytes > 0);
         sizes->n_literal_words += (size_t)kernel->n_literals;
         for (int j = 0; j < kernel->n_operands; j++) {
-            sizes->n_binds += tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
-                                                         step->operands[j]);
+            bool user = tci_program_is_user_buffer(code, sizes->n_inputs, sizes->n_outputs,
+                                                   step->operands[j]);
+            bool temp = code->buffers[step->operands[j]].kind == TCI_BUF_TEMP;
+            sizes->n_binds += user;
+            sizes->n_param_binds += !user && !temp && sizes->n_params > 0;
         }
     }
 }
@@ -76,7 +80,9 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
     *literal_words = tci_program_carve(block, &at, sizes->n_literal_words, sizeof(int64_t));
     p->captured = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(tci_storage *));
     p->captured_data = tci_program_carve(block, &at, (size_t)sizes->n_captured, sizeof(void *));
+    p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
+    p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
     return at;
 }
 
@@ -104,7 +110,7 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
     for (int i = 0; i < r->n_captured; i++) {
         f->captured[i] = r->captured[i]->storage;
-        f->captured_data[i] = tci_program_lowest(r->captured[i]);
+        f->captured_data[i] = f->captured[i]->param ? NULL : tci_program_lowest(r->captured[i]);
         tci_storage_retain(f->captured[i]);
     }
     for (int i = 0; i < r->n_effects; i++) {
@@ -112,8 +118,18 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     }
 }
 
-static bool tci_program_in_place(const tc_program *f, int output, int captured)
+/* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
+static bool tci_program_is_simple(const tc_program *f)
 {
+    return !f->faults && (f->code->device ? f->code->device->alloc != NULL
+                                          : f->options.parallel_for == NULL);
+}
+
+static bool tci_program_over_old(const tc_program *f, int output, int captured)
+{
+    if (!tci_program_is_simple(f)) {
+        return false;
+    }
     for (int i = 0; i < f->n_captured; i++) { /* another view of the same parameter */
         if (i != captured && f->captured[i] == f->captured[captured]) {
             return false;
@@ -128,16 +144,36 @@ static bool tci_program_in_place(const tc_program *f, int output, int captured)
     return false;
 }
 
+static int tci_program_effect_on(const tc_program *f, int captured)
+{
+    int e = f->n_effects - 1;
+    while (e >= 0 && f->effects[e].captured != captured) {
+        e--;
+    }
+    return e;
+}
+
+/* What is captured and the effects are listed. */
+static void tci_program_list_params(tc_program *f)
+{
+    for (int i = 0; i < f->n_captured; i++) {
+        if (f->captured[i]->param) {
+            int e = tci_program_effect_on(f, i);
+            if (e >= 0) {
+                f->effects[e].param = f->n_params;
+            }
+            f->params[f->n_params++] = (tci_run_param){i, e};
+        }
+    }
+}
+
+/* It is known whether anything faults. */
 static void tci_program_place_effects(tc_program *f)
 {
     for (int i = 0; i < f->n_effects; i++) {
         tci_run_effect *e = &f->effects[i];
         e->bytes = f->code->outputs[f->n_outputs + i].bytes;
-        e->stage = -1;
-        if (!tci_program_in_place(f, f->n_outputs + i, e->captured)) {
-            e->stage = f->stage_bytes;
-            f->stage_bytes += (e->bytes + 63) & ~(int64_t)63;
-        }
+        e->over_old = tci_program_over_old(f, f->n_outputs + i, e->captured);
     }
 }
 
@@ -155,6 +191,24 @@ static int tci_program_choose_threads(const tci_code_kernel *kernel, int64_t n_t
     double parts = ns / TCI_PROGRAM_PART_NS;
     int64_t most = TCI_MIN((int64_t)available, n_tasks);
     return parts < (double)most ? (int)parts : (int)most;
+}
+
+/* For tci_run_bind: which parameter or effect the buffer, none of the user's, is; -1: neither. */
+static int32_t tci_program_param_arg(const tc_program *f, const tci_code_buffer *b)
+{
+    if (b->kind == TCI_BUF_OUTPUT) {
+        return f->n_params + b->index - f->n_outputs;
+    }
+    int low = 0, high = b->kind == TCI_BUF_INPUT ? f->n_params : 0, wanted = b->index - f->n_inputs;
+    while (low < high) { /* they ascend */
+        int middle = low + (high - low) / 2;
+        if (f->params[middle].captured == wanted) {
+            return middle;
+        }
+        *(f->params[middle].captured < wanted ? &low : &high) =
+            middle + (f->params[middle].captured < wanted);
+    }
+    return -1;
 }
 
 static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_words)
@@ -182,6 +236,9 @@ static void tci_program_fill_steps(tc_program *f, int n_steps, int64_t *literal_
             if (tci_program_is_user_buffer(code, f->n_inputs, f->n_outputs, from->operands[j])) {
                 int32_t arg = b->kind == TCI_BUF_INPUT ? b->index : f->n_inputs + b->index;
                 f->binds[f->n_binds++] = (tci_run_bind){arg, f->n_slots};
+            } else if (tci_program_param_arg(f, b) >= 0) {
+                tci_run_bind bind = {tci_program_param_arg(f, b), f->n_slots};
+                f->param_binds[f->n_param_binds++] = bind;
             }
             f->n_slots++;
         }
@@ -264,7 +321,6 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
     p->n_outputs = sizes->n_outputs;
     p->n_effects = sizes->n_effects;
     p->n_captured = sizes->n_captured;
-    p->busy = &p->is_busy;
     p->refs = 1;
     p->lock = tci_program_pick_lock(p);
     tci_code_retain(code);
@@ -276,9 +332,19 @@ static tc_status tci_program_new(tci_code *code, tci_program_sizes *sizes, const
 /* What was captured is there. */
 static void tci_program_complete(tc_program *f, int n_steps, int64_t *literal_words)
 {
-    tci_program_place_effects(f);
+    tci_program_list_params(f);
     tci_program_fill_steps(f, n_steps, literal_words);
+    tci_program_place_effects(f);
     tci_program_sort_aliases(f);
+}
+
+static int tci_program_count_params(const tci_request *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_captured; i++) {
+        n += r->captured[i]->storage->param != NULL;
+    }
+    return n;
 }
 
 TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc_options *o,
@@ -286,6 +352,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
 {
     tci_program_sizes sizes = {.n_inputs = r->n_user_inputs,
                                .n_captured = r->n_captured,
+                               .n_params = tci_program_count_params(r),
                                .n_effects = r->n_effects};
     int64_t *literal_words = NULL;
     tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
@@ -313,6 +380,7 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
 {
     tci_program_sizes sizes = {.n_inputs = family->n_inputs,
                                .n_captured = family->n_captured,
+                               .n_params = family->n_params,
                                .n_effects = family->n_effects};
     int64_t *literal_words = NULL;
     tc_status status = tci_program_new(code, &sizes, &family->options, f, &literal_words);
@@ -332,7 +400,6 @@ TCI_FN tc_status tci_program_make_instance(tci_code *code, const tc_program *fam
     for (int i = 0; i < p->n_effects; i++) {
         p->effects[i].captured = family->effects[i].captured;
     }
-    p->busy = family->busy;
     tci_program_complete(p, sizes.n_steps, literal_words);
     return TC_OK;
 }

@@ -10,7 +10,8 @@
  * Data: tci_storage.residents, one entry a device, only ever pushed in front; tci_storage.ahead,
  * the entry that is newer than host memory, or NULL; how many storages have one, so that programs
  * of the host ask only then. All of it changes under one lock; what a run finds newest it reads
- * without it. */
+ * without it. For a parameter that run has it for itself (tci_param_claim): it is changed by runs,
+ * and only then is anything ahead. */
 #include "../base/alloc.h"
 #include "context.h"
 
@@ -23,17 +24,23 @@ struct tci_resident {
 
 static struct {
     tci_mutex lock;
-    bool started;
     int64_t n_ahead; /* atomic */
 } tci_residents = {.lock = TCI_MUTEX_INIT};
 
+TCI_FN void tci_resident_announce(void)
+{
+    tci_os_keep_over_fork(&tci_residents.lock, NULL);
+}
+
 static void tci_resident_lock(void)
 {
+    tci_param_start();
     pthread_mutex_lock(&tci_residents.lock);
-    if (!tci_residents.started) {
-        tci_residents.started = true;
-        tci_os_keep_over_fork(&tci_residents.lock, NULL);
-    }
+}
+
+static uint64_t tci_resident_version(const tci_storage *s)
+{
+    return __atomic_load_n(&s->version, __ATOMIC_RELAXED) + 1;
 }
 
 static void tci_resident_unlock(void)
@@ -95,12 +102,12 @@ static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, v
     }
     *memory = r->memory;
     tc_status status = TC_OK;
-    if (r->held != s->version + 1) {
+    if (r->held != tci_resident_version(s)) {
         status = tci_resident_fetch(s); /* another device has the newest */
         status = status ? status : device->upload(device->user, r->memory, s->data, s->bytes);
     }
     if (!status) {
-        __atomic_store_n(&r->held, s->version + 1, __ATOMIC_RELEASE);
+        __atomic_store_n(&r->held, tci_resident_version(s), __ATOMIC_RELEASE);
     }
     return status;
 }
@@ -108,7 +115,7 @@ static tc_status tci_resident_update(tci_storage *s, const tc_backend *device, v
 TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, void **memory)
 {
     const tci_resident *r = tci_resident_find(s, device);
-    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == s->version + 1)) {
+    if (TCI_LIKELY(r && __atomic_load_n(&r->held, __ATOMIC_ACQUIRE) == tci_resident_version(s))) {
         *memory = r->memory;
         return TC_OK;
     }
@@ -120,15 +127,15 @@ TCI_FN tc_status tci_resident_bring(tci_storage *s, const tc_backend *device, vo
 
 TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device)
 {
-    if (TCI_LIKELY(!s->residents)) {
-        s->version++;
+    if (TCI_LIKELY(!__atomic_load_n(&s->residents, __ATOMIC_ACQUIRE))) {
+        __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
         return;
     }
     tci_resident_lock();
     tci_resident *r = device ? tci_resident_find(s, device) : NULL;
-    s->version++;
+    __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
     if (r) {
-        r->held = s->version + 1;
+        __atomic_store_n(&r->held, tci_resident_version(s), __ATOMIC_RELEASE);
     }
     tci_resident_set_ahead(s, r);
     tci_resident_unlock();
