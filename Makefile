@@ -64,7 +64,7 @@ headers: $(SHIPPED) ## the shipped headers from the rooms under src/ (default)
 
 # ---- headers ----
 
-$(AMALGAMATE): tools/amalgamate.c src/ops/table.h
+$(AMALGAMATE): tools/amalgamate.c src/ops/table.h src/ops/prim.h
 	@mkdir -p build
 	$(CC) -std=gnu11 -O1 $(WARN) $< -o $@
 
@@ -120,7 +120,7 @@ $(INSIDE_FORMS): $(B)/inside%: tests/tc_impl.c $(USED)
 # Every header of the rooms but those that open and close the implementation.
 build/rooms.h: Makefile $(ROOMS)
 	@mkdir -p build
-	@ls src/*/*.h | sed -E -e '/(protect|hide|\.gen)\.h$$/d' \
+	@ls src/*/*.h | sed -E -e '/(protect|\.gen)\.h$$/d' \
 	    -e '/cuda/ { s,.*,#ifdef TC_CUDA\n#include "../&"\n#endif,; b' -e '}' \
 	    -e 's,.*,#include "../&",' >$@
 

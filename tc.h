@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "23ea014d5d9f61fb"
+#define TCI_BUILD "20e80e64e4766986"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1597,9 +1597,10 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
 /* ---- src/base/protect.h ---- */
 /* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
  *
- * In: whatever flags, warnings and macros the user's file is compiled with. Out: a region in which
- * floating point is strict, warnings are quiet, POSIX is declared, and words of the rooms mean what
- * the rooms say.
+ * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
+ * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
+ * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
+ * made text of.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
  * gets its own optimize options, Os among them: a fifth smaller than O1 and as fast where it
@@ -1770,270 +1771,6 @@ extern long syscall(long number, ...);
 #endif
 
 #endif
-
-/* ---- src/base/hide.h ---- */
-/* base/hide.h - puts the user's macros aside where the implementation has words of the same name:
- * the neutral calls and rules of the op rows, and single letters. Included by base/protect.h behind
- * the system's headers; base/unprotect.h brings them back. A word that is missing here, and that a
- * user has defined, breaks the compile of the implementation or loses the user's definition. */
-#pragma push_macro("A")
-#pragma push_macro("ABS")
-#pragma push_macro("ADD")
-#pragma push_macro("ALL")
-#pragma push_macro("AND")
-#pragma push_macro("ANY")
-#pragma push_macro("ARGMAX")
-#pragma push_macro("ARGMIN")
-#pragma push_macro("ASSIGN")
-#pragma push_macro("B")
-#pragma push_macro("BITS")
-#pragma push_macro("BOOL")
-#pragma push_macro("C")
-#pragma push_macro("CAST")
-#pragma push_macro("CAST_")
-#pragma push_macro("CAT")
-#pragma push_macro("CEIL")
-#pragma push_macro("COMPARE")
-#pragma push_macro("CONST")
-#pragma push_macro("CONTRACT")
-#pragma push_macro("COS")
-#pragma push_macro("CROSS_ENTROPY")
-#pragma push_macro("DA")
-#pragma push_macro("DAB")
-#pragma push_macro("DATA")
-#pragma push_macro("DIV")
-#pragma push_macro("EQ")
-#pragma push_macro("ERF")
-#pragma push_macro("EXP")
-#pragma push_macro("EXPAND")
-#pragma push_macro("EXPANSION")
-#pragma push_macro("FLAT")
-#pragma push_macro("FLOAT")
-#pragma push_macro("FLOOR")
-#pragma push_macro("FLOOR_DIVIDE")
-#pragma push_macro("FMA")
-#pragma push_macro("FROM_F16")
-#pragma push_macro("G")
-#pragma push_macro("GATHER")
-#pragma push_macro("GE")
-#pragma push_macro("GELU")
-#pragma push_macro("GT")
-#pragma push_macro("H")
-#pragma push_macro("HIGHEST")
-#pragma push_macro("I")
-#pragma push_macro("INDEX")
-#pragma push_macro("INPUT")
-#pragma push_macro("IOTA")
-#pragma push_macro("ISNAN")
-#pragma push_macro("K")
-#pragma push_macro("LANE1")
-#pragma push_macro("LAYER_NORM")
-#pragma push_macro("LE")
-#pragma push_macro("LEAF")
-#pragma push_macro("LITERAL")
-#pragma push_macro("LOG")
-#pragma push_macro("LOGIC")
-#pragma push_macro("LOGICAL_AND")
-#pragma push_macro("LOGICAL_NOT")
-#pragma push_macro("LOGICAL_OR")
-#pragma push_macro("LOG_SOFTMAX")
-#pragma push_macro("LOWEST")
-#pragma push_macro("LT")
-#pragma push_macro("M")
-#pragma push_macro("MAX")
-#pragma push_macro("MAXIMUM")
-#pragma push_macro("MEAN")
-#pragma push_macro("MIN")
-#pragma push_macro("MINIMUM")
-#pragma push_macro("MODULO")
-#pragma push_macro("MUL")
-#pragma push_macro("MULADD")
-#pragma push_macro("N")
-#pragma push_macro("NE")
-#pragma push_macro("NEG")
-#pragma push_macro("NONE")
-#pragma push_macro("NOT")
-#pragma push_macro("NUMERIC")
-#pragma push_macro("O")
-#pragma push_macro("OR")
-#pragma push_macro("OTHERS")
-#pragma push_macro("OWN")
-#pragma push_macro("P")
-#pragma push_macro("PAD")
-#pragma push_macro("PERMUTE")
-#pragma push_macro("PMAX")
-#pragma push_macro("PMIN")
-#pragma push_macro("POW")
-#pragma push_macro("PROD")
-#pragma push_macro("Q")
-#pragma push_macro("RECIPROCAL")
-#pragma push_macro("RELU")
-#pragma push_macro("REM")
-#pragma push_macro("REMAINDER")
-#pragma push_macro("RESHAPE")
-#pragma push_macro("RINT")
-#pragma push_macro("ROUND")
-#pragma push_macro("ROUND16")
-#pragma push_macro("ROUNDB16")
-#pragma push_macro("RSQRT")
-#pragma push_macro("S")
-#pragma push_macro("SAME")
-#pragma push_macro("SCAN")
-#pragma push_macro("SELECT")
-#pragma push_macro("SHL")
-#pragma push_macro("SHR")
-#pragma push_macro("SIGMOID")
-#pragma push_macro("SILU")
-#pragma push_macro("SIN")
-#pragma push_macro("SLICE")
-#pragma push_macro("SOFTMAX")
-#pragma push_macro("SPREAD")
-#pragma push_macro("SQRT")
-#pragma push_macro("SQUARE")
-#pragma push_macro("SUB")
-#pragma push_macro("SUM")
-#pragma push_macro("T")
-#pragma push_macro("TALLY")
-#pragma push_macro("TANH")
-#pragma push_macro("TOINT")
-#pragma push_macro("TO_F16")
-#pragma push_macro("TRUNC")
-#pragma push_macro("V")
-#pragma push_macro("W")
-#pragma push_macro("WHERE")
-#pragma push_macro("WINDOW")
-#pragma push_macro("XOR")
-#pragma push_macro("Y")
-#pragma push_macro("Z")
-#undef A
-#undef ABS
-#undef ADD
-#undef ALL
-#undef AND
-#undef ANY
-#undef ARGMAX
-#undef ARGMIN
-#undef ASSIGN
-#undef B
-#undef BITS
-#undef BOOL
-#undef C
-#undef CAST
-#undef CAST_
-#undef CAT
-#undef CEIL
-#undef COMPARE
-#undef CONST
-#undef CONTRACT
-#undef COS
-#undef CROSS_ENTROPY
-#undef DA
-#undef DAB
-#undef DATA
-#undef DIV
-#undef EQ
-#undef ERF
-#undef EXP
-#undef EXPAND
-#undef EXPANSION
-#undef FLAT
-#undef FLOAT
-#undef FLOOR
-#undef FLOOR_DIVIDE
-#undef FMA
-#undef FROM_F16
-#undef G
-#undef GATHER
-#undef GE
-#undef GELU
-#undef GT
-#undef H
-#undef HIGHEST
-#undef I
-#undef INDEX
-#undef INPUT
-#undef IOTA
-#undef ISNAN
-#undef K
-#undef LANE1
-#undef LAYER_NORM
-#undef LE
-#undef LEAF
-#undef LITERAL
-#undef LOG
-#undef LOGIC
-#undef LOGICAL_AND
-#undef LOGICAL_NOT
-#undef LOGICAL_OR
-#undef LOG_SOFTMAX
-#undef LOWEST
-#undef LT
-#undef M
-#undef MAX
-#undef MAXIMUM
-#undef MEAN
-#undef MIN
-#undef MINIMUM
-#undef MODULO
-#undef MUL
-#undef MULADD
-#undef N
-#undef NE
-#undef NEG
-#undef NONE
-#undef NOT
-#undef NUMERIC
-#undef O
-#undef OR
-#undef OTHERS
-#undef OWN
-#undef P
-#undef PAD
-#undef PERMUTE
-#undef PMAX
-#undef PMIN
-#undef POW
-#undef PROD
-#undef Q
-#undef RECIPROCAL
-#undef RELU
-#undef REM
-#undef REMAINDER
-#undef RESHAPE
-#undef RINT
-#undef ROUND
-#undef ROUND16
-#undef ROUNDB16
-#undef RSQRT
-#undef S
-#undef SAME
-#undef SCAN
-#undef SELECT
-#undef SHL
-#undef SHR
-#undef SIGMOID
-#undef SILU
-#undef SIN
-#undef SLICE
-#undef SOFTMAX
-#undef SPREAD
-#undef SQRT
-#undef SQUARE
-#undef SUB
-#undef SUM
-#undef T
-#undef TALLY
-#undef TANH
-#undef TOINT
-#undef TO_F16
-#undef TRUNC
-#undef V
-#undef W
-#undef WHERE
-#undef WINDOW
-#undef XOR
-#undef Y
-#undef Z
 
 /* ---- src/base/protect.h, continued ---- */
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
@@ -6907,19 +6644,19 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
  *          NUMERIC  like SAME but bool is refused
  *   flags  C commutes, Z maps zero to zero, M monotone, - none
- *   value  nested neutral calls over A, B, C: op(...) names a prim; K(x) is the constant x in the
- *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is
- *          computed in the compute dtype and rounded once to the result dtype.
+ *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
+ *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
+ *          The whole value is computed in the compute dtype and rounded once to the result dtype.
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
  *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
- *          asks. src/grad/vjp.c gives the calls their meaning; the whole is computed in the
- *          compute dtype and rounded once.
+ *          asks. The whole is computed in the compute dtype and rounded once.
+ *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
+ *   ops/formula.h describes.
  * Reduce row: X(ID, name, result rule, identity, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL
- *   gradient  as above, and SPREAD(t): t along the axes it was reduced by; TALLY(c): how many are
- *          true along them; OTHERS(): the product of the other elements along them
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
  * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
  *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
@@ -6959,7 +6696,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
     X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
     X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
     X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
-    X(ISNAN, isnan, 1, COMPARE, -, NE(A, A), NONE, "a is NaN")                                     \
+    X(ISNAN, isnan, 1, COMPARE, -, NOT(EQ(A, A)), NONE, "a is NaN")                                \
     X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
     X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
     X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
@@ -6969,8 +6706,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
     X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
       DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
                 MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
-          WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                               \
-                MUL(G, MUL(Y, LOG(WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),              \
+          WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
+                MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
       "a to the b")                                                                                \
     X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
@@ -6986,7 +6723,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
     X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
       "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
     X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
-    X(NE, ne, 2, COMPARE, C, NE(A, B), NONE, "a != b")                                             \
+    X(NE, ne, 2, COMPARE, C, NOT(EQ(A, B)), NONE, "a != b")                                        \
     X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
     X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
     X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
@@ -7037,10 +6774,21 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
     X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
     X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
 
-#endif
+/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
+ * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
+#define TCI_COLUMN_WORDS(X)                                                                        \
+    X(A, 0, BOTH)                /* the first operand */                                           \
+    X(B, 0, BOTH)                /* the second */                                                  \
+    X(Y, 0, GRADIENT)            /* the result */                                                  \
+    X(G, 0, GRADIENT)            /* its gradient */                                                \
+    X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
+    X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
+    X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
+    X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
+    X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
+    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
 
-
-/* ---- src/graph/node.h, continued ---- */
 typedef enum tci_op {
 #define TCI_ROW(id, ...) TCI_OP_##id,
     TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
@@ -7053,6 +6801,10 @@ typedef enum tci_op {
 #undef TCI_ROW
         TCI_OP_COUNT
 } tci_op;
+
+#endif
+
+/* ---- src/graph/node.h, continued ---- */
 static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
 static inline bool tci_op_is_reduce(int op)
 {
@@ -10791,17 +10543,19 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     if (!windows) {
         return NULL;
     }
-    enum { N, G, C, H, W, P, Q, O };
+    enum { image, group, channel, y, x, ky, kx, filter }; /* labels */
     const tci_dim *d = windows->shape;
     tci_dim o = w->shape[0];
     const tci_dim result[4] = {d[0], o, d[2], d[3]};
     if (groups == 1) {
-        const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
+        const int lx[6] = {image, channel, y, x, ky, kx}, lw[4] = {filter, channel, ky, kx};
+        const int out[4] = {image, filter, y, x};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
     const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
     const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
-    const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
+    const int lx[7] = {image, group, channel, y, x, ky, kx};
+    const int lw[5] = {group, filter, channel, ky, kx}, out[5] = {image, group, filter, y, x};
     tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
                                      tci_build_reshape(g, w, 5, sw), lw, 5, out);
     return tci_build_reshape(g, r, 4, result);
@@ -10940,11 +10694,11 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
 }
 
 /* ---- src/grad/vjp.c ---- */
-/* grad/vjp.c - the gradient columns of the op rows as functions.
+/* grad/vjp.c - the gradient columns of the op rows as nodes.
  *
  * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
- * The one idea: a column is nested calls of rows; expanded here with every call meaning "build that
- * node", it makes the gradient's part of the graph. Only the asked operand's formula is evaluated.
+ * The one idea: a column is nested calls of rows (ops/formula.h); read here with every word meaning
+ * "build that node", it makes the gradient's part of the graph.
  *
  * Operands and result have one shape (builders made broadcasting explicit), so no formula here sums
  * over axes; EXPAND does (rules.c). f16 and bf16 are widened before and rounded once after. */
@@ -10959,18 +10713,76 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 
+/* ---- src/ops/formula.h ---- */
+/* ops/formula.h - the value and gradient columns of the op rows, as code for a stack.
+ *
+ * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
+ * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
+ * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
+ * the reader's own affair; there are four, each a loop over the words and a function of one word:
+ *
+ *   kernel/lower.c      value column     instructions of a kernel
+ *   rewrite/rewrite.c   value column     a constant
+ *   interp/reference.c  value column     a scalar, the judge's way
+ *   grad/vjp.c          gradient column  nodes of the graph
+ *
+ * A word is one of
+ *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
+ *                              TCI_OP_WHERE
+ *   TCI_W_A .. TCI_W_OWN_END   the words that ops/table.h lists
+ *   TCI_W_K + i                number i of the pool (tci_formula_number), in the formula's dtype
+ *   TCI_W_END                  the end
+ *
+ * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
+ *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
+ *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
+ *  - B stands only in rows of two operands; words stand only in the columns that table.h says
+ *  - the table has no pointers: no relocations, nothing to do at load */
+#ifndef TCI_OPS_FORMULA_H
+#define TCI_OPS_FORMULA_H
+
+
+enum {
+    TCI_W_BEFORE_ = 199, /* prims and ops lie below */
+#define TCI_ROW(id, operands, where) TCI_W_##id,
+    TCI_COLUMN_WORDS(TCI_ROW)
+#undef TCI_ROW
+    TCI_W_OWN_END,
+    TCI_W_K = 216,
+    TCI_W_END = 255
+};
+
+/* How deep a stack a reader needs. */
+enum { TCI_FORMULA_DEPTH = 8 };
 
 /* What the gradient column of a row says. */
-typedef enum tci_vjp_kind {
-    TCI_VJP_NONE,     /* asking for it is an error */
-    TCI_VJP_LEAF,     /* no operands */
-    TCI_VJP_FLAT,     /* zero everywhere */
-    TCI_VJP_ROW,      /* a formula */
-    TCI_VJP_OWN,      /* a function of rules.c */
-    TCI_VJP_EXPANSION /* a composite's: that of what it expands into */
-} tci_vjp_kind;
-TCI_FN tci_vjp_kind tci_vjp_kind_of(int op);
+typedef enum tci_gradient {
+    TCI_GRADIENT_NONE,     /* asking for it is an error */
+    TCI_GRADIENT_LEAF,     /* no operands */
+    TCI_GRADIENT_FLAT,     /* zero everywhere */
+    TCI_GRADIENT_FORMULA,
+    TCI_GRADIENT_OWN,      /* a function: tci_vjp_ID */
+    TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
+} tci_gradient;
 
+/* Where the formulas of an op begin. */
+typedef struct tci_formula_row {
+    uint8_t gradient;    /* tci_gradient */
+    uint16_t value;      /* of an elementwise row */
+    uint16_t operand[2]; /* what each operand takes from the result's gradient */
+} tci_formula_row;
+
+TCI_FN const uint8_t *tci_formula_value(int op);
+TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
+TCI_FN tci_gradient tci_formula_gradient_kind(int op);
+/* How many operands a word of the value or of the gradient column takes. */
+TCI_FN int tci_formula_value_operands(int word);
+TCI_FN int tci_formula_gradient_operands(int word);
+TCI_FN double tci_formula_number(int word);
+
+#endif
+
+/* ---- src/grad/grad.h, continued ---- */
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
 typedef struct tci_vjp {
     tci_scratch *s; /* builders that fail escape through it */
@@ -10981,8 +10793,8 @@ typedef struct tci_vjp {
 } tci_vjp;
 /* n itself; escapes with the graph's error on NULL. */
 TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n);
-/* The operand's gradient from this use of it: the operand's shape and dtype. NULL: none. Kinds ROW
- * and OWN only. */
+/* The operand's gradient from this use of it: the operand's shape and dtype. NULL: none. For ops
+ * whose gradient is a formula or their own only. */
 TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v);
 /* n is the MAX of a WINDOW over its elements, a pool: as in torch, only the first of equal elements
@@ -11011,31 +10823,7 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n)
     return n;
 }
 
-TCI_FN tci_vjp_kind tci_vjp_kind_of(int op)
-{
-#define DA(a) TCI_VJP_ROW
-#define DAB(a, b) TCI_VJP_ROW
-#define FLAT TCI_VJP_FLAT
-#define NONE TCI_VJP_NONE
-    static const uint8_t rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) [TCI_OP_##id] = gradient,
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-#define TCI_ROW(id, name, rule, identity, gradient, doc) [TCI_OP_##id] = gradient,
-        TCI_REDUCE_OPS(TCI_ROW)
-#undef TCI_ROW
-#undef NONE
-#undef FLAT
-#define TCI_ROW(id, name, gradient, doc) [TCI_OP_##id] = TCI_VJP_##gradient,
-        TCI_SPECIAL_OPS(TCI_ROW) TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-    };
-#undef DA
-#undef DAB
-    return (tci_vjp_kind)rows[op];
-}
-
-/* ---- what the calls of a column mean ---- */
+/* ---- what the words of a column mean ---- */
 
 typedef struct tci_vjp_row {
     tci_graph *g;
@@ -11048,11 +10836,6 @@ static tci_node *tci_vjp_k(const tci_vjp_row *v, double x)
 {
     tci_value f = {.f = x};
     return tci_graph_const(v->g, v->t, f);
-}
-
-static tci_node *tci_vjp_1(const tci_vjp_row *v, int op, tci_node *a)
-{
-    return tci_build_ew(v->g, op, &a);
 }
 
 static tci_node *tci_vjp_2(const tci_vjp_row *v, int op, tci_node *a, tci_node *b)
@@ -11119,94 +10902,40 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
                          tci_vjp_2(v, TCI_OP_DIV, tci_vjp_spread(v, v->y), safe));
 }
 
-/* ---- the columns ---- */
-
-#define A (v->a)
-#define B (v->b)
-#define Y (v->y)
-#define G (v->grad)
-#define K(x) tci_vjp_k(v, (x))
-#define NEG(a) tci_vjp_1(v, TCI_OP_NEG, a)
-#define EXP(a) tci_vjp_1(v, TCI_OP_EXP, a)
-#define LOG(a) tci_vjp_1(v, TCI_OP_LOG, a)
-#define SQUARE(a) tci_vjp_1(v, TCI_OP_SQUARE, a)
-#define SIN(a) tci_vjp_1(v, TCI_OP_SIN, a)
-#define COS(a) tci_vjp_1(v, TCI_OP_COS, a)
-#define SIGMOID(a) tci_vjp_1(v, TCI_OP_SIGMOID, a)
-#define ERF(a) tci_vjp_1(v, TCI_OP_ERF, a)
-#define FLOOR_DIVIDE(a, b) tci_vjp_2(v, TCI_OP_FLOOR_DIVIDE, a, b)
-#define ADD(a, b) tci_vjp_2(v, TCI_OP_ADD, a, b)
-#define SUB(a, b) tci_vjp_2(v, TCI_OP_SUB, a, b)
-#define MUL(a, b) tci_vjp_2(v, TCI_OP_MUL, a, b)
-#define DIV(a, b) tci_vjp_2(v, TCI_OP_DIV, a, b)
-#define POW(a, b) tci_vjp_2(v, TCI_OP_POW, a, b)
-#define EQ(a, b) tci_vjp_2(v, TCI_OP_EQ, a, b)
-#define LT(a, b) tci_vjp_2(v, TCI_OP_LT, a, b)
-#define LE(a, b) tci_vjp_2(v, TCI_OP_LE, a, b)
-#define AND(a, b) tci_vjp_2(v, TCI_OP_LOGICAL_AND, a, b)
-#define WHERE(c, a, b) tci_vjp_where(v, c, a, b)
-#define SPREAD(t) tci_vjp_spread(v, t)
-#define TALLY(c) tci_vjp_tally(v, c)
-#define OTHERS() tci_vjp_others(v)
-#define DA(a) a
-#define DAB(a, b) (which ? b : a)
-#define FLAT NULL
-#define NONE NULL
+/* One word of a gradient column over the nodes it takes. */
+static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *args)
+{
+    switch (word) {
+    case TCI_W_A: return v->a;
+    case TCI_W_B: return v->b;
+    case TCI_W_Y: return v->y;
+    case TCI_W_G: return v->grad;
+    case TCI_W_SPREAD: return tci_vjp_spread(v, args[0]);
+    case TCI_W_TALLY: return tci_vjp_tally(v, args[0]);
+    case TCI_W_OTHERS: return tci_vjp_others(v);
+    case TCI_OP_WHERE: return tci_vjp_where(v, args[0], args[1], args[2]);
+    default: break;
+    }
+    return word >= TCI_W_K ? tci_vjp_k(v, tci_formula_number(word))
+                           : tci_build_ew(v->g, word, args);
+}
 
 static tci_node *tci_vjp_formula(const tci_vjp_row *v, int which)
 {
-    switch (v->n->op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id:                                                                              \
-        return gradient;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
-    case TCI_OP_##id:                                                                              \
-        return gradient;
-        TCI_REDUCE_OPS(TCI_ROW)
-#undef TCI_ROW
-    default:
-        return NULL;
+    tci_node *stack[TCI_FORMULA_DEPTH] = {NULL};
+    int n = 0;
+    for (const uint8_t *w = tci_formula_gradient(v->n->op, which); *w != TCI_W_END; w++) {
+        n -= tci_formula_gradient_operands(*w);
+        stack[n] = tci_vjp_word(v, *w, stack + n);
+        n++;
     }
+    return stack[0];
 }
-
-#undef A
-#undef B
-#undef Y
-#undef G
-#undef K
-#undef NEG
-#undef EXP
-#undef LOG
-#undef SQUARE
-#undef SIN
-#undef COS
-#undef SIGMOID
-#undef ERF
-#undef FLOOR_DIVIDE
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef POW
-#undef EQ
-#undef LT
-#undef LE
-#undef AND
-#undef WHERE
-#undef SPREAD
-#undef TALLY
-#undef OTHERS
-#undef DA
-#undef DAB
-#undef FLAT
-#undef NONE
 
 TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
 {
     tci_node *n = v->n, *x = n->in[v->which];
-    if (tci_vjp_kind_of(n->op) == TCI_VJP_OWN) {
+    if (tci_formula_gradient_kind(n->op) == TCI_GRADIENT_OWN) {
         return tci_vjp_own(v);
     }
     tci_node *pool = n->op == TCI_OP_MAX && x->op == TCI_OP_WINDOW ? tci_vjp_pool(v) : NULL;
@@ -11735,14 +11464,15 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
 
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
-#define TCI_VJP_CALL_OWN(id)                                                                       \
-    case TCI_OP_##id:                                                                              \
-        r = tci_vjp_##id(v);                                                                       \
+#define TCI_VJP_CALL_OWN(op, call)                                                                 \
+    case op:                                                                                       \
+        r = call(v);                                                                               \
         break;
-#define TCI_VJP_CALL_LEAF(id)
-#define TCI_VJP_CALL_NONE(id)
-#define TCI_VJP_CALL_EXPANSION(id)
-#define TCI_ROW(id, name, gradient, doc) TCI_VJP_CALL_##gradient(id)
+#define TCI_VJP_CALL_LEAF(op, call)
+#define TCI_VJP_CALL_NONE(op, call)
+#define TCI_VJP_CALL_EXPANSION(op, call)
+#define TCI_ROW(id, name, gradient, doc)                                                           \
+    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
     tci_node *r = NULL;
     switch (v->n->op) {
         TCI_SPECIAL_OPS(TCI_ROW)
@@ -11840,7 +11570,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         tci_grad_place *p = &w->places[i];
         tci_node *n = p->node;
         bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
-                   tci_vjp_kind_of(n->op) != TCI_VJP_FLAT;
+                   tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
         for (int k = 0; may && !p->passes && k < n->n_in; k++) {
             p->passes = tci_grad_find(w, n->in[k])->leads;
         }
@@ -11890,8 +11620,8 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
 {
     tci_node *n = p->node;
     tci_vjp v = {.s = w->s, .g = w->g, .n = n, .grad = p->grad};
-    tci_vjp_kind kind = tci_vjp_kind_of(n->op);
-    if (kind == TCI_VJP_EXPANSION) {
+    tci_gradient kind = tci_formula_gradient_kind(n->op);
+    if (kind == TCI_GRADIENT_EXPANSION) {
         tci_grad_expand(w, &v);
         return;
     }
@@ -11900,7 +11630,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
         if (!tci_grad_leads(w, x)) {
             continue;
         }
-        if (kind == TCI_VJP_NONE) {
+        if (kind == TCI_GRADIENT_NONE) {
             tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED,
                              "%s (made in %.120s, line %d) has no gradient", tci_op_name(n->op),
                              n->site.file ? n->site.file : "?", n->site.line);
@@ -12041,19 +11771,13 @@ static bool tci_rewrite_is(tci_node *n, double v)
     return v != 0.0 || !tci_dtype_is_float((tc_dtype)c->dtype) || !signbit(c->value.f);
 }
 
-/* The value column of an elementwise row over constants: nested calls of the prims. */
-typedef struct tci_rewrite_eval {
-    tc_dtype t; /* compute dtype of the operands */
-    tci_value a, b;
-} tci_rewrite_eval;
+/* A value of the value column over constants. */
+typedef struct tci_rewrite_typed {
+    tci_value v;
+    tc_dtype t; /* a compute dtype */
+} tci_rewrite_typed;
 
-static tci_value tci_rewrite_p1(tci_prim p, tc_dtype t, tci_value a)
-{
-    const tci_value args[3] = {a, a, a};
-    return tci_prim_eval(p, t, t, 0, args);
-}
-
-static tci_value tci_rewrite_p2(tci_prim p, tc_dtype t, tci_value a, tci_value b)
+static tci_value tci_rewrite_prim(tci_prim p, tc_dtype t, tci_value a, tci_value b)
 {
     const tci_value args[3] = {a, b, b};
     return tci_prim_eval(p, t, t, 0, args);
@@ -12068,20 +11792,20 @@ static tci_value tci_rewrite_k(tc_dtype t, double v)
 static tci_value tci_rewrite_extreme(tc_dtype t, bool max, tci_value a, tci_value b)
 {
     if (t == TC_BOOL) {
-        return tci_rewrite_p2(max ? TCI_P_OR : TCI_P_AND, t, a, b);
+        return tci_rewrite_prim(max ? TCI_P_OR : TCI_P_AND, t, a, b);
     }
     bool is_nan = tci_dtype_is_float(t) && a.f != a.f;
-    return is_nan ? a : tci_rewrite_p2(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
+    return is_nan ? a : tci_rewrite_prim(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
 }
 
 static bool tci_rewrite_is_less(tc_dtype t, tci_value a, double b)
 {
-    return tci_rewrite_p2(TCI_P_LT, t, a, tci_rewrite_k(t, b)).i;
+    return tci_rewrite_prim(TCI_P_LT, t, a, tci_rewrite_k(t, b)).i;
 }
 
 static bool tci_rewrite_is_zero(tc_dtype t, tci_value a)
 {
-    return tci_rewrite_p2(TCI_P_EQ, t, a, tci_rewrite_k(t, 0)).i;
+    return tci_rewrite_prim(TCI_P_EQ, t, a, tci_rewrite_k(t, 0)).i;
 }
 
 /* Whether the remainder r by b is not 0 and has the other sign. */
@@ -12093,36 +11817,37 @@ static bool tci_rewrite_opposed(tc_dtype t, tci_value r, tci_value b)
 
 static tci_value tci_rewrite_modulo(tc_dtype t, tci_value a, tci_value b)
 {
-    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    tci_value r = tci_rewrite_prim(TCI_P_REM, t, a, b);
     if (tci_rewrite_is_zero(t, r)) {
         return tci_rewrite_k(t, tci_rewrite_is_less(t, b, 0) ? -0.0 : 0.0);
     }
-    return tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+    return tci_rewrite_opposed(t, r, b) ? tci_rewrite_prim(TCI_P_ADD, t, r, b) : r;
 }
 
 static tci_value tci_rewrite_floor_divide(tc_dtype t, tci_value a, tci_value b)
 {
-    tci_value plain = tci_rewrite_p2(TCI_P_DIV, t, a, b), r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    tci_value plain = tci_rewrite_prim(TCI_P_DIV, t, a, b);
+    tci_value r = tci_rewrite_prim(TCI_P_REM, t, a, b);
     tci_value one = tci_rewrite_k(t, 1), q = plain;
     if (tci_rewrite_is_zero(t, b)) {
         return plain;
     }
     if (tci_dtype_is_float(t)) {
-        q = tci_rewrite_p2(TCI_P_DIV, t, tci_rewrite_p2(TCI_P_SUB, t, a, r), b);
+        q = tci_rewrite_prim(TCI_P_DIV, t, tci_rewrite_prim(TCI_P_SUB, t, a, r), b);
     }
-    q = tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_SUB, t, q, one) : q;
+    q = tci_rewrite_opposed(t, r, b) ? tci_rewrite_prim(TCI_P_SUB, t, q, one) : q;
     if (tci_dtype_is_float(t) && tci_rewrite_is_zero(t, q)) {
-        return tci_rewrite_p2(TCI_P_MUL, t, plain, tci_rewrite_k(t, 0));
+        return tci_rewrite_prim(TCI_P_MUL, t, plain, tci_rewrite_k(t, 0));
     }
-    tci_value y = tci_rewrite_p1(TCI_P_FLOOR, t, q);
+    tci_value y = tci_rewrite_prim(TCI_P_FLOOR, t, q, q);
     bool below = tci_dtype_is_float(t) && q.f - y.f > 0.5;
-    return below ? tci_rewrite_p2(TCI_P_ADD, t, y, one) : y;
+    return below ? tci_rewrite_prim(TCI_P_ADD, t, y, one) : y;
 }
 
 static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
 {
     if (tci_dtype_is_float(t)) {
-        return tci_rewrite_p2(TCI_P_POW, t, a, b);
+        return tci_rewrite_prim(TCI_P_POW, t, a, b);
     }
     const tci_value args[3] = {a, b, {.i = 1}};
     tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
@@ -12130,86 +11855,44 @@ static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
     return tci_value_cast(tci_prim_eval(TCI_P_LANE1, wide, wide, helper, args), wide, t);
 }
 
-static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
+/* One word of the column over the values it takes; operands[] are the row's. */
+static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *operands,
+                                          const tci_rewrite_typed *args)
 {
-    tci_value none = {.i = 0};
-#define A (e->a)
-#define B (e->b)
-#define K(x) tci_rewrite_k(e->t, (double)(x))
-#define NEG(a) tci_rewrite_p1(TCI_P_NEG, e->t, a)
-#define ABS(a) tci_rewrite_p1(TCI_P_ABS, e->t, a)
-#define EXP(a) tci_rewrite_p1(TCI_P_EXP, e->t, a)
-#define LOG(a) tci_rewrite_p1(TCI_P_LOG, e->t, a)
-#define SQRT(a) tci_rewrite_p1(TCI_P_SQRT, e->t, a)
-#define SIN(a) tci_rewrite_p1(TCI_P_SIN, e->t, a)
-#define COS(a) tci_rewrite_p1(TCI_P_COS, e->t, a)
-#define TANH(a) tci_rewrite_p1(TCI_P_TANH, e->t, a)
-#define ERF(a) tci_rewrite_p1(TCI_P_ERF, e->t, a)
-#define SIGMOID(a) tci_rewrite_p1(TCI_P_SIGMOID, e->t, a)
-#define GELU(a) tci_rewrite_p1(TCI_P_GELU, e->t, a)
-#define FLOOR(a) tci_rewrite_p1(TCI_P_FLOOR, e->t, a)
-#define CEIL(a) tci_rewrite_p1(TCI_P_CEIL, e->t, a)
-#define TRUNC(a) tci_rewrite_p1(TCI_P_TRUNC, e->t, a)
-#define RINT(a) tci_rewrite_p1(TCI_P_RINT, e->t, a)
-#define NOT(a) tci_rewrite_p1(TCI_P_NOT, TC_BOOL, a)
-#define ADD(a, b) tci_rewrite_p2(TCI_P_ADD, e->t, a, b)
-#define SUB(a, b) tci_rewrite_p2(TCI_P_SUB, e->t, a, b)
-#define MUL(a, b) tci_rewrite_p2(TCI_P_MUL, e->t, a, b)
-#define DIV(a, b) tci_rewrite_p2(TCI_P_DIV, e->t, a, b)
-#define EQ(a, b) tci_rewrite_p2(TCI_P_EQ, e->t, a, b)
-#define NE(a, b) NOT(EQ(a, b))
-#define LT(a, b) tci_rewrite_p2(TCI_P_LT, e->t, a, b)
-#define LE(a, b) tci_rewrite_p2(TCI_P_LE, e->t, a, b)
-#define AND(a, b) tci_rewrite_p2(TCI_P_AND, TC_BOOL, a, b)
-#define OR(a, b) tci_rewrite_p2(TCI_P_OR, TC_BOOL, a, b)
-#define POW(a, b) tci_rewrite_pow(e->t, a, b)
-#define MAX(a, b) tci_rewrite_extreme(e->t, true, a, b)
-#define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
-#define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
-#define FLOOR_DIVIDE(a, b) tci_rewrite_floor_divide(e->t, a, b)
-    switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id:                                                                              \
-        return value;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-    default:
-        return none;
+    tci_rewrite_typed r = {.t = operands[0].t};
+    int n = tci_formula_value_operands(word);
+    if (word == TCI_W_A || word == TCI_W_B) {
+        return operands[word == TCI_W_B];
     }
-#undef A
-#undef B
-#undef K
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef SQRT
-#undef SIN
-#undef COS
-#undef TANH
-#undef ERF
-#undef SIGMOID
-#undef GELU
-#undef FLOOR
-#undef CEIL
-#undef TRUNC
-#undef RINT
-#undef NOT
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef EQ
-#undef NE
-#undef LT
-#undef LE
-#undef AND
-#undef OR
-#undef POW
-#undef MAX
-#undef MIN
-#undef MODULO
-#undef FLOOR_DIVIDE
+    if (n == 0) {
+        r.v = tci_rewrite_k(r.t, tci_formula_number(word));
+        return r;
+    }
+    tci_value a = args[0].v, b = args[n - 1].v;
+    r.t = args[0].t;
+    switch (word) {
+    case TCI_W_MAX: r.v = tci_rewrite_extreme(r.t, true, a, b); break;
+    case TCI_W_MIN: r.v = tci_rewrite_extreme(r.t, false, a, b); break;
+    case TCI_W_MODULO: r.v = tci_rewrite_modulo(r.t, a, b); break;
+    case TCI_W_FLOOR_DIVIDE: r.v = tci_rewrite_floor_divide(r.t, a, b); break;
+    case TCI_P_POW: r.v = tci_rewrite_pow(r.t, a, b); break;
+    default:
+        r.v = tci_rewrite_prim((tci_prim)word, r.t, a, b);
+        r.t = tci_prim_get((tci_prim)word)->result == 'B' ? TC_BOOL : r.t;
+    }
+    return r;
+}
+
+static tci_value tci_rewrite_row(int op, const tci_rewrite_typed *operands)
+{
+    tci_rewrite_typed stack[TCI_FORMULA_DEPTH];
+    int n = 0;
+    for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        stack[n] = tci_rewrite_word(*w, operands, stack + n);
+        n++;
+    }
+    return stack[0].v;
 }
 
 /* An elementwise node of constants; NULL when an operand is none. */
@@ -12223,11 +11906,11 @@ static tci_node *tci_rewrite_fold(tci_rewrite_pass *p, tci_node *n)
         }
     }
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, result = (tc_dtype)n->dtype;
-    tci_rewrite_eval e = {.t = (tc_dtype)tci_dtype_get(operands)->compute, .a = c[0]->value};
-    e.b = c[n->n_in - 1]->value;
-    tci_value v = tci_rewrite_row(&e, n->op);
+    tc_dtype t = (tc_dtype)tci_dtype_get(operands)->compute;
+    tci_rewrite_typed values[2] = {{c[0]->value, t}, {c[n->n_in - 1]->value, t}};
+    tci_value v = tci_rewrite_row(n->op, values);
     if (result == operands) {
-        v = tci_value_cast(v, e.t, result);
+        v = tci_value_cast(v, t, result);
     }
     return tci_build_broadcast(p->g, tci_graph_const(p->g, result, v), n->rank, n->shape);
 }
@@ -13723,7 +13406,7 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
     return to == TC_F16 ? tci_kernel_prim(k, TCI_P_ROUND16, TC_F32, 1, value, -1, -1) : value;
 }
 
-/* ---- elementwise rows: one expansion of the value column ---- */
+/* ---- elementwise rows: the value column as instructions ---- */
 
 typedef struct tci_lower_ew {
     tci_kernel *k;
@@ -13861,83 +13544,36 @@ static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
     return tci_lower_convert(e->k, tci_kernel_inst(e->k, i), e->t);
 }
 
+/* One word of a value column over the values it takes. */
+static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
+{
+    switch (word) {
+    case TCI_W_A: return e->a;
+    case TCI_W_B: return e->b;
+    case TCI_W_MAX: return tci_lower_extreme(e, true, args[0], args[1]);
+    case TCI_W_MIN: return tci_lower_extreme(e, false, args[0], args[1]);
+    case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
+    case TCI_W_FLOOR_DIVIDE: return tci_lower_floor_divide(e, args[0], args[1]);
+    case TCI_P_POW: return tci_lower_pow(e, args[0], args[1]);
+    default: break;
+    }
+    if (word >= TCI_W_K) {
+        return tci_lower_constant(e, tci_formula_number(word));
+    }
+    tci_prim p = (tci_prim)word;
+    return tci_formula_value_operands(word) == 1 ? tci_lower_p1(e, p, args[0])
+                                                 : tci_lower_p2(e, p, args[0], args[1]);
+}
+
 static int tci_lower_row(const tci_lower_ew *e, int op)
 {
-#define A (e->a)
-#define B (e->b)
-#define K(x) tci_lower_constant(e, (double)(x))
-#define NEG(a) tci_lower_p1(e, TCI_P_NEG, a)
-#define ABS(a) tci_lower_p1(e, TCI_P_ABS, a)
-#define EXP(a) tci_lower_p1(e, TCI_P_EXP, a)
-#define LOG(a) tci_lower_p1(e, TCI_P_LOG, a)
-#define SQRT(a) tci_lower_p1(e, TCI_P_SQRT, a)
-#define SIN(a) tci_lower_p1(e, TCI_P_SIN, a)
-#define COS(a) tci_lower_p1(e, TCI_P_COS, a)
-#define TANH(a) tci_lower_p1(e, TCI_P_TANH, a)
-#define ERF(a) tci_lower_p1(e, TCI_P_ERF, a)
-#define SIGMOID(a) tci_lower_p1(e, TCI_P_SIGMOID, a)
-#define GELU(a) tci_lower_p1(e, TCI_P_GELU, a)
-#define FLOOR(a) tci_lower_p1(e, TCI_P_FLOOR, a)
-#define CEIL(a) tci_lower_p1(e, TCI_P_CEIL, a)
-#define TRUNC(a) tci_lower_p1(e, TCI_P_TRUNC, a)
-#define RINT(a) tci_lower_p1(e, TCI_P_RINT, a)
-#define NOT(a) tci_lower_p1(e, TCI_P_NOT, a)
-#define ADD(a, b) tci_lower_p2(e, TCI_P_ADD, a, b)
-#define SUB(a, b) tci_lower_p2(e, TCI_P_SUB, a, b)
-#define MUL(a, b) tci_lower_p2(e, TCI_P_MUL, a, b)
-#define DIV(a, b) tci_lower_p2(e, TCI_P_DIV, a, b)
-#define EQ(a, b) tci_lower_p2(e, TCI_P_EQ, a, b)
-#define NE(a, b) tci_lower_not(e, EQ(a, b))
-#define LT(a, b) tci_lower_p2(e, TCI_P_LT, a, b)
-#define LE(a, b) tci_lower_p2(e, TCI_P_LE, a, b)
-#define AND(a, b) tci_lower_p2(e, TCI_P_AND, a, b)
-#define OR(a, b) tci_lower_p2(e, TCI_P_OR, a, b)
-#define POW(a, b) tci_lower_pow(e, a, b)
-#define MAX(a, b) tci_lower_extreme(e, true, a, b)
-#define MIN(a, b) tci_lower_extreme(e, false, a, b)
-#define MODULO(a, b) tci_lower_modulo(e, a, b)
-#define FLOOR_DIVIDE(a, b) tci_lower_floor_divide(e, a, b)
-    switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id: return value;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-    default: return -1;
+    int stack[TCI_FORMULA_DEPTH], n = 0;
+    for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        stack[n] = tci_lower_word(e, *w, stack + n);
+        n++;
     }
-#undef A
-#undef B
-#undef K
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef SQRT
-#undef SIN
-#undef COS
-#undef TANH
-#undef ERF
-#undef SIGMOID
-#undef GELU
-#undef FLOOR
-#undef CEIL
-#undef TRUNC
-#undef RINT
-#undef NOT
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef EQ
-#undef NE
-#undef LT
-#undef LE
-#undef AND
-#undef OR
-#undef POW
-#undef MAX
-#undef MIN
-#undef MODULO
-#undef FLOOR_DIVIDE
+    return stack[0];
 }
 
 /* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */
@@ -28001,13 +27637,13 @@ TCI_IP_TYPE(i64, int64_t, 8)
  * TCI_IP_V(T) is the vector type of the loops at hand. The elements of a group being equal, an
  * operand that does not vary is read at its first vector over and over. */
 
-#define TCI_IP_LOOP(isa, prim, T)                                                                  \
-    TCI_IP_ATTR_##isa static void tci_interp_##prim##_##T##_##isa(                                 \
+#define TCI_IP_LOOP(isa, name)                                                                     \
+    TCI_IP_ATTR_##isa static void tci_interp_##name##_##isa(                                       \
         void *out, const void *const *in, const uint8_t *vary, int64_t count)
 #define TCI_IP_OPERAND(V, i) const V *p##i = in[i]; const int step##i = vary[i]
 
-#define TCI_IP_unary(isa, prim, T, expr)                                                           \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_unary(isa, name, T, expr)                                                           \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
@@ -28017,8 +27653,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
-#define TCI_IP_binary(isa, prim, T, expr)                                                          \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_binary(isa, name, T, expr)                                                          \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
@@ -28029,8 +27665,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
-#define TCI_IP_ternary(isa, prim, T, expr)                                                         \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_ternary(isa, name, T, expr)                                                         \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
@@ -28044,8 +27680,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
     }
 /* One element at a time, where the baseline has no instruction; operands there are not are taken to
  * be the first. */
-#define TCI_IP_scalar(isa, prim, T, times, expr)                                                   \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_scalar(isa, name, T, times, expr)                                                   \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         tci_s_##T *r = out, *end = r + count * (times);                                            \
         const tci_s_##T *p0 = in[0], *p1 = in[1] ? in[1] : p0, *p2 = in[2] ? in[2] : p0;           \
@@ -28057,8 +27693,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             *r = (tci_s_##T)(expr);                                                                \
         }                                                                                          \
     }
-#define TCI_IP_lanes(isa, prim, T, expr)                                                           \
-    TCI_IP_scalar(isa, prim, T, TCI_INTERP_GROUP / (int)sizeof *r, expr)
+#define TCI_IP_lanes(isa, name, T, expr)                                                           \
+    TCI_IP_scalar(isa, name, T, TCI_INTERP_GROUP / (int)sizeof *r, expr)
 
 /* ---- rows of GROUP loops: X(prim, shape, T, expression) ---- */
 
@@ -28163,7 +27799,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
 
 #define TCI_IP_V(T) tci_v16_##T
-#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim##_##T, T, expr)
 TCI_IP_COMMON_ROWS(TCI_ROW)
 TCI_IP_BASE_ROWS(TCI_ROW)
 TCI_IP_RARE_ROWS(TCI_ROW)
@@ -28171,7 +27807,7 @@ TCI_IP_RARE_ROWS(TCI_ROW)
 #undef TCI_IP_V
 #ifdef TCI_IP_HAS_AVX2
 #define TCI_IP_V(T) tci_v32_##T
-#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim##_##T, T, expr)
 TCI_IP_COMMON_ROWS(TCI_ROW)
 TCI_IP_AVX2_ROWS(TCI_ROW)
 #undef TCI_ROW
@@ -28182,8 +27818,8 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
 
 /* Conversions that wrap, extend, or round to nearest. Their one operand varies whenever the result
  * does. With AVX2 eight lanes at a time (arrays are padded). */
-#define TCI_IP_convert(prim, from, to, name)                                                       \
-    TCI_IP_LOOP(base, prim, name)                                                                  \
+#define TCI_IP_convert(name, from, to)                                                             \
+    TCI_IP_LOOP(base, name)                                                                        \
     {                                                                                              \
         tci_s_##to *r = out, *end = r + count;                                                     \
         const tci_s_##from *p = in[0];                                                             \
@@ -28192,8 +27828,8 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
             *r++ = (tci_s_##to)*p++;                                                               \
         }                                                                                          \
     }
-#define TCI_IP_convert8(prim, from, to, name)                                                      \
-    TCI_IP_LOOP(avx2, prim, name)                                                                  \
+#define TCI_IP_convert8(name, from, to)                                                            \
+    TCI_IP_LOOP(avx2, name)                                                                        \
     {                                                                                              \
         tci_w_##to *r = out;                                                                       \
         const tci_w_##from *p = in[0];                                                             \
@@ -28210,23 +27846,23 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
     X(u32, f64) X(u64, f32) X(u64, f64) X(i8, i16) X(i8, f32) X(i8, f64) X(i16, i8)                \
     X(i16, i32) X(i16, i64) X(i16, f32) X(i16, f64) X(i32, i16) X(i32, f64) X(i64, i16)            \
     X(i64, f32) X(i64, f64)
-#define TCI_ROW(from, to) TCI_IP_convert(CAST_##from, from, to, to)
+#define TCI_ROW(from, to) TCI_IP_convert(CAST_##from##_##to, from, to)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 TCI_IP_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
-TCI_IP_convert(TOINT, f32, i32, f32)
-TCI_IP_convert(TOINT, f64, i64, f64)
+TCI_IP_convert(TOINT_f32, f32, i32)
+TCI_IP_convert(TOINT_f64, f64, i64)
 #ifdef TCI_IP_HAS_AVX2
-#define TCI_ROW(from, to) TCI_IP_convert8(CAST_##from, from, to, to)
+#define TCI_ROW(from, to) TCI_IP_convert8(CAST_##from##_##to, from, to)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
-TCI_IP_convert8(TOINT, f32, i32, f32)
-TCI_IP_convert8(TOINT, f64, i64, f64)
+TCI_IP_convert8(TOINT_f32, f32, i32)
+TCI_IP_convert8(TOINT_f64, f64, i64)
 #endif
 
 /* Truncating conversions: CAST saturates and maps NaN to 0, TOINT knows its values in range. */
 #define TCI_IP_saturate(from, to, min, past_max)                                                   \
-    TCI_IP_LOOP(base, CAST_##from, to)                                                             \
+    TCI_IP_LOOP(base, CAST_##from##_##to)                                                          \
     {                                                                                              \
         tci_s_##to *r = out;                                                                       \
         const tci_s_##from *p = in[0];                                                             \
@@ -28251,7 +27887,7 @@ TCI_IP_convert8(TOINT, f64, i64, f64)
 TCI_IP_SATURATE_ROWS(TCI_ROW)
 #undef TCI_ROW
 
-#define TCI_IP_pairs(prim, T, expr) TCI_IP_scalar(base, prim, T, 1, expr)
+#define TCI_IP_pairs(name, T, expr) TCI_IP_scalar(base, name, T, 1, expr)
 #define TCI_IP_UNSIGNED_DIV_ROWS(X, T) X(DIV, T, y == 0 ? 0 : x / y) X(REM, T, y == 0 ? 0 : x % y)
 #define TCI_IP_SIGNED_DIV_ROWS(X, T, U)                                                            \
     X(DIV, T, y == 0 ? 0 : y == -1 ? (tci_s_##T)(0 - (tci_s_##U)x) : x / y)                        \
@@ -28262,11 +27898,11 @@ TCI_IP_SATURATE_ROWS(TCI_ROW)
     TCI_IP_SIGNED_DIV_ROWS(X, i8, u8) TCI_IP_SIGNED_DIV_ROWS(X, i16, u16)                          \
     TCI_IP_SIGNED_DIV_ROWS(X, i32, u32) TCI_IP_SIGNED_DIV_ROWS(X, i64, u64)                        \
     X(REM, f32, fmodf(x, y)) X(REM, f64, fmod(x, y))
-#define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim, T, expr)
+#define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim##_##T, T, expr)
 TCI_IP_PAIR_ROWS(TCI_ROW)
 #undef TCI_ROW
 
-TCI_IP_LOOP(base, FROM_F16, u16)
+TCI_IP_LOOP(base, FROM_F16_u16)
 {
     tci_s_f32 *r = out;
     const tci_s_u16 *p = in[0];
@@ -28276,7 +27912,7 @@ TCI_IP_LOOP(base, FROM_F16, u16)
     }
 }
 
-TCI_IP_LOOP(base, TO_F16, f32)
+TCI_IP_LOOP(base, TO_F16_f32)
 {
     tci_s_u16 *r = out;
     const tci_s_f32 *p = in[0];
@@ -30807,7 +30443,7 @@ static tci_value tci_ref_int(int64_t x)
     return v;
 }
 
-/* ---- elementwise rows: one expansion of the value column into scalar calls ---- */
+/* ---- elementwise rows: the value column as scalar calls ---- */
 
 typedef struct tci_ref_scalar {
     tci_value v;
@@ -30906,83 +30542,35 @@ static tci_ref_scalar tci_ref_floor_divide(tci_ref_scalar a, tci_ref_scalar b)
     return below ? tci_ref_2(TCI_P_ADD, y, tci_ref_number(a, 1)) : y;
 }
 
+/* One word of a value column over the values it takes. */
+static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
+                                   const tci_ref_scalar *args)
+{
+    switch (word) {
+    case TCI_W_A: return a;
+    case TCI_W_B: return b;
+    case TCI_W_MAX: return tci_ref_extreme(true, args[0], args[1]);
+    case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
+    case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
+    case TCI_W_FLOOR_DIVIDE: return tci_ref_floor_divide(args[0], args[1]);
+    default: break;
+    }
+    if (word >= TCI_W_K) {
+        return tci_ref_number(a, tci_formula_number(word));
+    }
+    return tci_ref_2((tci_prim)word, args[0], args[tci_formula_value_operands(word) - 1]);
+}
+
 static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 {
-#define A a
-#define B b
-#define K(x) tci_ref_number(a, x)
-#define NEG(x) tci_ref_1(TCI_P_NEG, x)
-#define ABS(x) tci_ref_1(TCI_P_ABS, x)
-#define EXP(x) tci_ref_1(TCI_P_EXP, x)
-#define LOG(x) tci_ref_1(TCI_P_LOG, x)
-#define SQRT(x) tci_ref_1(TCI_P_SQRT, x)
-#define SIN(x) tci_ref_1(TCI_P_SIN, x)
-#define COS(x) tci_ref_1(TCI_P_COS, x)
-#define TANH(x) tci_ref_1(TCI_P_TANH, x)
-#define ERF(x) tci_ref_1(TCI_P_ERF, x)
-#define SIGMOID(x) tci_ref_1(TCI_P_SIGMOID, x)
-#define GELU(x) tci_ref_1(TCI_P_GELU, x)
-#define FLOOR(x) tci_ref_1(TCI_P_FLOOR, x)
-#define CEIL(x) tci_ref_1(TCI_P_CEIL, x)
-#define TRUNC(x) tci_ref_1(TCI_P_TRUNC, x)
-#define RINT(x) tci_ref_1(TCI_P_RINT, x)
-#define NOT(x) tci_ref_1(TCI_P_NOT, x)
-#define ADD(x, y) tci_ref_2(TCI_P_ADD, x, y)
-#define SUB(x, y) tci_ref_2(TCI_P_SUB, x, y)
-#define MUL(x, y) tci_ref_2(TCI_P_MUL, x, y)
-#define DIV(x, y) tci_ref_2(TCI_P_DIV, x, y)
-#define EQ(x, y) tci_ref_2(TCI_P_EQ, x, y)
-#define NE(x, y) NOT(EQ(x, y))
-#define LT(x, y) tci_ref_2(TCI_P_LT, x, y)
-#define LE(x, y) tci_ref_2(TCI_P_LE, x, y)
-#define AND(x, y) tci_ref_2(TCI_P_AND, x, y)
-#define OR(x, y) tci_ref_2(TCI_P_OR, x, y)
-#define POW(x, y) tci_ref_2(TCI_P_POW, x, y)
-#define MAX(x, y) tci_ref_extreme(true, x, y)
-#define MIN(x, y) tci_ref_extreme(false, x, y)
-#define MODULO(x, y) tci_ref_modulo(x, y)
-#define FLOOR_DIVIDE(x, y) tci_ref_floor_divide(x, y)
-    switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id: return value;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-    default: return a;
+    tci_ref_scalar stack[TCI_FORMULA_DEPTH];
+    int n = 0;
+    for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        stack[n] = tci_ref_word(*w, a, b, stack + n);
+        n++;
     }
-#undef A
-#undef B
-#undef K
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef SQRT
-#undef SIN
-#undef COS
-#undef TANH
-#undef ERF
-#undef SIGMOID
-#undef GELU
-#undef FLOOR
-#undef CEIL
-#undef TRUNC
-#undef RINT
-#undef NOT
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef EQ
-#undef NE
-#undef LT
-#undef LE
-#undef AND
-#undef OR
-#undef POW
-#undef MAX
-#undef MIN
-#undef MODULO
-#undef FLOOR_DIVIDE
+    return stack[0];
 }
 
 static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)
@@ -32174,14 +31762,14 @@ static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
 static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
 {
     tci_request *r = w->r;
-    enum { ROOM = 64 };
+    enum { room = 64 };
     if (tci_dim_is_known(d)) {
         return;
     }
-    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, ROOM);
+    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, room);
     int n = r->n_symbols;
-    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, ROOM)) {
-        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", ROOM);
+    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, room)) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", room);
     }
     for (; n < r->n_symbols; n++) {
         const char *name = tci_dim_name(r->user_symbols[n]);
@@ -41320,18 +40908,19 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
     return tci_frame_end(&f, ok ? tci_build_ew(&f.ctx->graph, op, nodes) : NULL);
 }
 
-#define TCI_OPS_EW_1(ID, name)                                                                     \
+#define TCI_OPS_EW_1(op, name)                                                                     \
     TC_API tc_tensor tc_##name##_at(tc_arg a, tc_site here)                                        \
     {                                                                                              \
-        return tci_ops_ew(TCI_OP_##ID, "tc_" #name, &a, 1, here);                                  \
+        return tci_ops_ew(op, "tc_" #name, &a, 1, here);                                           \
     }
-#define TCI_OPS_EW_2(ID, name)                                                                     \
+#define TCI_OPS_EW_2(op, name)                                                                     \
     TC_API tc_tensor tc_##name##_at(tc_arg a, tc_arg b, tc_site here)                              \
     {                                                                                              \
         const tc_arg args[2] = {a, b};                                                             \
-        return tci_ops_ew(TCI_OP_##ID, "tc_" #name, args, 2, here);                                \
+        return tci_ops_ew(op, "tc_" #name, args, 2, here);                                         \
     }
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) TCI_OPS_EW_##arity(id, name)
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
+    TCI_OPS_EW_##arity(TCI_OP_##id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
@@ -41378,27 +40967,28 @@ static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int
     return x_node && tci_frame_list(f, list, n, what) ? x_node : NULL;
 }
 
-#define TCI_OPS_REDUCE_AXES(ID, name)                                                        \
+#define TCI_OPS_REDUCE_AXES(op, name)                                                        \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)  \
     {                                                                                        \
         tci_frame f;                                                                         \
         tci_node *n = tci_ops_over(&f, "tc_" #name, x, axes, here);                          \
         return tci_frame_end(                                                                \
-            &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
+            &f, n ? tci_build_reduce(&f.ctx->graph, op, n, axes, keepdims) : NULL);          \
     }
 #define TCI_OPS_REDUCE_SAME TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_SUM TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_BOOL TCI_OPS_REDUCE_AXES
-#define TCI_OPS_REDUCE_INDEX(ID, name)                                                       \
+#define TCI_OPS_REDUCE_INDEX(op, name)                                                       \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, bool keepdims, tc_site here)      \
     {                                                                                        \
         tci_frame f;                                                                         \
         tci_node *n = tci_ops_one(&f, "tc_" #name, x, here);                                 \
         tc_axes axes = {&axis, 1, false};                                                    \
         return tci_frame_end(                                                                \
-            &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
+            &f, n ? tci_build_reduce(&f.ctx->graph, op, n, axes, keepdims) : NULL);          \
     }
-#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_OPS_REDUCE_##rule(id, name)
+#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
+    TCI_OPS_REDUCE_##rule(TCI_OP_##id, name)
 TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_REDUCE_AXES
@@ -43481,137 +43071,8 @@ TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 #endif
 
 /* ---- src/base/unprotect.h ---- */
-/* base/unprotect.h - closes what base/protect.h opened: the user's options, warnings and macros
+/* base/unprotect.h - closes what base/protect.h opened: the user's options and warnings
  * are back. */
-#pragma pop_macro("A")
-#pragma pop_macro("ABS")
-#pragma pop_macro("ADD")
-#pragma pop_macro("ALL")
-#pragma pop_macro("AND")
-#pragma pop_macro("ANY")
-#pragma pop_macro("ARGMAX")
-#pragma pop_macro("ARGMIN")
-#pragma pop_macro("ASSIGN")
-#pragma pop_macro("B")
-#pragma pop_macro("BITS")
-#pragma pop_macro("BOOL")
-#pragma pop_macro("C")
-#pragma pop_macro("CAST")
-#pragma pop_macro("CAST_")
-#pragma pop_macro("CAT")
-#pragma pop_macro("CEIL")
-#pragma pop_macro("COMPARE")
-#pragma pop_macro("CONST")
-#pragma pop_macro("CONTRACT")
-#pragma pop_macro("COS")
-#pragma pop_macro("CROSS_ENTROPY")
-#pragma pop_macro("DA")
-#pragma pop_macro("DAB")
-#pragma pop_macro("DATA")
-#pragma pop_macro("DIV")
-#pragma pop_macro("EQ")
-#pragma pop_macro("ERF")
-#pragma pop_macro("EXP")
-#pragma pop_macro("EXPAND")
-#pragma pop_macro("EXPANSION")
-#pragma pop_macro("FLAT")
-#pragma pop_macro("FLOAT")
-#pragma pop_macro("FLOOR")
-#pragma pop_macro("FLOOR_DIVIDE")
-#pragma pop_macro("FMA")
-#pragma pop_macro("FROM_F16")
-#pragma pop_macro("G")
-#pragma pop_macro("GATHER")
-#pragma pop_macro("GE")
-#pragma pop_macro("GELU")
-#pragma pop_macro("GT")
-#pragma pop_macro("H")
-#pragma pop_macro("HIGHEST")
-#pragma pop_macro("I")
-#pragma pop_macro("INDEX")
-#pragma pop_macro("INPUT")
-#pragma pop_macro("IOTA")
-#pragma pop_macro("ISNAN")
-#pragma pop_macro("K")
-#pragma pop_macro("LANE1")
-#pragma pop_macro("LAYER_NORM")
-#pragma pop_macro("LE")
-#pragma pop_macro("LEAF")
-#pragma pop_macro("LITERAL")
-#pragma pop_macro("LOG")
-#pragma pop_macro("LOGIC")
-#pragma pop_macro("LOGICAL_AND")
-#pragma pop_macro("LOGICAL_NOT")
-#pragma pop_macro("LOGICAL_OR")
-#pragma pop_macro("LOG_SOFTMAX")
-#pragma pop_macro("LOWEST")
-#pragma pop_macro("LT")
-#pragma pop_macro("M")
-#pragma pop_macro("MAX")
-#pragma pop_macro("MAXIMUM")
-#pragma pop_macro("MEAN")
-#pragma pop_macro("MIN")
-#pragma pop_macro("MINIMUM")
-#pragma pop_macro("MODULO")
-#pragma pop_macro("MUL")
-#pragma pop_macro("MULADD")
-#pragma pop_macro("N")
-#pragma pop_macro("NE")
-#pragma pop_macro("NEG")
-#pragma pop_macro("NONE")
-#pragma pop_macro("NOT")
-#pragma pop_macro("NUMERIC")
-#pragma pop_macro("O")
-#pragma pop_macro("OR")
-#pragma pop_macro("OTHERS")
-#pragma pop_macro("OWN")
-#pragma pop_macro("P")
-#pragma pop_macro("PAD")
-#pragma pop_macro("PERMUTE")
-#pragma pop_macro("PMAX")
-#pragma pop_macro("PMIN")
-#pragma pop_macro("POW")
-#pragma pop_macro("PROD")
-#pragma pop_macro("Q")
-#pragma pop_macro("RECIPROCAL")
-#pragma pop_macro("RELU")
-#pragma pop_macro("REM")
-#pragma pop_macro("REMAINDER")
-#pragma pop_macro("RESHAPE")
-#pragma pop_macro("RINT")
-#pragma pop_macro("ROUND")
-#pragma pop_macro("ROUND16")
-#pragma pop_macro("ROUNDB16")
-#pragma pop_macro("RSQRT")
-#pragma pop_macro("S")
-#pragma pop_macro("SAME")
-#pragma pop_macro("SCAN")
-#pragma pop_macro("SELECT")
-#pragma pop_macro("SHL")
-#pragma pop_macro("SHR")
-#pragma pop_macro("SIGMOID")
-#pragma pop_macro("SILU")
-#pragma pop_macro("SIN")
-#pragma pop_macro("SLICE")
-#pragma pop_macro("SOFTMAX")
-#pragma pop_macro("SPREAD")
-#pragma pop_macro("SQRT")
-#pragma pop_macro("SQUARE")
-#pragma pop_macro("SUB")
-#pragma pop_macro("SUM")
-#pragma pop_macro("T")
-#pragma pop_macro("TALLY")
-#pragma pop_macro("TANH")
-#pragma pop_macro("TOINT")
-#pragma pop_macro("TO_F16")
-#pragma pop_macro("TRUNC")
-#pragma pop_macro("V")
-#pragma pop_macro("W")
-#pragma pop_macro("WHERE")
-#pragma pop_macro("WINDOW")
-#pragma pop_macro("XOR")
-#pragma pop_macro("Y")
-#pragma pop_macro("Z")
 
 #if defined(__clang__)
 #pragma float_control(pop)

@@ -1395,7 +1395,7 @@ static tc_status tci_cuda_open_device(int device)
 static void tci_cuda_detect(void)
 {
     /* CU_DEVICE_ATTRIBUTE_...: COMPUTE_CAPABILITY_..., MULTIPROCESSOR_COUNT */
-    enum { MAJOR = 75, MINOR = 76, PROCESSORS = 16 };
+    enum { TCI_CU_MAJOR = 75, TCI_CU_MINOR = 76, TCI_CU_PROCESSORS = 16 };
     tc_backend_target *t = &tci_cuda.target;
     const char *why = "";
     int device = 0, major = 0, minor = 0, driver = 0, processors = 0;
@@ -1410,9 +1410,9 @@ static void tci_cuda_detect(void)
         status = tci_cuda_check(cu->device_get(&device, 0), "cuDeviceGet");
     }
     if (!status) {
-        cu->device_attribute(&major, MAJOR, device);
-        cu->device_attribute(&minor, MINOR, device);
-        cu->device_attribute(&processors, PROCESSORS, device);
+        cu->device_attribute(&major, TCI_CU_MAJOR, device);
+        cu->device_attribute(&minor, TCI_CU_MINOR, device);
+        cu->device_attribute(&processors, TCI_CU_PROCESSORS, device);
         cu->driver_version(&driver);
         status = tci_cuda_open_device(device);
     }
@@ -1512,7 +1512,7 @@ static tc_status tci_cuda_module_load(void *user, const char *path, void **modul
 static bool tci_cuda_read_skeleton(const tci_cuda_module *m, const char *symbol,
                                    tci_cuda_function *f)
 {
-    enum { MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_... */
+    enum { TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 }; /* CU_FUNC_ATTRIBUTE_... */
     const tci_cu *cu = tci_cuda.cu;
     tci_cuda_skeleton *k = &f->skeleton;
     char name[256];
@@ -1526,12 +1526,13 @@ static bool tci_cuda_read_skeleton(const tci_cuda_module *m, const char *symbol,
     return bytes == sizeof(*k) &&
            !cu->copy((tci_cu_ptr)(uintptr_t)k, at, bytes, tci_cuda.stream) &&
            !cu->stream_wait(tci_cuda.stream) &&
-           !cu->function_set(f->handle, MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
+           !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
 
 static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
 {
-    enum { MAX_THREADS_PER_BLOCK = 0 }; /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
+    /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
+    enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
     tci_cuda_module *m = module;
     tci_cuda_function *f = tci_heap_get(sizeof(*f));
     (void)user;
@@ -1539,7 +1540,7 @@ static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
         return NULL;
     }
     if (tci_cuda_use() || tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
-        tci_cuda.cu->function_attribute(&f->threads, MAX_THREADS_PER_BLOCK, f->handle) ||
+        tci_cuda.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) ||
         !tci_cuda_read_skeleton(m, symbol, f)) {
         tci_heap_free(f);
         return NULL;
@@ -1571,7 +1572,7 @@ static void tci_cuda_module_free(void *user, void *module)
 /* The map of one operand at its address. */
 static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, int64_t *to)
 {
-    enum { SWIZZLE_128B = 3, L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
+    enum { TCI_CU_SWIZZLE_128B = 3, TCI_CU_L2_PROMOTION_128B = 2 }; /* CU_TENSOR_MAP_... */
     uint64_t dim[5], stride[4];
     unsigned box[5], step[5] = {1, 1, 1, 1, 1};
     for (int i = 0; i < 5; i++) {
@@ -1583,7 +1584,7 @@ static bool tci_cuda_encode(const tc_launch *launch, const tci_cuda_map *map, in
     }
     char *start = (char *)launch->buffers[map->operand] + map->offset;
     return !tci_cuda.cu->tensor_map(to, (int)map->type, (unsigned)map->rank, start, dim, stride,
-                                    box, step, 0, SWIZZLE_128B, L2_PROMOTION_128B, 0);
+                                    box, step, 0, TCI_CU_SWIZZLE_128B, TCI_CU_L2_PROMOTION_128B, 0);
 }
 
 /* The kernel's one argument: maps of a skeleton, operands, literals, the fault word, at least one
@@ -1875,12 +1876,14 @@ static tc_status tci_cuda_download(void *user, void *to, const void *from_device
 
 static bool tci_cuda_is_device(void *user, const void *memory)
 {
-    enum { MEMORY_TYPE = 2, DEVICE = 2 }; /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
+    /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
+    enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_DEVICE = 2 };
     unsigned type = 0;
     (void)user;
     return !tci_cuda_use() &&
-           !tci_cuda.cu->pointer_attribute(&type, MEMORY_TYPE, (tci_cu_ptr)(uintptr_t)memory) &&
-           type == DEVICE;
+           !tci_cuda.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE,
+                                          (tci_cu_ptr)(uintptr_t)memory) &&
+           type == TCI_CU_DEVICE;
 }
 
 /* ---- what users call (api/cuda.h) ---- */

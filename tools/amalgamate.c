@@ -1,6 +1,7 @@
 /* tools/amalgamate.c - joins the rooms under src/ into the shipped headers.
  *
- *     amalgamate            from the project's root: writes src/api/ops.gen.h and the headers
+ *     amalgamate            from the project's root: writes src/api/ops.gen.h,
+ *                           src/ops/formula.gen.h and the headers
  *     amalgamate --check    writes nothing; says which header is stale and which room to edit
  *
  * A quoted include is replaced by that file's text, the first time only; includes of system headers
@@ -13,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TCI_SEPARATE /* nothing in the headers is static */
+#include "../src/ops/prim.h"
 #include "../src/ops/table.h"
 
 typedef struct text {
@@ -156,6 +159,336 @@ static text make_ops(void)
     return t;
 }
 
+/* ---- src/ops/formula.gen.h: the columns of the op rows as code (src/ops/formula.h) ---- */
+
+#define TABLE "src/ops/table.h"
+
+typedef struct word {
+    const char *id;
+    int operands;
+    const char *where; /* a column of src/ops/table.h's words; PRIM, ROW */
+    const char *code;  /* what its enumerator begins with */
+} word;
+
+/* Prims whose result is of the operands' dtype or bool, and that need no more than operands. */
+static const word words[] = {
+#define X(id, name, arity, result, cost) {#id, arity, #result[0] == 'O' ? "" : "PRIM", "TCI_P_"},
+    TCI_BASE_PRIMS(X) TCI_MATH_PRIMS(X)
+#undef X
+#define X(id, name, arity, rule, flags, value, gradient, doc) {#id, arity, "ROW", "TCI_OP_"},
+    TCI_EW_OPS(X)
+#undef X
+    {"WHERE", 3, "ROW", "TCI_OP_"},
+#define X(id, operands, where) {#id, operands, #where, "TCI_W_"},
+    TCI_COLUMN_WORDS(X)
+#undef X
+};
+
+/* A place in the text of table.h, and what is being compiled there. */
+typedef struct reader {
+    const char *at;
+    int line;
+    char row[64];
+    int arity;
+    bool value, reduce; /* which column, of which rows */
+    int deepest;
+    text *code, *numbers;
+    int n_code, n_numbers;
+} reader;
+
+static void wrong(const reader *r, const char *token, const char *what)
+{
+    fprintf(stderr, "amalgamate: " TABLE ":%d: row %s, %s column: %s: %s\n", r->line, r->row,
+            r->value ? "value" : "gradient", token, what);
+    exit(1);
+}
+
+/* The next token, which stays where it is: a name, a number, a string or one character. */
+static size_t peek(reader *r, char token[64])
+{
+    static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+                                  "0123456789.";
+    size_t n;
+    for (; *r->at == ' ' || *r->at == '\\' || *r->at == '\n'; r->at++) {
+        r->line += *r->at == '\n';
+    }
+    if (!*r->at) {
+        wrong(r, "", "the file ends here");
+    }
+    n = strspn(r->at, letters);
+    if (*r->at == '-') {
+        n = 1 + strspn(r->at + 1, letters);
+    } else if (*r->at == '"') {
+        n = strcspn(r->at + 1, "\"") + 2;
+    }
+    n = n ? n : 1;
+    snprintf(token, 64, "%.*s", (int)n, r->at);
+    return n;
+}
+
+static void next(reader *r, char token[64])
+{
+    r->at += peek(r, token);
+}
+
+static bool skips(reader *r, const char *what)
+{
+    char token[64];
+    size_t n = peek(r, token);
+    bool is = !strcmp(token, what);
+    r->at += is ? n : 0;
+    return is;
+}
+
+static void expect(reader *r, const char *what)
+{
+    char token[64];
+    char message[96];
+    if (!skips(r, what)) {
+        peek(r, token);
+        snprintf(message, sizeof(message), "expected %s here", what);
+        wrong(r, token, message);
+    }
+}
+
+static void emit(reader *r, const char *prefix, const char *id)
+{
+    add(r->code, prefix, id, ", ");
+    r->n_code++;
+}
+
+/* K(x): x is one of the pool's numbers, which are told apart by their text. */
+static void compile_number(reader *r)
+{
+    char token[64], item[80], index[32], *end;
+    expect(r, "(");
+    next(r, token);
+    strtod(token, &end);
+    if (*end || end == token) {
+        wrong(r, token, "K takes a number");
+    }
+    expect(r, ")");
+    snprintf(item, sizeof(item), " %s,", token);
+    const char *have = strstr(r->numbers->at, item);
+    int i = 0; /* how many stand before it */
+    for (const char *c = r->numbers->at; have && c < have; c++) {
+        i += *c == ',';
+    }
+    if (!have) {
+        i = r->n_numbers++;
+        add(r->numbers, item, "", "");
+    }
+    snprintf(index, sizeof(index), "%d", i);
+    emit(r, "TCI_W_K + ", index);
+}
+
+static const word *find_word(const reader *r, const char *id)
+{
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        const word *w = &words[i];
+        bool here = !strcmp(w->where, "BOTH") ||
+                    (r->value ? !strcmp(w->where, "VALUE") || !strcmp(w->where, "PRIM")
+                              : !strcmp(w->where, "GRADIENT") || !strcmp(w->where, "ROW") ||
+                                    (r->reduce && !strcmp(w->where, "REDUCE")));
+        bool plain = strcmp(w->where, "PRIM") || (w->operands < 3 && strcmp(id, "LANE1"));
+        if (here && plain && !strcmp(w->id, id)) {
+            return w;
+        }
+    }
+    return NULL;
+}
+
+/* One call with its operands; `depth` values lie below its own. */
+static void compile_call(reader *r, int depth)
+{
+    char token[64];
+    next(r, token);
+    r->deepest = depth + 1 > r->deepest ? depth + 1 : r->deepest;
+    if (!strcmp(token, "K")) {
+        compile_number(r);
+        return;
+    }
+    const word *w = find_word(r, token);
+    if (!w) {
+        wrong(r, token, "no such word in this column");
+    }
+    if (!strcmp(token, "B") && r->arity < 2) {
+        wrong(r, token, "the row has one operand");
+    }
+    if (w->operands || !strcmp(w->where, "REDUCE")) {
+        expect(r, "(");
+        for (int i = 0; i < w->operands; i++) {
+            if (i) {
+                expect(r, ",");
+            }
+            compile_call(r, depth + i);
+        }
+        expect(r, ")");
+    }
+    emit(r, w->code, token);
+}
+
+/* A formula, closed by its end; where it begins. */
+static int compile_formula(reader *r)
+{
+    int at = r->n_code;
+    compile_call(r, 0);
+    add(r->code, "TCI_W_END,", "", "");
+    r->n_code++;
+    return at;
+}
+
+static void add_row(text *rows, const reader *r, const char *gradient, const int at[3])
+{
+    char line[128];
+    snprintf(line, sizeof(line), "    [TCI_OP_%s] = {TCI_GRADIENT_%s, %d, {%d, %d}},\n", r->row,
+             gradient, at[0], at[1], at[2]);
+    add(rows, line, "", "");
+}
+
+/* The gradient column of an elementwise or a reduce row. */
+static void compile_gradient(reader *r, text *rows, int at[3])
+{
+    char token[64];
+    r->value = false;
+    next(r, token);
+    if (!strcmp(token, "FLAT") || !strcmp(token, "NONE")) {
+        add_row(rows, r, token, at);
+        return;
+    }
+    if (strcmp(token, "DA") && (strcmp(token, "DAB") || r->arity < 2)) {
+        wrong(r, token, r->arity < 2 ? "expected DA(...), FLAT or NONE"
+                                     : "expected DAB(..., ...), DA(...), FLAT or NONE");
+    }
+    expect(r, "(");
+    add(r->code, "\n    /* ", r->row, ", a */ ");
+    at[1] = compile_formula(r);
+    if (!strcmp(token, "DAB")) {
+        expect(r, ",");
+        add(r->code, "\n    /* ", r->row, ", b */ ");
+        at[2] = compile_formula(r);
+    }
+    expect(r, ")");
+    add_row(rows, r, "FORMULA", at);
+}
+
+/* The gradient column of a special or a composite row: a word. */
+static void compile_kind(reader *r, text *rows, const int at[3])
+{
+    static const char *const kinds[] = {"OWN", "LEAF", "NONE", "EXPANSION"};
+    char token[64];
+    next(r, token);
+    r->value = false;
+    for (int i = 0; i < 4; i++) {
+        if (!strcmp(token, kinds[i])) {
+            add_row(rows, r, token, at);
+            return;
+        }
+    }
+    wrong(r, token, "expected OWN, LEAF, NONE or EXPANSION");
+}
+
+/* Over n columns to the one behind them. */
+static void skip_columns(reader *r, int n)
+{
+    char token[64];
+    while (n > 0) {
+        next(r, token);
+        n -= *token == ',';
+    }
+}
+
+/* The rows of one list: each begins with X(ID, name. */
+static void compile_list(reader *r, const char *table, const char *list, text *rows)
+{
+    char token[64], head[80];
+    bool elementwise = !strcmp(list, "TCI_EW_OPS");
+    r->reduce = !strcmp(list, "TCI_REDUCE_OPS");
+    snprintf(head, sizeof(head), "#define %s(X)", list);
+    r->at = strstr(table, head);
+    if (!r->at) {
+        fail("has no such list", list);
+    }
+    r->at += strlen(head);
+    r->line = 1;
+    for (const char *c = table; c < r->at; c++) {
+        r->line += *c == '\n';
+    }
+    while (skips(r, "X")) {
+        int at[3] = {0};
+        expect(r, "(");
+        next(r, r->row);
+        expect(r, ",");
+        skip_columns(r, 1);
+        r->arity = 1;
+        if (elementwise) {
+            next(r, token);
+            r->arity = atoi(token);
+            skip_columns(r, 3);
+            r->value = true;
+            add(r->code, "\n    /* ", r->row, " */ ");
+            at[0] = compile_formula(r);
+            expect(r, ",");
+        } else if (r->reduce) {
+            skip_columns(r, 2);
+        }
+        if (elementwise || r->reduce) {
+            compile_gradient(r, rows, at);
+        } else {
+            compile_kind(r, rows, at);
+        }
+        expect(r, ",");
+        next(r, token); /* the doc */
+        expect(r, ")");
+    }
+}
+
+/* code, with lines that end before column 100. */
+static void add_wrapped(text *t, const char *code)
+{
+    size_t column = 0, n;
+    for (; *code; code += n) {
+        n = *code == '\n' ? 1 : strcspn(code + 1, " \n") + 1;
+        if (column + n > 96 && *code == ' ') {
+            add(t, "\n       ", "", "");
+            column = 7;
+        }
+        add_n(t, code, n);
+        column = *code == '\n' ? 0 : column + n;
+    }
+}
+
+static text make_formulas(void)
+{
+    text t = {0}, table = {0}, rows = {0}, code = {0}, numbers = {0};
+    char deepest[64];
+    if (!read_file(TABLE, &table)) {
+        fail("cannot be read", TABLE);
+    }
+    add(&code, "    TCI_W_END, /* no formula */", "", "");
+    add(&numbers, "", "", "");
+    reader r = {.code = &code, .numbers = &numbers, .n_code = 1};
+    compile_list(&r, table.at, "TCI_EW_OPS", &rows);
+    compile_list(&r, table.at, "TCI_REDUCE_OPS", &rows);
+    compile_list(&r, table.at, "TCI_SPECIAL_OPS", &rows);
+    compile_list(&r, table.at, "TCI_COMPOSITE_OPS", &rows);
+    snprintf(deepest, sizeof(deepest), "enum { TCI_FORMULA_DEEPEST = %d };\n", r.deepest);
+    add(&t, "/* ops/formula.gen.h - the value and gradient columns of ops/table.h, compiled by\n",
+        " * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by\n",
+        " * ops/formula.c. */\n\n");
+    add(&t, deepest, "static const double tci_formula_numbers[] = {\n   ", "");
+    add_wrapped(&t, numbers.at);
+    add(&t, "\n};\nstatic const uint8_t tci_formula_words[] = {\n", "", "");
+    add_wrapped(&t, code.at);
+    add(&t, "\n};\n", "", "");
+    add(&t, "static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {\n", rows.at, "};\n");
+    free(table.at);
+    free(rows.at);
+    free(code.at);
+    free(numbers.at);
+    return t;
+}
+
 /* ---- joining ---- */
 
 /* dir(from)/name with "x/.." taken out. */
@@ -276,23 +609,35 @@ static int check(const char *path, const text *want)
             line++;
         }
     }
+    const char *from = strstr(path, ".gen.h") ? "src/ops/table.h" : room;
     fprintf(stderr,
             "%s is not what the rooms give: line %d differs, it belongs to %s.\n"
             "Do not edit %s: change %s, then run make and check the result in.\n",
-            path, line, strstr(path, "ops.gen") ? "src/ops/table.h" : room, path,
-            strstr(path, "ops.gen") ? "src/ops/table.h" : room);
+            path, line, from, path, from);
     return 1;
+}
+
+/* A generated room. Not 0: checked, and stale. */
+static int generate(const char *path, text t, bool checking)
+{
+    int stale = 0;
+    if (checking) {
+        stale = check(path, &t);
+    } else {
+        write_file(path, &t);
+    }
+    free(t.at);
+    return stale;
 }
 
 int main(int argc, char **argv)
 {
     bool checking = argc > 1 && !strcmp(argv[1], "--check");
     int stale = 0;
-    text ops = make_ops(), parts[N_ROOTS] = {{0}};
+    text parts[N_ROOTS] = {{0}};
     uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
-    if (!checking) {
-        write_file("src/api/ops.gen.h", &ops);
-    } else if (check("src/api/ops.gen.h", &ops)) {
+    if (generate("src/ops/formula.gen.h", make_formulas(), checking) ||
+        generate("src/api/ops.gen.h", make_ops(), checking)) {
         return 1;
     }
     for (int i = 0; i < N_ROOTS; i++) {
@@ -318,6 +663,5 @@ int main(int argc, char **argv)
         free(out.at);
         free(parts[i].at);
     }
-    free(ops.at);
     return stale != 0;
 }

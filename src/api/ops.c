@@ -168,18 +168,19 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
     return tci_frame_end(&f, ok ? tci_build_ew(&f.ctx->graph, op, nodes) : NULL);
 }
 
-#define TCI_OPS_EW_1(ID, name)                                                                     \
+#define TCI_OPS_EW_1(op, name)                                                                     \
     TC_API tc_tensor tc_##name##_at(tc_arg a, tc_site here)                                        \
     {                                                                                              \
-        return tci_ops_ew(TCI_OP_##ID, "tc_" #name, &a, 1, here);                                  \
+        return tci_ops_ew(op, "tc_" #name, &a, 1, here);                                           \
     }
-#define TCI_OPS_EW_2(ID, name)                                                                     \
+#define TCI_OPS_EW_2(op, name)                                                                     \
     TC_API tc_tensor tc_##name##_at(tc_arg a, tc_arg b, tc_site here)                              \
     {                                                                                              \
         const tc_arg args[2] = {a, b};                                                             \
-        return tci_ops_ew(TCI_OP_##ID, "tc_" #name, args, 2, here);                                \
+        return tci_ops_ew(op, "tc_" #name, args, 2, here);                                         \
     }
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) TCI_OPS_EW_##arity(id, name)
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
+    TCI_OPS_EW_##arity(TCI_OP_##id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_EW_1
@@ -226,27 +227,28 @@ static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int
     return x_node && tci_frame_list(f, list, n, what) ? x_node : NULL;
 }
 
-#define TCI_OPS_REDUCE_AXES(ID, name)                                                        \
+#define TCI_OPS_REDUCE_AXES(op, name)                                                        \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here)  \
     {                                                                                        \
         tci_frame f;                                                                         \
         tci_node *n = tci_ops_over(&f, "tc_" #name, x, axes, here);                          \
         return tci_frame_end(                                                                \
-            &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
+            &f, n ? tci_build_reduce(&f.ctx->graph, op, n, axes, keepdims) : NULL);          \
     }
 #define TCI_OPS_REDUCE_SAME TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_SUM TCI_OPS_REDUCE_AXES
 #define TCI_OPS_REDUCE_BOOL TCI_OPS_REDUCE_AXES
-#define TCI_OPS_REDUCE_INDEX(ID, name)                                                       \
+#define TCI_OPS_REDUCE_INDEX(op, name)                                                       \
     TC_API tc_tensor tc_##name##_at(tc_tensor x, int axis, bool keepdims, tc_site here)      \
     {                                                                                        \
         tci_frame f;                                                                         \
         tci_node *n = tci_ops_one(&f, "tc_" #name, x, here);                                 \
         tc_axes axes = {&axis, 1, false};                                                    \
         return tci_frame_end(                                                                \
-            &f, n ? tci_build_reduce(&f.ctx->graph, TCI_OP_##ID, n, axes, keepdims) : NULL); \
+            &f, n ? tci_build_reduce(&f.ctx->graph, op, n, axes, keepdims) : NULL);          \
     }
-#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_OPS_REDUCE_##rule(id, name)
+#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
+    TCI_OPS_REDUCE_##rule(TCI_OP_##id, name)
 TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #undef TCI_OPS_REDUCE_AXES

@@ -1,8 +1,9 @@
 /* base/protect.h - opens the implementation half. Closed by base/unprotect.h.
  *
- * In: whatever flags, warnings and macros the user's file is compiled with. Out: a region in which
- * floating point is strict, warnings are quiet, POSIX is declared, and words of the rooms mean what
- * the rooms say.
+ * In: whatever flags and warnings the user's file is compiled with. Out: a region in which
+ * floating point is strict, warnings are quiet and POSIX is declared. The user's macros need
+ * nothing: words in capitals that the rooms use begin with TC_ or TCI_, or are only ever pasted or
+ * made text of.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
  * gets its own optimize options, Os among them: a fifth smaller than O1 and as fast where it
@@ -60,8 +61,6 @@
 #endif
 
 #include "posix.h"
-
-#include "hide.h"
 
 /* 16 and 32 widen only what is narrower than that many bits: _Float16, where a processor has it. */
 #if defined(__FLT_EVAL_METHOD__) && __FLT_EVAL_METHOD__ != 0 && __FLT_EVAL_METHOD__ != 16 && \

@@ -250,14 +250,14 @@ static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
 static void tci_key_add_symbols(tci_key_walk *w, tci_dim d)
 {
     tci_request *r = w->r;
-    enum { ROOM = 64 };
+    enum { room = 64 };
     if (tci_dim_is_known(d)) {
         return;
     }
-    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, ROOM);
+    r->user_symbols = r->user_symbols ? r->user_symbols : TCI_NEW_ARRAY(w->s, tci_dim, room);
     int n = r->n_symbols;
-    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, ROOM)) {
-        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", ROOM);
+    if (!tci_dim_symbols(d, r->user_symbols, &r->n_symbols, room)) {
+        tci_scratch_fail(w->s, TC_ERR_LIMIT, "a program has more than %d symbolic sizes", room);
     }
     for (; n < r->n_symbols; n++) {
         const char *name = tci_dim_name(r->user_symbols[n]);

@@ -81,7 +81,7 @@ static void tci_grad_find_ways(tci_grad_walk *w, int first)
         tci_grad_place *p = &w->places[i];
         tci_node *n = p->node;
         bool may = i >= first && tci_dtype_is_float((tc_dtype)n->dtype) &&
-                   tci_vjp_kind_of(n->op) != TCI_VJP_FLAT;
+                   tci_formula_gradient_kind(n->op) != TCI_GRADIENT_FLAT;
         for (int k = 0; may && !p->passes && k < n->n_in; k++) {
             p->passes = tci_grad_find(w, n->in[k])->leads;
         }
@@ -131,8 +131,8 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
 {
     tci_node *n = p->node;
     tci_vjp v = {.s = w->s, .g = w->g, .n = n, .grad = p->grad};
-    tci_vjp_kind kind = tci_vjp_kind_of(n->op);
-    if (kind == TCI_VJP_EXPANSION) {
+    tci_gradient kind = tci_formula_gradient_kind(n->op);
+    if (kind == TCI_GRADIENT_EXPANSION) {
         tci_grad_expand(w, &v);
         return;
     }
@@ -141,7 +141,7 @@ static void tci_grad_node(tci_grad_walk *w, tci_grad_place *p)
         if (!tci_grad_leads(w, x)) {
             continue;
         }
-        if (kind == TCI_VJP_NONE) {
+        if (kind == TCI_GRADIENT_NONE) {
             tci_scratch_fail(w->s, TC_ERR_UNSUPPORTED,
                              "%s (made in %.120s, line %d) has no gradient", tci_op_name(n->op),
                              n->site.file ? n->site.file : "?", n->site.line);

@@ -9,17 +9,7 @@
 #define TCI_GRAD_GRAD_H
 
 #include "../graph/build.h"
-
-/* What the gradient column of a row says. */
-typedef enum tci_vjp_kind {
-    TCI_VJP_NONE,     /* asking for it is an error */
-    TCI_VJP_LEAF,     /* no operands */
-    TCI_VJP_FLAT,     /* zero everywhere */
-    TCI_VJP_ROW,      /* a formula */
-    TCI_VJP_OWN,      /* a function of rules.c */
-    TCI_VJP_EXPANSION /* a composite's: that of what it expands into */
-} tci_vjp_kind;
-TCI_FN tci_vjp_kind tci_vjp_kind_of(int op);
+#include "../ops/formula.h"
 
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
 typedef struct tci_vjp {
@@ -31,8 +21,8 @@ typedef struct tci_vjp {
 } tci_vjp;
 /* n itself; escapes with the graph's error on NULL. */
 TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n);
-/* The operand's gradient from this use of it: the operand's shape and dtype. NULL: none. Kinds ROW
- * and OWN only. */
+/* The operand's gradient from this use of it: the operand's shape and dtype. NULL: none. For ops
+ * whose gradient is a formula or their own only. */
 TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v);
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v);
 /* n is the MAX of a WINDOW over its elements, a pool: as in torch, only the first of equal elements

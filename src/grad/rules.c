@@ -510,14 +510,15 @@ static tci_node *tci_vjp_CROSS_ENTROPY(const tci_vjp *v)
 
 TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 {
-#define TCI_VJP_CALL_OWN(id)                                                                       \
-    case TCI_OP_##id:                                                                              \
-        r = tci_vjp_##id(v);                                                                       \
+#define TCI_VJP_CALL_OWN(op, call)                                                                 \
+    case op:                                                                                       \
+        r = call(v);                                                                               \
         break;
-#define TCI_VJP_CALL_LEAF(id)
-#define TCI_VJP_CALL_NONE(id)
-#define TCI_VJP_CALL_EXPANSION(id)
-#define TCI_ROW(id, name, gradient, doc) TCI_VJP_CALL_##gradient(id)
+#define TCI_VJP_CALL_LEAF(op, call)
+#define TCI_VJP_CALL_NONE(op, call)
+#define TCI_VJP_CALL_EXPANSION(op, call)
+#define TCI_ROW(id, name, gradient, doc)                                                           \
+    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
     tci_node *r = NULL;
     switch (v->n->op) {
         TCI_SPECIAL_OPS(TCI_ROW)

@@ -1,8 +1,8 @@
-/* grad/vjp.c - the gradient columns of the op rows as functions.
+/* grad/vjp.c - the gradient columns of the op rows as nodes.
  *
  * In: a node, one of its operands, the gradient of its result. Out: what the operand takes from it.
- * The one idea: a column is nested calls of rows; expanded here with every call meaning "build that
- * node", it makes the gradient's part of the graph. Only the asked operand's formula is evaluated.
+ * The one idea: a column is nested calls of rows (ops/formula.h); read here with every word meaning
+ * "build that node", it makes the gradient's part of the graph.
  *
  * Operands and result have one shape (builders made broadcasting explicit), so no formula here sums
  * over axes; EXPAND does (rules.c). f16 and bf16 are widened before and rounded once after. */
@@ -16,31 +16,7 @@ TCI_FN tci_node *tci_vjp_built(const tci_vjp *v, tci_node *n)
     return n;
 }
 
-TCI_FN tci_vjp_kind tci_vjp_kind_of(int op)
-{
-#define DA(a) TCI_VJP_ROW
-#define DAB(a, b) TCI_VJP_ROW
-#define FLAT TCI_VJP_FLAT
-#define NONE TCI_VJP_NONE
-    static const uint8_t rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) [TCI_OP_##id] = gradient,
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-#define TCI_ROW(id, name, rule, identity, gradient, doc) [TCI_OP_##id] = gradient,
-        TCI_REDUCE_OPS(TCI_ROW)
-#undef TCI_ROW
-#undef NONE
-#undef FLAT
-#define TCI_ROW(id, name, gradient, doc) [TCI_OP_##id] = TCI_VJP_##gradient,
-        TCI_SPECIAL_OPS(TCI_ROW) TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-    };
-#undef DA
-#undef DAB
-    return (tci_vjp_kind)rows[op];
-}
-
-/* ---- what the calls of a column mean ---- */
+/* ---- what the words of a column mean ---- */
 
 typedef struct tci_vjp_row {
     tci_graph *g;
@@ -53,11 +29,6 @@ static tci_node *tci_vjp_k(const tci_vjp_row *v, double x)
 {
     tci_value f = {.f = x};
     return tci_graph_const(v->g, v->t, f);
-}
-
-static tci_node *tci_vjp_1(const tci_vjp_row *v, int op, tci_node *a)
-{
-    return tci_build_ew(v->g, op, &a);
 }
 
 static tci_node *tci_vjp_2(const tci_vjp_row *v, int op, tci_node *a, tci_node *b)
@@ -124,94 +95,40 @@ static tci_node *tci_vjp_others(const tci_vjp_row *v)
                          tci_vjp_2(v, TCI_OP_DIV, tci_vjp_spread(v, v->y), safe));
 }
 
-/* ---- the columns ---- */
-
-#define A (v->a)
-#define B (v->b)
-#define Y (v->y)
-#define G (v->grad)
-#define K(x) tci_vjp_k(v, (x))
-#define NEG(a) tci_vjp_1(v, TCI_OP_NEG, a)
-#define EXP(a) tci_vjp_1(v, TCI_OP_EXP, a)
-#define LOG(a) tci_vjp_1(v, TCI_OP_LOG, a)
-#define SQUARE(a) tci_vjp_1(v, TCI_OP_SQUARE, a)
-#define SIN(a) tci_vjp_1(v, TCI_OP_SIN, a)
-#define COS(a) tci_vjp_1(v, TCI_OP_COS, a)
-#define SIGMOID(a) tci_vjp_1(v, TCI_OP_SIGMOID, a)
-#define ERF(a) tci_vjp_1(v, TCI_OP_ERF, a)
-#define FLOOR_DIVIDE(a, b) tci_vjp_2(v, TCI_OP_FLOOR_DIVIDE, a, b)
-#define ADD(a, b) tci_vjp_2(v, TCI_OP_ADD, a, b)
-#define SUB(a, b) tci_vjp_2(v, TCI_OP_SUB, a, b)
-#define MUL(a, b) tci_vjp_2(v, TCI_OP_MUL, a, b)
-#define DIV(a, b) tci_vjp_2(v, TCI_OP_DIV, a, b)
-#define POW(a, b) tci_vjp_2(v, TCI_OP_POW, a, b)
-#define EQ(a, b) tci_vjp_2(v, TCI_OP_EQ, a, b)
-#define LT(a, b) tci_vjp_2(v, TCI_OP_LT, a, b)
-#define LE(a, b) tci_vjp_2(v, TCI_OP_LE, a, b)
-#define AND(a, b) tci_vjp_2(v, TCI_OP_LOGICAL_AND, a, b)
-#define WHERE(c, a, b) tci_vjp_where(v, c, a, b)
-#define SPREAD(t) tci_vjp_spread(v, t)
-#define TALLY(c) tci_vjp_tally(v, c)
-#define OTHERS() tci_vjp_others(v)
-#define DA(a) a
-#define DAB(a, b) (which ? b : a)
-#define FLAT NULL
-#define NONE NULL
+/* One word of a gradient column over the nodes it takes. */
+static tci_node *tci_vjp_word(const tci_vjp_row *v, int word, tci_node *const *args)
+{
+    switch (word) {
+    case TCI_W_A: return v->a;
+    case TCI_W_B: return v->b;
+    case TCI_W_Y: return v->y;
+    case TCI_W_G: return v->grad;
+    case TCI_W_SPREAD: return tci_vjp_spread(v, args[0]);
+    case TCI_W_TALLY: return tci_vjp_tally(v, args[0]);
+    case TCI_W_OTHERS: return tci_vjp_others(v);
+    case TCI_OP_WHERE: return tci_vjp_where(v, args[0], args[1], args[2]);
+    default: break;
+    }
+    return word >= TCI_W_K ? tci_vjp_k(v, tci_formula_number(word))
+                           : tci_build_ew(v->g, word, args);
+}
 
 static tci_node *tci_vjp_formula(const tci_vjp_row *v, int which)
 {
-    switch (v->n->op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id:                                                                              \
-        return gradient;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
-    case TCI_OP_##id:                                                                              \
-        return gradient;
-        TCI_REDUCE_OPS(TCI_ROW)
-#undef TCI_ROW
-    default:
-        return NULL;
+    tci_node *stack[TCI_FORMULA_DEPTH] = {NULL};
+    int n = 0;
+    for (const uint8_t *w = tci_formula_gradient(v->n->op, which); *w != TCI_W_END; w++) {
+        n -= tci_formula_gradient_operands(*w);
+        stack[n] = tci_vjp_word(v, *w, stack + n);
+        n++;
     }
+    return stack[0];
 }
-
-#undef A
-#undef B
-#undef Y
-#undef G
-#undef K
-#undef NEG
-#undef EXP
-#undef LOG
-#undef SQUARE
-#undef SIN
-#undef COS
-#undef SIGMOID
-#undef ERF
-#undef FLOOR_DIVIDE
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef POW
-#undef EQ
-#undef LT
-#undef LE
-#undef AND
-#undef WHERE
-#undef SPREAD
-#undef TALLY
-#undef OTHERS
-#undef DA
-#undef DAB
-#undef FLAT
-#undef NONE
 
 TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
 {
     tci_node *n = v->n, *x = n->in[v->which];
-    if (tci_vjp_kind_of(n->op) == TCI_VJP_OWN) {
+    if (tci_formula_gradient_kind(n->op) == TCI_GRADIENT_OWN) {
         return tci_vjp_own(v);
     }
     tci_node *pool = n->op == TCI_OP_MAX && x->op == TCI_OP_WINDOW ? tci_vjp_pool(v) : NULL;

@@ -48,19 +48,6 @@
 #include "../ops/dtype.h"
 #include "../ops/table.h"
 
-
-typedef enum tci_op {
-#define TCI_ROW(id, ...) TCI_OP_##id,
-    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
-    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
-    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
-    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
-    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
-    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
-    TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-        TCI_OP_COUNT
-} tci_op;
 static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
 static inline bool tci_op_is_reduce(int op)
 {

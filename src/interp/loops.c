@@ -62,13 +62,13 @@ TCI_IP_TYPE(i64, int64_t, 8)
  * TCI_IP_V(T) is the vector type of the loops at hand. The elements of a group being equal, an
  * operand that does not vary is read at its first vector over and over. */
 
-#define TCI_IP_LOOP(isa, prim, T)                                                                  \
-    TCI_IP_ATTR_##isa static void tci_interp_##prim##_##T##_##isa(                                 \
+#define TCI_IP_LOOP(isa, name)                                                                     \
+    TCI_IP_ATTR_##isa static void tci_interp_##name##_##isa(                                       \
         void *out, const void *const *in, const uint8_t *vary, int64_t count)
 #define TCI_IP_OPERAND(V, i) const V *p##i = in[i]; const int step##i = vary[i]
 
-#define TCI_IP_unary(isa, prim, T, expr)                                                           \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_unary(isa, name, T, expr)                                                           \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
@@ -78,8 +78,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
-#define TCI_IP_binary(isa, prim, T, expr)                                                          \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_binary(isa, name, T, expr)                                                          \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
@@ -90,8 +90,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
     }
-#define TCI_IP_ternary(isa, prim, T, expr)                                                         \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_ternary(isa, name, T, expr)                                                         \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
@@ -105,8 +105,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
     }
 /* One element at a time, where the baseline has no instruction; operands there are not are taken to
  * be the first. */
-#define TCI_IP_scalar(isa, prim, T, times, expr)                                                   \
-    TCI_IP_LOOP(isa, prim, T)                                                                      \
+#define TCI_IP_scalar(isa, name, T, times, expr)                                                   \
+    TCI_IP_LOOP(isa, name)                                                                         \
     {                                                                                              \
         tci_s_##T *r = out, *end = r + count * (times);                                            \
         const tci_s_##T *p0 = in[0], *p1 = in[1] ? in[1] : p0, *p2 = in[2] ? in[2] : p0;           \
@@ -118,8 +118,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
             *r = (tci_s_##T)(expr);                                                                \
         }                                                                                          \
     }
-#define TCI_IP_lanes(isa, prim, T, expr)                                                           \
-    TCI_IP_scalar(isa, prim, T, TCI_INTERP_GROUP / (int)sizeof *r, expr)
+#define TCI_IP_lanes(isa, name, T, expr)                                                           \
+    TCI_IP_scalar(isa, name, T, TCI_INTERP_GROUP / (int)sizeof *r, expr)
 
 /* ---- rows of GROUP loops: X(prim, shape, T, expression) ---- */
 
@@ -224,7 +224,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
 
 #define TCI_IP_V(T) tci_v16_##T
-#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim, T, expr)
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim##_##T, T, expr)
 TCI_IP_COMMON_ROWS(TCI_ROW)
 TCI_IP_BASE_ROWS(TCI_ROW)
 TCI_IP_RARE_ROWS(TCI_ROW)
@@ -232,7 +232,7 @@ TCI_IP_RARE_ROWS(TCI_ROW)
 #undef TCI_IP_V
 #ifdef TCI_IP_HAS_AVX2
 #define TCI_IP_V(T) tci_v32_##T
-#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim, T, expr)
+#define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(avx2, prim##_##T, T, expr)
 TCI_IP_COMMON_ROWS(TCI_ROW)
 TCI_IP_AVX2_ROWS(TCI_ROW)
 #undef TCI_ROW
@@ -243,8 +243,8 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
 
 /* Conversions that wrap, extend, or round to nearest. Their one operand varies whenever the result
  * does. With AVX2 eight lanes at a time (arrays are padded). */
-#define TCI_IP_convert(prim, from, to, name)                                                       \
-    TCI_IP_LOOP(base, prim, name)                                                                  \
+#define TCI_IP_convert(name, from, to)                                                             \
+    TCI_IP_LOOP(base, name)                                                                        \
     {                                                                                              \
         tci_s_##to *r = out, *end = r + count;                                                     \
         const tci_s_##from *p = in[0];                                                             \
@@ -253,8 +253,8 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
             *r++ = (tci_s_##to)*p++;                                                               \
         }                                                                                          \
     }
-#define TCI_IP_convert8(prim, from, to, name)                                                      \
-    TCI_IP_LOOP(avx2, prim, name)                                                                  \
+#define TCI_IP_convert8(name, from, to)                                                            \
+    TCI_IP_LOOP(avx2, name)                                                                        \
     {                                                                                              \
         tci_w_##to *r = out;                                                                       \
         const tci_w_##from *p = in[0];                                                             \
@@ -271,23 +271,23 @@ TCI_IP_AVX2_ROWS(TCI_ROW)
     X(u32, f64) X(u64, f32) X(u64, f64) X(i8, i16) X(i8, f32) X(i8, f64) X(i16, i8)                \
     X(i16, i32) X(i16, i64) X(i16, f32) X(i16, f64) X(i32, i16) X(i32, f64) X(i64, i16)            \
     X(i64, f32) X(i64, f64)
-#define TCI_ROW(from, to) TCI_IP_convert(CAST_##from, from, to, to)
+#define TCI_ROW(from, to) TCI_IP_convert(CAST_##from##_##to, from, to)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 TCI_IP_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
-TCI_IP_convert(TOINT, f32, i32, f32)
-TCI_IP_convert(TOINT, f64, i64, f64)
+TCI_IP_convert(TOINT_f32, f32, i32)
+TCI_IP_convert(TOINT_f64, f64, i64)
 #ifdef TCI_IP_HAS_AVX2
-#define TCI_ROW(from, to) TCI_IP_convert8(CAST_##from, from, to, to)
+#define TCI_ROW(from, to) TCI_IP_convert8(CAST_##from##_##to, from, to)
 TCI_IP_HOT_CONVERT_ROWS(TCI_ROW)
 #undef TCI_ROW
-TCI_IP_convert8(TOINT, f32, i32, f32)
-TCI_IP_convert8(TOINT, f64, i64, f64)
+TCI_IP_convert8(TOINT_f32, f32, i32)
+TCI_IP_convert8(TOINT_f64, f64, i64)
 #endif
 
 /* Truncating conversions: CAST saturates and maps NaN to 0, TOINT knows its values in range. */
 #define TCI_IP_saturate(from, to, min, past_max)                                                   \
-    TCI_IP_LOOP(base, CAST_##from, to)                                                             \
+    TCI_IP_LOOP(base, CAST_##from##_##to)                                                          \
     {                                                                                              \
         tci_s_##to *r = out;                                                                       \
         const tci_s_##from *p = in[0];                                                             \
@@ -312,7 +312,7 @@ TCI_IP_convert8(TOINT, f64, i64, f64)
 TCI_IP_SATURATE_ROWS(TCI_ROW)
 #undef TCI_ROW
 
-#define TCI_IP_pairs(prim, T, expr) TCI_IP_scalar(base, prim, T, 1, expr)
+#define TCI_IP_pairs(name, T, expr) TCI_IP_scalar(base, name, T, 1, expr)
 #define TCI_IP_UNSIGNED_DIV_ROWS(X, T) X(DIV, T, y == 0 ? 0 : x / y) X(REM, T, y == 0 ? 0 : x % y)
 #define TCI_IP_SIGNED_DIV_ROWS(X, T, U)                                                            \
     X(DIV, T, y == 0 ? 0 : y == -1 ? (tci_s_##T)(0 - (tci_s_##U)x) : x / y)                        \
@@ -323,11 +323,11 @@ TCI_IP_SATURATE_ROWS(TCI_ROW)
     TCI_IP_SIGNED_DIV_ROWS(X, i8, u8) TCI_IP_SIGNED_DIV_ROWS(X, i16, u16)                          \
     TCI_IP_SIGNED_DIV_ROWS(X, i32, u32) TCI_IP_SIGNED_DIV_ROWS(X, i64, u64)                        \
     X(REM, f32, fmodf(x, y)) X(REM, f64, fmod(x, y))
-#define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim, T, expr)
+#define TCI_ROW(prim, T, expr) TCI_IP_pairs(prim##_##T, T, expr)
 TCI_IP_PAIR_ROWS(TCI_ROW)
 #undef TCI_ROW
 
-TCI_IP_LOOP(base, FROM_F16, u16)
+TCI_IP_LOOP(base, FROM_F16_u16)
 {
     tci_s_f32 *r = out;
     const tci_s_u16 *p = in[0];
@@ -337,7 +337,7 @@ TCI_IP_LOOP(base, FROM_F16, u16)
     }
 }
 
-TCI_IP_LOOP(base, TO_F16, f32)
+TCI_IP_LOOP(base, TO_F16_f32)
 {
     tci_s_u16 *r = out;
     const tci_s_f32 *p = in[0];

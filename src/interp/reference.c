@@ -11,6 +11,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "../ops/formula.h"
 #include "../ops/math.h"
 #include "reference.h"
 
@@ -102,7 +103,7 @@ static tci_value tci_ref_int(int64_t x)
     return v;
 }
 
-/* ---- elementwise rows: one expansion of the value column into scalar calls ---- */
+/* ---- elementwise rows: the value column as scalar calls ---- */
 
 typedef struct tci_ref_scalar {
     tci_value v;
@@ -201,83 +202,35 @@ static tci_ref_scalar tci_ref_floor_divide(tci_ref_scalar a, tci_ref_scalar b)
     return below ? tci_ref_2(TCI_P_ADD, y, tci_ref_number(a, 1)) : y;
 }
 
+/* One word of a value column over the values it takes. */
+static tci_ref_scalar tci_ref_word(int word, tci_ref_scalar a, tci_ref_scalar b,
+                                   const tci_ref_scalar *args)
+{
+    switch (word) {
+    case TCI_W_A: return a;
+    case TCI_W_B: return b;
+    case TCI_W_MAX: return tci_ref_extreme(true, args[0], args[1]);
+    case TCI_W_MIN: return tci_ref_extreme(false, args[0], args[1]);
+    case TCI_W_MODULO: return tci_ref_modulo(args[0], args[1]);
+    case TCI_W_FLOOR_DIVIDE: return tci_ref_floor_divide(args[0], args[1]);
+    default: break;
+    }
+    if (word >= TCI_W_K) {
+        return tci_ref_number(a, tci_formula_number(word));
+    }
+    return tci_ref_2((tci_prim)word, args[0], args[tci_formula_value_operands(word) - 1]);
+}
+
 static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 {
-#define A a
-#define B b
-#define K(x) tci_ref_number(a, x)
-#define NEG(x) tci_ref_1(TCI_P_NEG, x)
-#define ABS(x) tci_ref_1(TCI_P_ABS, x)
-#define EXP(x) tci_ref_1(TCI_P_EXP, x)
-#define LOG(x) tci_ref_1(TCI_P_LOG, x)
-#define SQRT(x) tci_ref_1(TCI_P_SQRT, x)
-#define SIN(x) tci_ref_1(TCI_P_SIN, x)
-#define COS(x) tci_ref_1(TCI_P_COS, x)
-#define TANH(x) tci_ref_1(TCI_P_TANH, x)
-#define ERF(x) tci_ref_1(TCI_P_ERF, x)
-#define SIGMOID(x) tci_ref_1(TCI_P_SIGMOID, x)
-#define GELU(x) tci_ref_1(TCI_P_GELU, x)
-#define FLOOR(x) tci_ref_1(TCI_P_FLOOR, x)
-#define CEIL(x) tci_ref_1(TCI_P_CEIL, x)
-#define TRUNC(x) tci_ref_1(TCI_P_TRUNC, x)
-#define RINT(x) tci_ref_1(TCI_P_RINT, x)
-#define NOT(x) tci_ref_1(TCI_P_NOT, x)
-#define ADD(x, y) tci_ref_2(TCI_P_ADD, x, y)
-#define SUB(x, y) tci_ref_2(TCI_P_SUB, x, y)
-#define MUL(x, y) tci_ref_2(TCI_P_MUL, x, y)
-#define DIV(x, y) tci_ref_2(TCI_P_DIV, x, y)
-#define EQ(x, y) tci_ref_2(TCI_P_EQ, x, y)
-#define NE(x, y) NOT(EQ(x, y))
-#define LT(x, y) tci_ref_2(TCI_P_LT, x, y)
-#define LE(x, y) tci_ref_2(TCI_P_LE, x, y)
-#define AND(x, y) tci_ref_2(TCI_P_AND, x, y)
-#define OR(x, y) tci_ref_2(TCI_P_OR, x, y)
-#define POW(x, y) tci_ref_2(TCI_P_POW, x, y)
-#define MAX(x, y) tci_ref_extreme(true, x, y)
-#define MIN(x, y) tci_ref_extreme(false, x, y)
-#define MODULO(x, y) tci_ref_modulo(x, y)
-#define FLOOR_DIVIDE(x, y) tci_ref_floor_divide(x, y)
-    switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id: return value;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-    default: return a;
+    tci_ref_scalar stack[TCI_FORMULA_DEPTH];
+    int n = 0;
+    for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        stack[n] = tci_ref_word(*w, a, b, stack + n);
+        n++;
     }
-#undef A
-#undef B
-#undef K
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef SQRT
-#undef SIN
-#undef COS
-#undef TANH
-#undef ERF
-#undef SIGMOID
-#undef GELU
-#undef FLOOR
-#undef CEIL
-#undef TRUNC
-#undef RINT
-#undef NOT
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef EQ
-#undef NE
-#undef LT
-#undef LE
-#undef AND
-#undef OR
-#undef POW
-#undef MAX
-#undef MIN
-#undef MODULO
-#undef FLOOR_DIVIDE
+    return stack[0];
 }
 
 static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)

@@ -4,6 +4,7 @@
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
  * node read at two different indices is two values. */
 #include "lower.h"
+#include "../ops/formula.h"
 #include "../ops/math.h"
 
 typedef struct tci_lower_frame {
@@ -203,7 +204,7 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to)
     return to == TC_F16 ? tci_kernel_prim(k, TCI_P_ROUND16, TC_F32, 1, value, -1, -1) : value;
 }
 
-/* ---- elementwise rows: one expansion of the value column ---- */
+/* ---- elementwise rows: the value column as instructions ---- */
 
 typedef struct tci_lower_ew {
     tci_kernel *k;
@@ -341,83 +342,36 @@ static int tci_lower_pow(const tci_lower_ew *e, int a, int b)
     return tci_lower_convert(e->k, tci_kernel_inst(e->k, i), e->t);
 }
 
+/* One word of a value column over the values it takes. */
+static int tci_lower_word(const tci_lower_ew *e, int word, const int *args)
+{
+    switch (word) {
+    case TCI_W_A: return e->a;
+    case TCI_W_B: return e->b;
+    case TCI_W_MAX: return tci_lower_extreme(e, true, args[0], args[1]);
+    case TCI_W_MIN: return tci_lower_extreme(e, false, args[0], args[1]);
+    case TCI_W_MODULO: return tci_lower_modulo(e, args[0], args[1]);
+    case TCI_W_FLOOR_DIVIDE: return tci_lower_floor_divide(e, args[0], args[1]);
+    case TCI_P_POW: return tci_lower_pow(e, args[0], args[1]);
+    default: break;
+    }
+    if (word >= TCI_W_K) {
+        return tci_lower_constant(e, tci_formula_number(word));
+    }
+    tci_prim p = (tci_prim)word;
+    return tci_formula_value_operands(word) == 1 ? tci_lower_p1(e, p, args[0])
+                                                 : tci_lower_p2(e, p, args[0], args[1]);
+}
+
 static int tci_lower_row(const tci_lower_ew *e, int op)
 {
-#define A (e->a)
-#define B (e->b)
-#define K(x) tci_lower_constant(e, (double)(x))
-#define NEG(a) tci_lower_p1(e, TCI_P_NEG, a)
-#define ABS(a) tci_lower_p1(e, TCI_P_ABS, a)
-#define EXP(a) tci_lower_p1(e, TCI_P_EXP, a)
-#define LOG(a) tci_lower_p1(e, TCI_P_LOG, a)
-#define SQRT(a) tci_lower_p1(e, TCI_P_SQRT, a)
-#define SIN(a) tci_lower_p1(e, TCI_P_SIN, a)
-#define COS(a) tci_lower_p1(e, TCI_P_COS, a)
-#define TANH(a) tci_lower_p1(e, TCI_P_TANH, a)
-#define ERF(a) tci_lower_p1(e, TCI_P_ERF, a)
-#define SIGMOID(a) tci_lower_p1(e, TCI_P_SIGMOID, a)
-#define GELU(a) tci_lower_p1(e, TCI_P_GELU, a)
-#define FLOOR(a) tci_lower_p1(e, TCI_P_FLOOR, a)
-#define CEIL(a) tci_lower_p1(e, TCI_P_CEIL, a)
-#define TRUNC(a) tci_lower_p1(e, TCI_P_TRUNC, a)
-#define RINT(a) tci_lower_p1(e, TCI_P_RINT, a)
-#define NOT(a) tci_lower_p1(e, TCI_P_NOT, a)
-#define ADD(a, b) tci_lower_p2(e, TCI_P_ADD, a, b)
-#define SUB(a, b) tci_lower_p2(e, TCI_P_SUB, a, b)
-#define MUL(a, b) tci_lower_p2(e, TCI_P_MUL, a, b)
-#define DIV(a, b) tci_lower_p2(e, TCI_P_DIV, a, b)
-#define EQ(a, b) tci_lower_p2(e, TCI_P_EQ, a, b)
-#define NE(a, b) tci_lower_not(e, EQ(a, b))
-#define LT(a, b) tci_lower_p2(e, TCI_P_LT, a, b)
-#define LE(a, b) tci_lower_p2(e, TCI_P_LE, a, b)
-#define AND(a, b) tci_lower_p2(e, TCI_P_AND, a, b)
-#define OR(a, b) tci_lower_p2(e, TCI_P_OR, a, b)
-#define POW(a, b) tci_lower_pow(e, a, b)
-#define MAX(a, b) tci_lower_extreme(e, true, a, b)
-#define MIN(a, b) tci_lower_extreme(e, false, a, b)
-#define MODULO(a, b) tci_lower_modulo(e, a, b)
-#define FLOOR_DIVIDE(a, b) tci_lower_floor_divide(e, a, b)
-    switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id: return value;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-    default: return -1;
+    int stack[TCI_FORMULA_DEPTH], n = 0;
+    for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        stack[n] = tci_lower_word(e, *w, stack + n);
+        n++;
     }
-#undef A
-#undef B
-#undef K
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef SQRT
-#undef SIN
-#undef COS
-#undef TANH
-#undef ERF
-#undef SIGMOID
-#undef GELU
-#undef FLOOR
-#undef CEIL
-#undef TRUNC
-#undef RINT
-#undef NOT
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef EQ
-#undef NE
-#undef LT
-#undef LE
-#undef AND
-#undef OR
-#undef POW
-#undef MAX
-#undef MIN
-#undef MODULO
-#undef FLOOR_DIVIDE
+    return stack[0];
 }
 
 /* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */

@@ -441,17 +441,19 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     if (!windows) {
         return NULL;
     }
-    enum { N, G, C, H, W, P, Q, O };
+    enum { image, group, channel, y, x, ky, kx, filter }; /* labels */
     const tci_dim *d = windows->shape;
     tci_dim o = w->shape[0];
     const tci_dim result[4] = {d[0], o, d[2], d[3]};
     if (groups == 1) {
-        const int lx[6] = {N, C, H, W, P, Q}, lw[4] = {O, C, P, Q}, out[4] = {N, O, H, W};
+        const int lx[6] = {image, channel, y, x, ky, kx}, lw[4] = {filter, channel, ky, kx};
+        const int out[4] = {image, filter, y, x};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
     const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
     const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
-    const int lx[7] = {N, G, C, H, W, P, Q}, lw[5] = {G, O, C, P, Q}, out[5] = {N, G, O, H, W};
+    const int lx[7] = {image, group, channel, y, x, ky, kx};
+    const int lw[5] = {group, filter, channel, ky, kx}, out[5] = {image, group, filter, y, x};
     tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
                                      tci_build_reshape(g, w, 5, sw), lw, 5, out);
     return tci_build_reshape(g, r, 4, result);

@@ -7,19 +7,19 @@
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
  *          NUMERIC  like SAME but bool is refused
  *   flags  C commutes, Z maps zero to zero, M monotone, - none
- *   value  nested neutral calls over A, B, C: op(...) names a prim; K(x) is the constant x in the
- *          operands' dtype. Nothing else: no operator, no literal, no ?:. The whole value is
- *          computed in the compute dtype and rounded once to the result dtype.
+ *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
+ *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
+ *          The whole value is computed in the compute dtype and rounded once to the result dtype.
  *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
  *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
  *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
- *          asks. src/grad/vjp.c gives the calls their meaning; the whole is computed in the
- *          compute dtype and rounded once.
+ *          asks. The whole is computed in the compute dtype and rounded once.
+ *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
+ *   ops/formula.h describes.
  * Reduce row: X(ID, name, result rule, identity, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL
- *   gradient  as above, and SPREAD(t): t along the axes it was reduced by; TALLY(c): how many are
- *          true along them; OTHERS(): the product of the other elements along them
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
  * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
  *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
@@ -59,7 +59,7 @@
     X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
     X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
     X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
-    X(ISNAN, isnan, 1, COMPARE, -, NE(A, A), NONE, "a is NaN")                                     \
+    X(ISNAN, isnan, 1, COMPARE, -, NOT(EQ(A, A)), NONE, "a is NaN")                                \
     X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
     X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
     X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
@@ -69,8 +69,8 @@
     X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
       DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
                 MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
-          WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                               \
-                MUL(G, MUL(Y, LOG(WHERE(AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),              \
+          WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
+                MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
       "a to the b")                                                                                \
     X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
@@ -86,7 +86,7 @@
     X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
       "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
     X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
-    X(NE, ne, 2, COMPARE, C, NE(A, B), NONE, "a != b")                                             \
+    X(NE, ne, 2, COMPARE, C, NOT(EQ(A, B)), NONE, "a != b")                                        \
     X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
     X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
     X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
@@ -136,5 +136,33 @@
     X(MEAN, mean, EXPANSION, "sum / count over axes")                                              \
     X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
     X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
+
+/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
+ * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
+#define TCI_COLUMN_WORDS(X)                                                                        \
+    X(A, 0, BOTH)                /* the first operand */                                           \
+    X(B, 0, BOTH)                /* the second */                                                  \
+    X(Y, 0, GRADIENT)            /* the result */                                                  \
+    X(G, 0, GRADIENT)            /* its gradient */                                                \
+    X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
+    X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
+    X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
+    X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
+    X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
+    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
+
+typedef enum tci_op {
+#define TCI_ROW(id, ...) TCI_OP_##id,
+    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
+    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
+    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
+    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
+    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
+    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
+    TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+        TCI_OP_COUNT
+} tci_op;
 
 #endif

@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "../graph/build.h"
+#include "../ops/formula.h"
 #include "../ops/math.h"
 
 typedef struct tci_rewrite_pass {
@@ -76,19 +77,13 @@ static bool tci_rewrite_is(tci_node *n, double v)
     return v != 0.0 || !tci_dtype_is_float((tc_dtype)c->dtype) || !signbit(c->value.f);
 }
 
-/* The value column of an elementwise row over constants: nested calls of the prims. */
-typedef struct tci_rewrite_eval {
-    tc_dtype t; /* compute dtype of the operands */
-    tci_value a, b;
-} tci_rewrite_eval;
+/* A value of the value column over constants. */
+typedef struct tci_rewrite_typed {
+    tci_value v;
+    tc_dtype t; /* a compute dtype */
+} tci_rewrite_typed;
 
-static tci_value tci_rewrite_p1(tci_prim p, tc_dtype t, tci_value a)
-{
-    const tci_value args[3] = {a, a, a};
-    return tci_prim_eval(p, t, t, 0, args);
-}
-
-static tci_value tci_rewrite_p2(tci_prim p, tc_dtype t, tci_value a, tci_value b)
+static tci_value tci_rewrite_prim(tci_prim p, tc_dtype t, tci_value a, tci_value b)
 {
     const tci_value args[3] = {a, b, b};
     return tci_prim_eval(p, t, t, 0, args);
@@ -103,20 +98,20 @@ static tci_value tci_rewrite_k(tc_dtype t, double v)
 static tci_value tci_rewrite_extreme(tc_dtype t, bool max, tci_value a, tci_value b)
 {
     if (t == TC_BOOL) {
-        return tci_rewrite_p2(max ? TCI_P_OR : TCI_P_AND, t, a, b);
+        return tci_rewrite_prim(max ? TCI_P_OR : TCI_P_AND, t, a, b);
     }
     bool is_nan = tci_dtype_is_float(t) && a.f != a.f;
-    return is_nan ? a : tci_rewrite_p2(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
+    return is_nan ? a : tci_rewrite_prim(max ? TCI_P_PMAX : TCI_P_PMIN, t, a, b);
 }
 
 static bool tci_rewrite_is_less(tc_dtype t, tci_value a, double b)
 {
-    return tci_rewrite_p2(TCI_P_LT, t, a, tci_rewrite_k(t, b)).i;
+    return tci_rewrite_prim(TCI_P_LT, t, a, tci_rewrite_k(t, b)).i;
 }
 
 static bool tci_rewrite_is_zero(tc_dtype t, tci_value a)
 {
-    return tci_rewrite_p2(TCI_P_EQ, t, a, tci_rewrite_k(t, 0)).i;
+    return tci_rewrite_prim(TCI_P_EQ, t, a, tci_rewrite_k(t, 0)).i;
 }
 
 /* Whether the remainder r by b is not 0 and has the other sign. */
@@ -128,36 +123,37 @@ static bool tci_rewrite_opposed(tc_dtype t, tci_value r, tci_value b)
 
 static tci_value tci_rewrite_modulo(tc_dtype t, tci_value a, tci_value b)
 {
-    tci_value r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    tci_value r = tci_rewrite_prim(TCI_P_REM, t, a, b);
     if (tci_rewrite_is_zero(t, r)) {
         return tci_rewrite_k(t, tci_rewrite_is_less(t, b, 0) ? -0.0 : 0.0);
     }
-    return tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_ADD, t, r, b) : r;
+    return tci_rewrite_opposed(t, r, b) ? tci_rewrite_prim(TCI_P_ADD, t, r, b) : r;
 }
 
 static tci_value tci_rewrite_floor_divide(tc_dtype t, tci_value a, tci_value b)
 {
-    tci_value plain = tci_rewrite_p2(TCI_P_DIV, t, a, b), r = tci_rewrite_p2(TCI_P_REM, t, a, b);
+    tci_value plain = tci_rewrite_prim(TCI_P_DIV, t, a, b);
+    tci_value r = tci_rewrite_prim(TCI_P_REM, t, a, b);
     tci_value one = tci_rewrite_k(t, 1), q = plain;
     if (tci_rewrite_is_zero(t, b)) {
         return plain;
     }
     if (tci_dtype_is_float(t)) {
-        q = tci_rewrite_p2(TCI_P_DIV, t, tci_rewrite_p2(TCI_P_SUB, t, a, r), b);
+        q = tci_rewrite_prim(TCI_P_DIV, t, tci_rewrite_prim(TCI_P_SUB, t, a, r), b);
     }
-    q = tci_rewrite_opposed(t, r, b) ? tci_rewrite_p2(TCI_P_SUB, t, q, one) : q;
+    q = tci_rewrite_opposed(t, r, b) ? tci_rewrite_prim(TCI_P_SUB, t, q, one) : q;
     if (tci_dtype_is_float(t) && tci_rewrite_is_zero(t, q)) {
-        return tci_rewrite_p2(TCI_P_MUL, t, plain, tci_rewrite_k(t, 0));
+        return tci_rewrite_prim(TCI_P_MUL, t, plain, tci_rewrite_k(t, 0));
     }
-    tci_value y = tci_rewrite_p1(TCI_P_FLOOR, t, q);
+    tci_value y = tci_rewrite_prim(TCI_P_FLOOR, t, q, q);
     bool below = tci_dtype_is_float(t) && q.f - y.f > 0.5;
-    return below ? tci_rewrite_p2(TCI_P_ADD, t, y, one) : y;
+    return below ? tci_rewrite_prim(TCI_P_ADD, t, y, one) : y;
 }
 
 static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
 {
     if (tci_dtype_is_float(t)) {
-        return tci_rewrite_p2(TCI_P_POW, t, a, b);
+        return tci_rewrite_prim(TCI_P_POW, t, a, b);
     }
     const tci_value args[3] = {a, b, {.i = 1}};
     tc_dtype wide = tci_dtype_is_signed(t) ? TC_I64 : TC_U64;
@@ -165,86 +161,44 @@ static tci_value tci_rewrite_pow(tc_dtype t, tci_value a, tci_value b)
     return tci_value_cast(tci_prim_eval(TCI_P_LANE1, wide, wide, helper, args), wide, t);
 }
 
-static tci_value tci_rewrite_row(const tci_rewrite_eval *e, int op)
+/* One word of the column over the values it takes; operands[] are the row's. */
+static tci_rewrite_typed tci_rewrite_word(int word, const tci_rewrite_typed *operands,
+                                          const tci_rewrite_typed *args)
 {
-    tci_value none = {.i = 0};
-#define A (e->a)
-#define B (e->b)
-#define K(x) tci_rewrite_k(e->t, (double)(x))
-#define NEG(a) tci_rewrite_p1(TCI_P_NEG, e->t, a)
-#define ABS(a) tci_rewrite_p1(TCI_P_ABS, e->t, a)
-#define EXP(a) tci_rewrite_p1(TCI_P_EXP, e->t, a)
-#define LOG(a) tci_rewrite_p1(TCI_P_LOG, e->t, a)
-#define SQRT(a) tci_rewrite_p1(TCI_P_SQRT, e->t, a)
-#define SIN(a) tci_rewrite_p1(TCI_P_SIN, e->t, a)
-#define COS(a) tci_rewrite_p1(TCI_P_COS, e->t, a)
-#define TANH(a) tci_rewrite_p1(TCI_P_TANH, e->t, a)
-#define ERF(a) tci_rewrite_p1(TCI_P_ERF, e->t, a)
-#define SIGMOID(a) tci_rewrite_p1(TCI_P_SIGMOID, e->t, a)
-#define GELU(a) tci_rewrite_p1(TCI_P_GELU, e->t, a)
-#define FLOOR(a) tci_rewrite_p1(TCI_P_FLOOR, e->t, a)
-#define CEIL(a) tci_rewrite_p1(TCI_P_CEIL, e->t, a)
-#define TRUNC(a) tci_rewrite_p1(TCI_P_TRUNC, e->t, a)
-#define RINT(a) tci_rewrite_p1(TCI_P_RINT, e->t, a)
-#define NOT(a) tci_rewrite_p1(TCI_P_NOT, TC_BOOL, a)
-#define ADD(a, b) tci_rewrite_p2(TCI_P_ADD, e->t, a, b)
-#define SUB(a, b) tci_rewrite_p2(TCI_P_SUB, e->t, a, b)
-#define MUL(a, b) tci_rewrite_p2(TCI_P_MUL, e->t, a, b)
-#define DIV(a, b) tci_rewrite_p2(TCI_P_DIV, e->t, a, b)
-#define EQ(a, b) tci_rewrite_p2(TCI_P_EQ, e->t, a, b)
-#define NE(a, b) NOT(EQ(a, b))
-#define LT(a, b) tci_rewrite_p2(TCI_P_LT, e->t, a, b)
-#define LE(a, b) tci_rewrite_p2(TCI_P_LE, e->t, a, b)
-#define AND(a, b) tci_rewrite_p2(TCI_P_AND, TC_BOOL, a, b)
-#define OR(a, b) tci_rewrite_p2(TCI_P_OR, TC_BOOL, a, b)
-#define POW(a, b) tci_rewrite_pow(e->t, a, b)
-#define MAX(a, b) tci_rewrite_extreme(e->t, true, a, b)
-#define MIN(a, b) tci_rewrite_extreme(e->t, false, a, b)
-#define MODULO(a, b) tci_rewrite_modulo(e->t, a, b)
-#define FLOOR_DIVIDE(a, b) tci_rewrite_floor_divide(e->t, a, b)
-    switch (op) {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
-    case TCI_OP_##id:                                                                              \
-        return value;
-        TCI_EW_OPS(TCI_ROW)
-#undef TCI_ROW
-    default:
-        return none;
+    tci_rewrite_typed r = {.t = operands[0].t};
+    int n = tci_formula_value_operands(word);
+    if (word == TCI_W_A || word == TCI_W_B) {
+        return operands[word == TCI_W_B];
     }
-#undef A
-#undef B
-#undef K
-#undef NEG
-#undef ABS
-#undef EXP
-#undef LOG
-#undef SQRT
-#undef SIN
-#undef COS
-#undef TANH
-#undef ERF
-#undef SIGMOID
-#undef GELU
-#undef FLOOR
-#undef CEIL
-#undef TRUNC
-#undef RINT
-#undef NOT
-#undef ADD
-#undef SUB
-#undef MUL
-#undef DIV
-#undef EQ
-#undef NE
-#undef LT
-#undef LE
-#undef AND
-#undef OR
-#undef POW
-#undef MAX
-#undef MIN
-#undef MODULO
-#undef FLOOR_DIVIDE
+    if (n == 0) {
+        r.v = tci_rewrite_k(r.t, tci_formula_number(word));
+        return r;
+    }
+    tci_value a = args[0].v, b = args[n - 1].v;
+    r.t = args[0].t;
+    switch (word) {
+    case TCI_W_MAX: r.v = tci_rewrite_extreme(r.t, true, a, b); break;
+    case TCI_W_MIN: r.v = tci_rewrite_extreme(r.t, false, a, b); break;
+    case TCI_W_MODULO: r.v = tci_rewrite_modulo(r.t, a, b); break;
+    case TCI_W_FLOOR_DIVIDE: r.v = tci_rewrite_floor_divide(r.t, a, b); break;
+    case TCI_P_POW: r.v = tci_rewrite_pow(r.t, a, b); break;
+    default:
+        r.v = tci_rewrite_prim((tci_prim)word, r.t, a, b);
+        r.t = tci_prim_get((tci_prim)word)->result == 'B' ? TC_BOOL : r.t;
+    }
+    return r;
+}
+
+static tci_value tci_rewrite_row(int op, const tci_rewrite_typed *operands)
+{
+    tci_rewrite_typed stack[TCI_FORMULA_DEPTH];
+    int n = 0;
+    for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        stack[n] = tci_rewrite_word(*w, operands, stack + n);
+        n++;
+    }
+    return stack[0].v;
 }
 
 /* An elementwise node of constants; NULL when an operand is none. */
@@ -258,11 +212,11 @@ static tci_node *tci_rewrite_fold(tci_rewrite_pass *p, tci_node *n)
         }
     }
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, result = (tc_dtype)n->dtype;
-    tci_rewrite_eval e = {.t = (tc_dtype)tci_dtype_get(operands)->compute, .a = c[0]->value};
-    e.b = c[n->n_in - 1]->value;
-    tci_value v = tci_rewrite_row(&e, n->op);
+    tc_dtype t = (tc_dtype)tci_dtype_get(operands)->compute;
+    tci_rewrite_typed values[2] = {{c[0]->value, t}, {c[n->n_in - 1]->value, t}};
+    tci_value v = tci_rewrite_row(n->op, values);
     if (result == operands) {
-        v = tci_value_cast(v, e.t, result);
+        v = tci_value_cast(v, t, result);
     }
     return tci_build_broadcast(p->g, tci_graph_const(p->g, result, v), n->rank, n->shape);
 }

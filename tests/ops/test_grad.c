@@ -186,7 +186,7 @@ FN(attention)
 static void add_rows(void)
 {
 #define TCI_ROW(id, row_name, arity, rule, flags, value, gradient, doc)                            \
-    if (tci_vjp_kind_of(TCI_OP_##id) != TCI_VJP_NONE) {                                            \
+    if (tci_formula_gradient_kind(TCI_OP_##id) != TCI_GRADIENT_NONE) {                             \
         grad_case *c = add_case(#row_name, NULL);                                                  \
         c->row = TCI_OP_##id;                                                                      \
         for (int i = 0; i < (arity); i++) {                                                        \

@@ -1,0 +1,69 @@
+/* ops/formula.h - the value and gradient columns of the op rows, as code for a stack.
+ *
+ * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
+ * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
+ * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
+ * the reader's own affair; there are four, each a loop over the words and a function of one word:
+ *
+ *   kernel/lower.c      value column     instructions of a kernel
+ *   rewrite/rewrite.c   value column     a constant
+ *   interp/reference.c  value column     a scalar, the judge's way
+ *   grad/vjp.c          gradient column  nodes of the graph
+ *
+ * A word is one of
+ *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
+ *                              TCI_OP_WHERE
+ *   TCI_W_A .. TCI_W_OWN_END   the words that ops/table.h lists
+ *   TCI_W_K + i                number i of the pool (tci_formula_number), in the formula's dtype
+ *   TCI_W_END                  the end
+ *
+ * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
+ *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
+ *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
+ *  - B stands only in rows of two operands; words stand only in the columns that table.h says
+ *  - the table has no pointers: no relocations, nothing to do at load */
+#ifndef TCI_OPS_FORMULA_H
+#define TCI_OPS_FORMULA_H
+
+#include "prim.h"
+#include "table.h"
+
+enum {
+    TCI_W_BEFORE_ = 199, /* prims and ops lie below */
+#define TCI_ROW(id, operands, where) TCI_W_##id,
+    TCI_COLUMN_WORDS(TCI_ROW)
+#undef TCI_ROW
+    TCI_W_OWN_END,
+    TCI_W_K = 216,
+    TCI_W_END = 255
+};
+
+/* How deep a stack a reader needs. */
+enum { TCI_FORMULA_DEPTH = 8 };
+
+/* What the gradient column of a row says. */
+typedef enum tci_gradient {
+    TCI_GRADIENT_NONE,     /* asking for it is an error */
+    TCI_GRADIENT_LEAF,     /* no operands */
+    TCI_GRADIENT_FLAT,     /* zero everywhere */
+    TCI_GRADIENT_FORMULA,
+    TCI_GRADIENT_OWN,      /* a function: tci_vjp_ID */
+    TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
+} tci_gradient;
+
+/* Where the formulas of an op begin. */
+typedef struct tci_formula_row {
+    uint8_t gradient;    /* tci_gradient */
+    uint16_t value;      /* of an elementwise row */
+    uint16_t operand[2]; /* what each operand takes from the result's gradient */
+} tci_formula_row;
+
+TCI_FN const uint8_t *tci_formula_value(int op);
+TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
+TCI_FN tci_gradient tci_formula_gradient_kind(int op);
+/* How many operands a word of the value or of the gradient column takes. */
+TCI_FN int tci_formula_value_operands(int word);
+TCI_FN int tci_formula_gradient_operands(int word);
+TCI_FN double tci_formula_number(int word);
+
+#endif
