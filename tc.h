@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "20e80e64e4766986"
+#define TCI_BUILD "9dd54e9dcf8c558b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -5552,6 +5552,486 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
     }
     return dtype == TC_F64 ? tci_prim_eval_f64(p, args) : tci_prim_eval_f32(p, args);
 }
+/* ---- src/ops/formula.c ---- */
+/* ops/formula.c - what the readers of the formulas share (ops/formula.h). */
+/* ---- src/ops/formula.h ---- */
+/* ops/formula.h - the value and gradient columns of the op rows, as code for a stack.
+ *
+ * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
+ * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
+ * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
+ * the reader's own affair; there are four, each a loop over the words and a function of one word:
+ *
+ *   kernel/lower.c      value column     instructions of a kernel
+ *   rewrite/rewrite.c   value column     a constant
+ *   interp/reference.c  value column     a scalar, the judge's way
+ *   grad/vjp.c          gradient column  nodes of the graph
+ *
+ * A word is one of
+ *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
+ *                              TCI_OP_WHERE
+ *   TCI_W_A .. TCI_W_OWN_END   the words that ops/table.h lists
+ *   TCI_W_K + i                number i of the pool (tci_formula_number), in the formula's dtype
+ *   TCI_W_END                  the end
+ *
+ * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
+ *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
+ *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
+ *  - B stands only in rows of two operands; words stand only in the columns that table.h says
+ *  - the table has no pointers: no relocations, nothing to do at load */
+#ifndef TCI_OPS_FORMULA_H
+#define TCI_OPS_FORMULA_H
+
+/* ---- src/ops/table.h ---- */
+/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
+ * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+ *
+ * Elementwise row: X(ID, name, arity, rule, flags, value, gradient, doc)
+ *   rule   dtype of operands and result after promotion P of the operands:
+ *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
+ *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
+ *          NUMERIC  like SAME but bool is refused
+ *   flags  C commutes, Z maps zero to zero, M monotone, - none
+ *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
+ *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
+ *          The whole value is computed in the compute dtype and rounded once to the result dtype.
+ *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
+ *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
+ *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
+ *          asks. The whole is computed in the compute dtype and rounded once.
+ *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
+ *   ops/formula.h describes.
+ * Reduce row: X(ID, name, result rule, identity, gradient, doc)
+ *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
+ *          BOOL
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
+ * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
+ *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
+ *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
+ * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
+ *   (ops/composite).
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
+#ifndef TCI_OPS_TABLE_H
+#define TCI_OPS_TABLE_H
+
+#define TCI_EW_OPS(X)                                                                              \
+    X(NEG, neg, 1, NUMERIC, Z, NEG(A), DA(NEG(G)), "-a")                                           \
+    X(ABS, abs, 1, NUMERIC, Z, ABS(A),                                                             \
+      DA(WHERE(LT(A, K(0)), NEG(G), WHERE(LT(K(0), A), G, K(0)))), "|a|")                          \
+    X(EXP, exp, 1, FLOAT, M, EXP(A), DA(MUL(G, Y)), "e to the a")                                  \
+    X(LOG, log, 1, FLOAT, M, LOG(A), DA(DIV(G, A)), "natural logarithm")                           \
+    X(SQRT, sqrt, 1, FLOAT, M, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                   \
+    X(RSQRT, rsqrt, 1, FLOAT, M, DIV(K(1), SQRT(A)),                                               \
+      DA(MUL(MUL(K(-0.5), G), MUL(Y, SQUARE(Y)))), "1 / sqrt(a)")                                  \
+    X(RECIPROCAL, reciprocal, 1, FLOAT, M, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")      \
+    X(SQUARE, square, 1, SAME, Z, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                    \
+    X(SIN, sin, 1, FLOAT, Z, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                   \
+    X(COS, cos, 1, FLOAT, -, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")            \
+    X(TANH, tanh, 1, FLOAT, Z, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent")    \
+    X(SIGMOID, sigmoid, 1, FLOAT, M, SIGMOID(A),                                                   \
+      DA(MUL(G, MUL(Y, SUB(K(1), Y)))), "1 / (1 + exp(-a))")                                       \
+    X(SILU, silu, 1, FLOAT, Z, MUL(A, SIGMOID(A)),                                                 \
+      DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
+    X(ERF, erf, 1, FLOAT, Z, ERF(A),                                                               \
+      DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
+    X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
+      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
+          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
+      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
+    X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
+      DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
+    X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
+    X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
+    X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
+    X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
+    X(ISNAN, isnan, 1, COMPARE, -, NOT(EQ(A, A)), NONE, "a is NaN")                                \
+    X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
+    X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
+    X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
+    X(MUL, mul, 2, SAME, C, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                         \
+    X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
+      DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
+    X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
+      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
+                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
+          WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
+                MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
+      "a to the b")                                                                                \
+    X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
+      DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
+          WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
+      "the larger; NaN if either is")                                                              \
+    X(MINIMUM, minimum, 2, SAME, C, MIN(A, B),                                                     \
+      DAB(WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
+          WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
+      "the smaller; NaN if either is")                                                             \
+    X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
+      DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
+      "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
+    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
+      "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
+    X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
+    X(NE, ne, 2, COMPARE, C, NOT(EQ(A, B)), NONE, "a != b")                                        \
+    X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
+    X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
+    X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
+    X(GE, ge, 2, COMPARE, -, LE(B, A), NONE, "a >= b")                                             \
+    X(LOGICAL_AND, logical_and, 2, LOGIC, C, AND(A, B), NONE, "both nonzero")                      \
+    X(LOGICAL_OR, logical_or, 2, LOGIC, C, OR(A, B), NONE, "either nonzero")
+
+#define TCI_REDUCE_OPS(X)                                                                          \
+    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
+    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
+    X(MAX, max, SAME, LOWEST,                                                                      \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      "largest over the axes; NaN if any is")                                                      \
+    X(MIN, min, SAME, HIGHEST,                                                                     \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      "smallest over the axes; NaN if any is")                                                     \
+    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
+    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
+    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
+    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
+
+/* Shapes and attributes as graph/node.h describes. */
+#define TCI_SPECIAL_OPS(X)                                                                         \
+    X(INPUT, input, LEAF, "named placeholder, bound at run")                                       \
+    X(DATA, data, LEAF, "leaf with memory: borrowed, copied or an evaluated value")                \
+    X(LITERAL, literal, LEAF, "0-d number given in C: a slot filled at run time")                  \
+    X(CONST, const, LEAF,                                                                          \
+      "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
+    X(IOTA, iota, LEAF, "0, 1, 2 ... along one axis, i64")                                         \
+    X(WHERE, where, OWN, "c ? a : b")                                                              \
+    X(CAST, cast, OWN, "dtype conversion with tc's defined corners")                               \
+    X(RESHAPE, reshape, OWN, "same elements, row-major order, other shape")                        \
+    X(PERMUTE, permute, OWN, "axes in another order")                                              \
+    X(EXPAND, expand, OWN, "axes of size 1 repeated, without a copy")                              \
+    X(SLICE, slice, OWN, "start and step per axis; negative steps walk backwards")                 \
+    X(PAD, pad, OWN, "fill around, or crop where negative")                                        \
+    X(CAT, cat, OWN, "joined along an axis")                                                       \
+    X(WINDOW, window, OWN, "sliding windows along axes as extra axes")                             \
+    X(GATHER, gather, OWN, "x read at an index tensor along an axis")                              \
+    X(SCAN, scan, OWN, "running sum along an axis")                                                \
+    X(CONTRACT, contract, OWN, "sum of products over labelled axes (einsum of two operands)")      \
+    X(ASSIGN, assign, NONE, "a parameter takes a value when the program has run")
+
+#define TCI_COMPOSITE_OPS(X)                                                                       \
+    X(SOFTMAX, softmax, OWN, "exp(x - max) / sum along an axis")                                   \
+    X(LOG_SOFTMAX, log_softmax, OWN, "x - max - log(sum(exp(x - max))) along an axis")             \
+    X(MEAN, mean, EXPANSION, "sum / count over axes")                                              \
+    X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
+    X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
+
+/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
+ * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
+#define TCI_COLUMN_WORDS(X)                                                                        \
+    X(A, 0, BOTH)                /* the first operand */                                           \
+    X(B, 0, BOTH)                /* the second */                                                  \
+    X(Y, 0, GRADIENT)            /* the result */                                                  \
+    X(G, 0, GRADIENT)            /* its gradient */                                                \
+    X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
+    X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
+    X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
+    X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
+    X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
+    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
+
+typedef enum tci_op {
+#define TCI_ROW(id, ...) TCI_OP_##id,
+    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
+    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
+    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
+    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
+    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
+    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
+    TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+        TCI_OP_COUNT
+} tci_op;
+
+#endif
+
+/* ---- src/ops/formula.h, continued ---- */
+enum {
+    TCI_W_BEFORE_ = 199, /* prims and ops lie below */
+#define TCI_ROW(id, operands, where) TCI_W_##id,
+    TCI_COLUMN_WORDS(TCI_ROW)
+#undef TCI_ROW
+    TCI_W_OWN_END,
+    TCI_W_K = 216,
+    TCI_W_END = 255
+};
+
+/* How deep a stack a reader needs. */
+enum { TCI_FORMULA_DEPTH = 8 };
+
+/* What the gradient column of a row says. */
+typedef enum tci_gradient {
+    TCI_GRADIENT_NONE,     /* asking for it is an error */
+    TCI_GRADIENT_LEAF,     /* no operands */
+    TCI_GRADIENT_FLAT,     /* zero everywhere */
+    TCI_GRADIENT_FORMULA,
+    TCI_GRADIENT_OWN,      /* a function: tci_vjp_ID */
+    TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
+} tci_gradient;
+
+/* Where the formulas of an op begin. */
+typedef struct tci_formula_row {
+    uint8_t gradient;    /* tci_gradient */
+    uint16_t value;      /* of an elementwise row */
+    uint16_t operand[2]; /* what each operand takes from the result's gradient */
+} tci_formula_row;
+
+TCI_FN const uint8_t *tci_formula_value(int op);
+TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
+TCI_FN tci_gradient tci_formula_gradient_kind(int op);
+/* How many operands a word of the value or of the gradient column takes. */
+TCI_FN int tci_formula_value_operands(int word);
+TCI_FN int tci_formula_gradient_operands(int word);
+TCI_FN double tci_formula_number(int word);
+
+#endif
+
+/* ---- src/ops/formula.gen.h ---- */
+/* ops/formula.gen.h - the value and gradient columns of ops/table.h, compiled by
+ * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by
+ * ops/formula.c. */
+
+enum { TCI_FORMULA_DEEPEST = 8 };
+static const double tci_formula_numbers[] = {
+    0, 2, 1, -0.5, 1.1283791670955126, 0.5, 0.70710678118654752, 0.39894228040143268,
+};
+static const uint8_t tci_formula_words[] = {
+    TCI_W_END, /* no formula */
+    /* NEG */ TCI_W_A, TCI_P_NEG, TCI_W_END,
+    /* NEG, a */ TCI_W_G, TCI_OP_NEG, TCI_W_END,
+    /* ABS */ TCI_W_A, TCI_P_ABS, TCI_W_END,
+    /* ABS, a */ TCI_W_A, TCI_W_K + 0, TCI_OP_LT, TCI_W_G, TCI_OP_NEG, TCI_W_K + 0, TCI_W_A,
+        TCI_OP_LT, TCI_W_G, TCI_W_K + 0, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* EXP */ TCI_W_A, TCI_P_EXP, TCI_W_END,
+    /* EXP, a */ TCI_W_G, TCI_W_Y, TCI_OP_MUL, TCI_W_END,
+    /* LOG */ TCI_W_A, TCI_P_LOG, TCI_W_END,
+    /* LOG, a */ TCI_W_G, TCI_W_A, TCI_OP_DIV, TCI_W_END,
+    /* SQRT */ TCI_W_A, TCI_P_SQRT, TCI_W_END,
+    /* SQRT, a */ TCI_W_G, TCI_W_K + 1, TCI_W_Y, TCI_OP_MUL, TCI_OP_DIV, TCI_W_END,
+    /* RSQRT */ TCI_W_K + 2, TCI_W_A, TCI_P_SQRT, TCI_P_DIV, TCI_W_END,
+    /* RSQRT, a */ TCI_W_K + 3, TCI_W_G, TCI_OP_MUL, TCI_W_Y, TCI_W_Y, TCI_OP_SQUARE,
+        TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* RECIPROCAL */ TCI_W_K + 2, TCI_W_A, TCI_P_DIV, TCI_W_END,
+    /* RECIPROCAL, a */ TCI_W_G, TCI_W_Y, TCI_OP_SQUARE, TCI_OP_MUL, TCI_OP_NEG, TCI_W_END,
+    /* SQUARE */ TCI_W_A, TCI_W_A, TCI_P_MUL, TCI_W_END,
+    /* SQUARE, a */ TCI_W_G, TCI_W_K + 1, TCI_W_A, TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* SIN */ TCI_W_A, TCI_P_SIN, TCI_W_END,
+    /* SIN, a */ TCI_W_G, TCI_W_A, TCI_OP_COS, TCI_OP_MUL, TCI_W_END,
+    /* COS */ TCI_W_A, TCI_P_COS, TCI_W_END,
+    /* COS, a */ TCI_W_G, TCI_W_A, TCI_OP_SIN, TCI_OP_MUL, TCI_OP_NEG, TCI_W_END,
+    /* TANH */ TCI_W_A, TCI_P_TANH, TCI_W_END,
+    /* TANH, a */ TCI_W_G, TCI_W_K + 2, TCI_W_Y, TCI_OP_SQUARE, TCI_OP_SUB, TCI_OP_MUL,
+        TCI_W_END,
+    /* SIGMOID */ TCI_W_A, TCI_P_SIGMOID, TCI_W_END,
+    /* SIGMOID, a */ TCI_W_G, TCI_W_Y, TCI_W_K + 2, TCI_W_Y, TCI_OP_SUB, TCI_OP_MUL, TCI_OP_MUL,
+        TCI_W_END,
+    /* SILU */ TCI_W_A, TCI_W_A, TCI_P_SIGMOID, TCI_P_MUL, TCI_W_END,
+    /* SILU, a */ TCI_W_G, TCI_W_A, TCI_OP_SIGMOID, TCI_W_K + 2, TCI_W_A, TCI_W_K + 2, TCI_W_A,
+        TCI_OP_SIGMOID, TCI_OP_SUB, TCI_OP_MUL, TCI_OP_ADD, TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* ERF */ TCI_W_A, TCI_P_ERF, TCI_W_END,
+    /* ERF, a */ TCI_W_G, TCI_W_K + 4, TCI_W_A, TCI_OP_SQUARE, TCI_OP_NEG, TCI_OP_EXP,
+        TCI_OP_MUL, TCI_OP_MUL, TCI_W_END,
+    /* GELU */ TCI_W_A, TCI_P_GELU, TCI_W_END,
+    /* GELU, a */ TCI_W_G, TCI_W_K + 5, TCI_W_K + 2, TCI_W_A, TCI_W_K + 6, TCI_OP_MUL,
+        TCI_OP_ERF, TCI_OP_ADD, TCI_OP_MUL, TCI_W_A, TCI_W_K + 7, TCI_OP_MUL, TCI_W_K + 3,
+        TCI_W_A, TCI_OP_SQUARE, TCI_OP_MUL, TCI_OP_EXP, TCI_OP_MUL, TCI_OP_ADD, TCI_OP_MUL,
+        TCI_W_END,
+    /* RELU */ TCI_W_A, TCI_W_K + 0, TCI_W_MAX, TCI_W_END,
+    /* RELU, a */ TCI_W_A, TCI_W_K + 0, TCI_OP_LE, TCI_W_K + 0, TCI_W_G, TCI_OP_WHERE,
+        TCI_W_END,
+    /* FLOOR */ TCI_W_A, TCI_P_FLOOR, TCI_W_END,
+    /* CEIL */ TCI_W_A, TCI_P_CEIL, TCI_W_END,
+    /* TRUNC */ TCI_W_A, TCI_P_TRUNC, TCI_W_END,
+    /* ROUND */ TCI_W_A, TCI_P_RINT, TCI_W_END,
+    /* ISNAN */ TCI_W_A, TCI_W_A, TCI_P_EQ, TCI_P_NOT, TCI_W_END,
+    /* LOGICAL_NOT */ TCI_W_A, TCI_P_NOT, TCI_W_END,
+    /* ADD */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
+    /* ADD, a */ TCI_W_G, TCI_W_END,
+    /* ADD, b */ TCI_W_G, TCI_W_END,
+    /* SUB */ TCI_W_A, TCI_W_B, TCI_P_SUB, TCI_W_END,
+    /* SUB, a */ TCI_W_G, TCI_W_END,
+    /* SUB, b */ TCI_W_G, TCI_OP_NEG, TCI_W_END,
+    /* MUL */ TCI_W_A, TCI_W_B, TCI_P_MUL, TCI_W_END,
+    /* MUL, a */ TCI_W_G, TCI_W_B, TCI_OP_MUL, TCI_W_END,
+    /* MUL, b */ TCI_W_G, TCI_W_A, TCI_OP_MUL, TCI_W_END,
+    /* DIV */ TCI_W_A, TCI_W_B, TCI_P_DIV, TCI_W_END,
+    /* DIV, a */ TCI_W_G, TCI_W_B, TCI_OP_DIV, TCI_W_END,
+    /* DIV, b */ TCI_W_G, TCI_W_A, TCI_W_B, TCI_OP_DIV, TCI_W_B, TCI_OP_DIV, TCI_OP_MUL,
+        TCI_OP_NEG, TCI_W_END,
+    /* POW */ TCI_W_A, TCI_W_B, TCI_P_POW, TCI_W_END,
+    /* POW, a */ TCI_W_B, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 0, TCI_W_G, TCI_W_B, TCI_W_A,
+        TCI_W_B, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 2, TCI_W_B, TCI_OP_WHERE, TCI_W_K + 2,
+        TCI_OP_SUB, TCI_OP_POW, TCI_OP_MUL, TCI_OP_MUL, TCI_OP_WHERE, TCI_W_END,
+    /* POW, b */ TCI_W_A, TCI_W_K + 0, TCI_OP_EQ, TCI_W_K + 0, TCI_W_B, TCI_OP_LE,
+        TCI_OP_LOGICAL_AND, TCI_W_K + 0, TCI_W_G, TCI_W_Y, TCI_W_A, TCI_W_K + 0, TCI_OP_EQ,
+        TCI_W_K + 0, TCI_W_B, TCI_OP_LE, TCI_OP_LOGICAL_AND, TCI_W_K + 2, TCI_W_A, TCI_OP_WHERE,
+        TCI_OP_LOG, TCI_OP_MUL, TCI_OP_MUL, TCI_OP_WHERE, TCI_W_END,
+    /* MAXIMUM */ TCI_W_A, TCI_W_B, TCI_W_MAX, TCI_W_END,
+    /* MAXIMUM, a */ TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_OP_EQ,
+        TCI_W_K + 5, TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* MAXIMUM, b */ TCI_W_B, TCI_W_A, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_OP_EQ,
+        TCI_W_K + 5, TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* MINIMUM */ TCI_W_A, TCI_W_B, TCI_W_MIN, TCI_W_END,
+    /* MINIMUM, a */ TCI_W_B, TCI_W_A, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_OP_EQ,
+        TCI_W_K + 5, TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* MINIMUM, b */ TCI_W_A, TCI_W_B, TCI_OP_LT, TCI_W_K + 0, TCI_W_A, TCI_W_B, TCI_OP_EQ,
+        TCI_W_K + 5, TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE, TCI_W_END,
+    /* REMAINDER */ TCI_W_A, TCI_W_B, TCI_W_MODULO, TCI_W_END,
+    /* REMAINDER, a */ TCI_W_G, TCI_W_END,
+    /* REMAINDER, b */ TCI_W_G, TCI_W_A, TCI_W_B, TCI_OP_FLOOR_DIVIDE, TCI_OP_MUL, TCI_OP_NEG,
+        TCI_W_END,
+    /* FLOOR_DIVIDE */ TCI_W_A, TCI_W_B, TCI_W_FLOOR_DIVIDE, TCI_W_END,
+    /* EQ */ TCI_W_A, TCI_W_B, TCI_P_EQ, TCI_W_END,
+    /* NE */ TCI_W_A, TCI_W_B, TCI_P_EQ, TCI_P_NOT, TCI_W_END,
+    /* LT */ TCI_W_A, TCI_W_B, TCI_P_LT, TCI_W_END,
+    /* LE */ TCI_W_A, TCI_W_B, TCI_P_LE, TCI_W_END,
+    /* GT */ TCI_W_B, TCI_W_A, TCI_P_LT, TCI_W_END,
+    /* GE */ TCI_W_B, TCI_W_A, TCI_P_LE, TCI_W_END,
+    /* LOGICAL_AND */ TCI_W_A, TCI_W_B, TCI_P_AND, TCI_W_END,
+    /* LOGICAL_OR */ TCI_W_A, TCI_W_B, TCI_P_OR, TCI_W_END,
+    /* SUM, a */ TCI_W_G, TCI_W_SPREAD, TCI_W_END,
+    /* PROD, a */ TCI_W_G, TCI_W_SPREAD, TCI_W_OTHERS, TCI_OP_MUL, TCI_W_END,
+    /* MAX, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
+        TCI_W_SPREAD, TCI_OP_EQ, TCI_W_TALLY, TCI_OP_DIV, TCI_W_SPREAD, TCI_W_K + 0,
+        TCI_OP_WHERE, TCI_W_END,
+    /* MIN, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
+        TCI_W_SPREAD, TCI_OP_EQ, TCI_W_TALLY, TCI_OP_DIV, TCI_W_SPREAD, TCI_W_K + 0,
+        TCI_OP_WHERE, TCI_W_END,
+};
+static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
+    [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0}},
+    [TCI_OP_ABS] = {TCI_GRADIENT_FORMULA, 7, {10, 0}},
+    [TCI_OP_EXP] = {TCI_GRADIENT_FORMULA, 23, {26, 0}},
+    [TCI_OP_LOG] = {TCI_GRADIENT_FORMULA, 30, {33, 0}},
+    [TCI_OP_SQRT] = {TCI_GRADIENT_FORMULA, 37, {40, 0}},
+    [TCI_OP_RSQRT] = {TCI_GRADIENT_FORMULA, 46, {51, 0}},
+    [TCI_OP_RECIPROCAL] = {TCI_GRADIENT_FORMULA, 60, {64, 0}},
+    [TCI_OP_SQUARE] = {TCI_GRADIENT_FORMULA, 70, {74, 0}},
+    [TCI_OP_SIN] = {TCI_GRADIENT_FORMULA, 80, {83, 0}},
+    [TCI_OP_COS] = {TCI_GRADIENT_FORMULA, 88, {91, 0}},
+    [TCI_OP_TANH] = {TCI_GRADIENT_FORMULA, 97, {100, 0}},
+    [TCI_OP_SIGMOID] = {TCI_GRADIENT_FORMULA, 107, {110, 0}},
+    [TCI_OP_SILU] = {TCI_GRADIENT_FORMULA, 118, {123, 0}},
+    [TCI_OP_ERF] = {TCI_GRADIENT_FORMULA, 137, {140, 0}},
+    [TCI_OP_GELU] = {TCI_GRADIENT_FORMULA, 149, {152, 0}},
+    [TCI_OP_RELU] = {TCI_GRADIENT_FORMULA, 173, {177, 0}},
+    [TCI_OP_FLOOR] = {TCI_GRADIENT_FLAT, 184, {0, 0}},
+    [TCI_OP_CEIL] = {TCI_GRADIENT_FLAT, 187, {0, 0}},
+    [TCI_OP_TRUNC] = {TCI_GRADIENT_FLAT, 190, {0, 0}},
+    [TCI_OP_ROUND] = {TCI_GRADIENT_FLAT, 193, {0, 0}},
+    [TCI_OP_ISNAN] = {TCI_GRADIENT_NONE, 196, {0, 0}},
+    [TCI_OP_LOGICAL_NOT] = {TCI_GRADIENT_NONE, 201, {0, 0}},
+    [TCI_OP_ADD] = {TCI_GRADIENT_FORMULA, 204, {208, 210}},
+    [TCI_OP_SUB] = {TCI_GRADIENT_FORMULA, 212, {216, 218}},
+    [TCI_OP_MUL] = {TCI_GRADIENT_FORMULA, 221, {225, 229}},
+    [TCI_OP_DIV] = {TCI_GRADIENT_FORMULA, 233, {237, 241}},
+    [TCI_OP_POW] = {TCI_GRADIENT_FORMULA, 250, {254, 274}},
+    [TCI_OP_MAXIMUM] = {TCI_GRADIENT_FORMULA, 299, {303, 317}},
+    [TCI_OP_MINIMUM] = {TCI_GRADIENT_FORMULA, 331, {335, 349}},
+    [TCI_OP_REMAINDER] = {TCI_GRADIENT_FORMULA, 363, {367, 369}},
+    [TCI_OP_FLOOR_DIVIDE] = {TCI_GRADIENT_FLAT, 376, {0, 0}},
+    [TCI_OP_EQ] = {TCI_GRADIENT_NONE, 380, {0, 0}},
+    [TCI_OP_NE] = {TCI_GRADIENT_NONE, 384, {0, 0}},
+    [TCI_OP_LT] = {TCI_GRADIENT_NONE, 389, {0, 0}},
+    [TCI_OP_LE] = {TCI_GRADIENT_NONE, 393, {0, 0}},
+    [TCI_OP_GT] = {TCI_GRADIENT_NONE, 397, {0, 0}},
+    [TCI_OP_GE] = {TCI_GRADIENT_NONE, 401, {0, 0}},
+    [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 405, {0, 0}},
+    [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 409, {0, 0}},
+    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {413, 0}},
+    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {416, 0}},
+    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {421, 0}},
+    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {436, 0}},
+    [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_ARGMIN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_INPUT] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_DATA] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_LITERAL] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_CONST] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_IOTA] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_WHERE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_CAST] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_RESHAPE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_PERMUTE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_EXPAND] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SLICE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_PAD] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_CAT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_WINDOW] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
+    [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_LOG_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0}},
+    [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+};
+
+/* ---- src/ops/formula.c, continued ---- */
+_Static_assert((int)TCI_P_COUNT <= (int)TCI_W_A, "prims and words of their own overlap");
+_Static_assert((int)TCI_OP_WHERE < (int)TCI_W_A, "ops and words of their own overlap");
+_Static_assert((int)TCI_W_OWN_END <= (int)TCI_W_K, "words of their own and numbers overlap");
+_Static_assert((int)TCI_FORMULA_DEEPEST <= (int)TCI_FORMULA_DEPTH, "a formula is too deep");
+_Static_assert(TCI_W_K + TCI_COUNT(tci_formula_numbers) <= TCI_W_END, "too many numbers");
+
+TCI_FN const uint8_t *tci_formula_value(int op)
+{
+    return tci_formula_words + tci_formula_rows[op].value;
+}
+
+TCI_FN const uint8_t *tci_formula_gradient(int op, int which)
+{
+    return tci_formula_words + tci_formula_rows[op].operand[which];
+}
+
+TCI_FN tci_gradient tci_formula_gradient_kind(int op)
+{
+    return (tci_gradient)tci_formula_rows[op].gradient;
+}
+
+static int tci_formula_own_operands(int word)
+{
+    static const uint8_t own[] = {
+#define TCI_ROW(id, operands, where) operands,
+        TCI_COLUMN_WORDS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return word < TCI_W_K ? own[word - TCI_W_A] : 0;
+}
+
+TCI_FN int tci_formula_value_operands(int word)
+{
+    return word < TCI_W_A ? tci_prim_get((tci_prim)word)->arity : tci_formula_own_operands(word);
+}
+
+TCI_FN int tci_formula_gradient_operands(int word)
+{
+    static const uint8_t rows[] = {
+#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) arity,
+        TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
+    };
+    if (word < TCI_W_A) {
+        return word < TCI_OP_EW_END ? rows[word] : 3; /* WHERE */
+    }
+    return tci_formula_own_operands(word);
+}
+
+TCI_FN double tci_formula_number(int word)
+{
+    return tci_formula_numbers[word - TCI_W_K];
+}
 /* ---- src/ops/helpers.c ---- */
 /* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
  * of f64.
@@ -6634,177 +7114,7 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
-/* ---- src/ops/table.h ---- */
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
- * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
- *
- * Elementwise row: X(ID, name, arity, rule, flags, value, gradient, doc)
- *   rule   dtype of operands and result after promotion P of the operands:
- *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
- *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
- *          NUMERIC  like SAME but bool is refused
- *   flags  C commutes, Z maps zero to zero, M monotone, - none
- *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
- *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
- *          The whole value is computed in the compute dtype and rounded once to the result dtype.
- *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
- *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
- *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
- *          asks. The whole is computed in the compute dtype and rounded once.
- *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
- *   ops/formula.h describes.
- * Reduce row: X(ID, name, result rule, identity, gradient, doc)
- *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
- *          BOOL
- *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
- *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
- *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
- * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
- *   (ops/composite).
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
-#ifndef TCI_OPS_TABLE_H
-#define TCI_OPS_TABLE_H
 
-#define TCI_EW_OPS(X)                                                                              \
-    X(NEG, neg, 1, NUMERIC, Z, NEG(A), DA(NEG(G)), "-a")                                           \
-    X(ABS, abs, 1, NUMERIC, Z, ABS(A),                                                             \
-      DA(WHERE(LT(A, K(0)), NEG(G), WHERE(LT(K(0), A), G, K(0)))), "|a|")                          \
-    X(EXP, exp, 1, FLOAT, M, EXP(A), DA(MUL(G, Y)), "e to the a")                                  \
-    X(LOG, log, 1, FLOAT, M, LOG(A), DA(DIV(G, A)), "natural logarithm")                           \
-    X(SQRT, sqrt, 1, FLOAT, M, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                   \
-    X(RSQRT, rsqrt, 1, FLOAT, M, DIV(K(1), SQRT(A)),                                               \
-      DA(MUL(MUL(K(-0.5), G), MUL(Y, SQUARE(Y)))), "1 / sqrt(a)")                                  \
-    X(RECIPROCAL, reciprocal, 1, FLOAT, M, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")      \
-    X(SQUARE, square, 1, SAME, Z, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                    \
-    X(SIN, sin, 1, FLOAT, Z, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                   \
-    X(COS, cos, 1, FLOAT, -, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")            \
-    X(TANH, tanh, 1, FLOAT, Z, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent")    \
-    X(SIGMOID, sigmoid, 1, FLOAT, M, SIGMOID(A),                                                   \
-      DA(MUL(G, MUL(Y, SUB(K(1), Y)))), "1 / (1 + exp(-a))")                                       \
-    X(SILU, silu, 1, FLOAT, Z, MUL(A, SIGMOID(A)),                                                 \
-      DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
-    X(ERF, erf, 1, FLOAT, Z, ERF(A),                                                               \
-      DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
-    X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
-      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
-          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
-      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
-    X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
-      DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
-    X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
-    X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
-    X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
-    X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
-    X(ISNAN, isnan, 1, COMPARE, -, NOT(EQ(A, A)), NONE, "a is NaN")                                \
-    X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
-    X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
-    X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
-    X(MUL, mul, 2, SAME, C, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                         \
-    X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
-      DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
-    X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
-      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
-                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
-          WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
-                MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
-      "a to the b")                                                                                \
-    X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
-      DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
-          WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
-      "the larger; NaN if either is")                                                              \
-    X(MINIMUM, minimum, 2, SAME, C, MIN(A, B),                                                     \
-      DAB(WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
-          WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
-      "the smaller; NaN if either is")                                                             \
-    X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
-      DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
-      "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
-    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
-      "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
-    X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
-    X(NE, ne, 2, COMPARE, C, NOT(EQ(A, B)), NONE, "a != b")                                        \
-    X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
-    X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
-    X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
-    X(GE, ge, 2, COMPARE, -, LE(B, A), NONE, "a >= b")                                             \
-    X(LOGICAL_AND, logical_and, 2, LOGIC, C, AND(A, B), NONE, "both nonzero")                      \
-    X(LOGICAL_OR, logical_or, 2, LOGIC, C, OR(A, B), NONE, "either nonzero")
-
-#define TCI_REDUCE_OPS(X)                                                                          \
-    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
-    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
-    X(MAX, max, SAME, LOWEST,                                                                      \
-      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
-      "largest over the axes; NaN if any is")                                                      \
-    X(MIN, min, SAME, HIGHEST,                                                                     \
-      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
-      "smallest over the axes; NaN if any is")                                                     \
-    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
-    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
-    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
-    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
-
-/* Shapes and attributes as graph/node.h describes. */
-#define TCI_SPECIAL_OPS(X)                                                                         \
-    X(INPUT, input, LEAF, "named placeholder, bound at run")                                       \
-    X(DATA, data, LEAF, "leaf with memory: borrowed, copied or an evaluated value")                \
-    X(LITERAL, literal, LEAF, "0-d number given in C: a slot filled at run time")                  \
-    X(CONST, const, LEAF,                                                                          \
-      "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, LEAF, "0, 1, 2 ... along one axis, i64")                                         \
-    X(WHERE, where, OWN, "c ? a : b")                                                              \
-    X(CAST, cast, OWN, "dtype conversion with tc's defined corners")                               \
-    X(RESHAPE, reshape, OWN, "same elements, row-major order, other shape")                        \
-    X(PERMUTE, permute, OWN, "axes in another order")                                              \
-    X(EXPAND, expand, OWN, "axes of size 1 repeated, without a copy")                              \
-    X(SLICE, slice, OWN, "start and step per axis; negative steps walk backwards")                 \
-    X(PAD, pad, OWN, "fill around, or crop where negative")                                        \
-    X(CAT, cat, OWN, "joined along an axis")                                                       \
-    X(WINDOW, window, OWN, "sliding windows along axes as extra axes")                             \
-    X(GATHER, gather, OWN, "x read at an index tensor along an axis")                              \
-    X(SCAN, scan, OWN, "running sum along an axis")                                                \
-    X(CONTRACT, contract, OWN, "sum of products over labelled axes (einsum of two operands)")      \
-    X(ASSIGN, assign, NONE, "a parameter takes a value when the program has run")
-
-#define TCI_COMPOSITE_OPS(X)                                                                       \
-    X(SOFTMAX, softmax, OWN, "exp(x - max) / sum along an axis")                                   \
-    X(LOG_SOFTMAX, log_softmax, OWN, "x - max - log(sum(exp(x - max))) along an axis")             \
-    X(MEAN, mean, EXPANSION, "sum / count over axes")                                              \
-    X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
-    X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
-
-/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
- * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
-#define TCI_COLUMN_WORDS(X)                                                                        \
-    X(A, 0, BOTH)                /* the first operand */                                           \
-    X(B, 0, BOTH)                /* the second */                                                  \
-    X(Y, 0, GRADIENT)            /* the result */                                                  \
-    X(G, 0, GRADIENT)            /* its gradient */                                                \
-    X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
-    X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
-    X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
-    X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
-    X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
-    X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
-    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
-
-typedef enum tci_op {
-#define TCI_ROW(id, ...) TCI_OP_##id,
-    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
-    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
-    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
-    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
-    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
-    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
-    TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-        TCI_OP_COUNT
-} tci_op;
-
-#endif
-
-/* ---- src/graph/node.h, continued ---- */
 static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
 static inline bool tci_op_is_reduce(int op)
 {
@@ -10713,76 +11023,7 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
 #ifndef TCI_GRAD_GRAD_H
 #define TCI_GRAD_GRAD_H
 
-/* ---- src/ops/formula.h ---- */
-/* ops/formula.h - the value and gradient columns of the op rows, as code for a stack.
- *
- * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
- * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
- * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
- * the reader's own affair; there are four, each a loop over the words and a function of one word:
- *
- *   kernel/lower.c      value column     instructions of a kernel
- *   rewrite/rewrite.c   value column     a constant
- *   interp/reference.c  value column     a scalar, the judge's way
- *   grad/vjp.c          gradient column  nodes of the graph
- *
- * A word is one of
- *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
- *                              TCI_OP_WHERE
- *   TCI_W_A .. TCI_W_OWN_END   the words that ops/table.h lists
- *   TCI_W_K + i                number i of the pool (tci_formula_number), in the formula's dtype
- *   TCI_W_END                  the end
- *
- * Invariants (the joiner makes them, tests/unit/test_formula.c walks every formula):
- *  - the stack never holds more than TCI_FORMULA_DEPTH values, is never short of operands, and
- *    holds exactly one at the end. A formula that is not there is TCI_W_END alone
- *  - B stands only in rows of two operands; words stand only in the columns that table.h says
- *  - the table has no pointers: no relocations, nothing to do at load */
-#ifndef TCI_OPS_FORMULA_H
-#define TCI_OPS_FORMULA_H
 
-
-enum {
-    TCI_W_BEFORE_ = 199, /* prims and ops lie below */
-#define TCI_ROW(id, operands, where) TCI_W_##id,
-    TCI_COLUMN_WORDS(TCI_ROW)
-#undef TCI_ROW
-    TCI_W_OWN_END,
-    TCI_W_K = 216,
-    TCI_W_END = 255
-};
-
-/* How deep a stack a reader needs. */
-enum { TCI_FORMULA_DEPTH = 8 };
-
-/* What the gradient column of a row says. */
-typedef enum tci_gradient {
-    TCI_GRADIENT_NONE,     /* asking for it is an error */
-    TCI_GRADIENT_LEAF,     /* no operands */
-    TCI_GRADIENT_FLAT,     /* zero everywhere */
-    TCI_GRADIENT_FORMULA,
-    TCI_GRADIENT_OWN,      /* a function: tci_vjp_ID */
-    TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
-} tci_gradient;
-
-/* Where the formulas of an op begin. */
-typedef struct tci_formula_row {
-    uint8_t gradient;    /* tci_gradient */
-    uint16_t value;      /* of an elementwise row */
-    uint16_t operand[2]; /* what each operand takes from the result's gradient */
-} tci_formula_row;
-
-TCI_FN const uint8_t *tci_formula_value(int op);
-TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
-TCI_FN tci_gradient tci_formula_gradient_kind(int op);
-/* How many operands a word of the value or of the gradient column takes. */
-TCI_FN int tci_formula_value_operands(int word);
-TCI_FN int tci_formula_gradient_operands(int word);
-TCI_FN double tci_formula_number(int word);
-
-#endif
-
-/* ---- src/grad/grad.h, continued ---- */
 /* Operand `which` of n, whose result has gradient `grad` (n's shape and dtype). */
 typedef struct tci_vjp {
     tci_scratch *s; /* builders that fail escape through it */

@@ -40,6 +40,7 @@
 
 #include "ops/dtype.c"
 #include "ops/prim.c"
+#include "ops/formula.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
 
