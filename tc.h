@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9dd54e9dcf8c558b"
+#define TCI_BUILD "ba9fef7ae29f4ca6"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -130,6 +130,9 @@
  *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
  *
  * 5 NUMBERS AND DTYPES
+ *
+ * A dtype is TC_F32 or another name; none is equal to a size, so one that was forgotten before sizes
+ * is an error.
  *
  * Where an operand is expected a C number will do: tc_mul(x, 2). Numbers are weak, as in NumPy 2:
  * an integer takes the tensors' dtype (beside bool: i64), a floating number too where that is a
@@ -447,7 +450,10 @@ typedef enum tc_status {
     X(TC_BF16, "bf16", "unsigned short", 2, FLOAT, TC_F32)                                         \
     X(TC_F32, "f32", "float", 4, FLOAT, TC_F32)                                                    \
     X(TC_F64, "f64", "double", 8, FLOAT, TC_F64)
+/* Their numbers are no sizes, so that a dtype that was forgotten before some is found. The last one
+ * is no dtype, and what tc_dtype_of tells of no tensor. */
 typedef enum tc_dtype {
+    TCI_DTYPE_BEFORE = -101,
 #define TCI_ROW(id, name, ctype, bytes, kind, compute) id,
     TCI_DTYPE_ROWS(TCI_ROW)
 #undef TCI_ROW
@@ -4738,9 +4744,10 @@ typedef struct tci_dtype_info {
     const char *ctype;  /* storage type in generated C: "float" */
     uint8_t bytes;
     uint8_t kind;       /* tci_kind */
-    uint8_t compute;    /* tc_dtype in which kernels compute: itself, except f16 and bf16 -> f32 */
+    int8_t compute;     /* tc_dtype in which kernels compute: itself, except f16 and bf16 -> f32 */
 } tci_dtype_info;
 
+enum { TCI_DTYPE_N = TC_DTYPE_COUNT - TC_BOOL }; /* how many there are; all fit an int8_t */
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t);
 /* Whether a number is one; also of what a user gave as one. */
 static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC_DTYPE_COUNT; }
@@ -4765,7 +4772,7 @@ TCI_FN float tci_f16_bits_to_f32(uint16_t h);
 #endif
 
 /* ---- src/ops/dtype.c, continued ---- */
-static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
+static const tci_dtype_info tci_dtype_rows[TCI_DTYPE_N] = {
 #define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
     {name, ctype, bytes, TCI_KIND_##kind, compute},
     TCI_DTYPE_ROWS(TCI_ROW)
@@ -4774,7 +4781,7 @@ static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
 
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
 {
-    return &tci_dtype_rows[t];
+    return &tci_dtype_rows[t - TC_BOOL];
 }
 
 /* Torch's table; torch leaves u16, u32 and u64 beside another integer undefined, there NumPy's
@@ -5191,7 +5198,7 @@ enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 typedef struct tci_step_inst {
     uint8_t kind;      /* TCI_RECIPE_* */
     uint8_t prim;      /* BASE prim when kind is PRIM */
-    uint8_t dtype;     /* compute dtype of the value */
+    int8_t dtype;      /* compute dtype of the value */
     uint8_t n_args;
     int16_t args[3];
     int16_t imm;       /* ARG: which argument; LANE1: tci_helper_id */
@@ -5224,7 +5231,8 @@ typedef enum tci_helper_id {
 
 typedef struct tci_helper {
     const char *name;      /* as in its text, e.g. "tc_h_sin_slow_f32" */
-    uint8_t dtype, arity;  /* arity 0: only called by other helpers, never by LANE1 */
+    int8_t dtype;
+    uint8_t arity;  /* 0: only called by other helpers, never by LANE1 */
     uint8_t needs[2];      /* tci_helper_id, TCI_H_NONE when unused */
     const char *text;      /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
     float (*f32_1)(float); /* the compiled form: the one that fits dtype and arity, others NULL */
@@ -6654,7 +6662,7 @@ static int tci_math_add_inst(tci_math *m, tci_step_inst inst)
 
 static int tci_math_arg(tci_math *m, int which)
 {
-    tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (uint8_t)m->t, .imm = (int16_t)which};
+    tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (int8_t)m->t, .imm = (int16_t)which};
     return tci_math_add_inst(m, inst);
 }
 
@@ -6666,7 +6674,7 @@ static int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
             return i;
         }
     }
-    tci_step_inst inst = {.kind = TCI_RECIPE_CONST, .dtype = (uint8_t)t, .value = v};
+    tci_step_inst inst = {.kind = TCI_RECIPE_CONST, .dtype = (int8_t)t, .value = v};
     return tci_math_add_inst(m, inst);
 }
 
@@ -6686,7 +6694,7 @@ static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int 
 {
     tci_step_inst inst = {.kind = TCI_RECIPE_PRIM,
                           .prim = (uint8_t)p,
-                          .dtype = (uint8_t)t,
+                          .dtype = (int8_t)t,
                           .n_args = (uint8_t)n,
                           .args = {(int16_t)a, (int16_t)b, (int16_t)c}};
     return tci_math_add_inst(m, inst);
@@ -7138,7 +7146,7 @@ typedef struct tci_storage {
 
 typedef struct tci_node {
     uint16_t op;
-    uint8_t dtype;            /* tc_dtype */
+    int8_t dtype;             /* tc_dtype */
     uint8_t mark;             /* free for the pass that runs; 0 between passes */
     int32_t rank, n_in, n_attr;
     struct tci_node **in;
@@ -7514,7 +7522,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
 {
     memset(n, 0, sizeof(*n));
     n->op = (uint16_t)w->op;
-    n->dtype = (uint8_t)w->dtype;
+    n->dtype = (int8_t)w->dtype;
     n->rank = w->rank;
     n->n_in = w->n_in;
     n->n_attr = w->n_attr;
@@ -10028,7 +10036,7 @@ static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
 {
     if (!holds) {
         tci_scratch_fail(v->s, TC_ERR_INTERNAL, "graph: %s %s %s: %s", tci_op_name(v->n->op),
-                         v->n->dtype < TC_DTYPE_COUNT ? tci_dtype_get((tc_dtype)v->n->dtype)->name
+                         tci_dtype_is_valid(v->n->dtype) ? tci_dtype_get((tc_dtype)v->n->dtype)->name
                                                       : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
@@ -10056,7 +10064,7 @@ static void tci_verify_every(const tci_verify *v)
     const tci_node *n = v->n;
     int64_t count = 1;
     tci_verify_that(v, n->op < TCI_OP_COUNT, "no such op");
-    tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
+    tci_verify_that(v, tci_dtype_is_valid(n->dtype), "no such dtype");
     tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
     for (int i = 0; i < n->rank; i++) {
         tci_verify_that(v, tci_verify_le(0, n->shape[i]), "a negative size");
@@ -12554,7 +12562,7 @@ typedef enum tci_kop {
 typedef struct tci_kinst {
     uint8_t op;       /* tci_kop */
     uint8_t prim;     /* PRIM */
-    uint8_t dtype;    /* compute dtype of the value (tc_dtype; never f16 or bf16) */
+    int8_t dtype;     /* compute dtype of the value (tc_dtype; never f16 or bf16) */
     uint8_t n_args;
     int32_t args[3];
     int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
@@ -12577,7 +12585,7 @@ typedef enum tci_kred_op {
 typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
-    uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
+    int8_t dtype;    /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
@@ -12598,7 +12606,7 @@ typedef struct tci_kstage {
 
 /* ---- operands and the kernel ---- */
 typedef struct tci_koperand {
-    uint8_t dtype;      /* storage dtype */
+    int8_t dtype;       /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
@@ -13110,7 +13118,7 @@ TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int
     tci_kinst i = {0};
     i.op = TCI_K_PRIM;
     i.prim = (uint8_t)p;
-    i.dtype = (uint8_t)(tci_prim_get(p)->result == 'B' ? TC_BOOL : dtype);
+    i.dtype = (int8_t)(tci_prim_get(p)->result == 'B' ? TC_BOOL : dtype);
     i.n_args = (uint8_t)n;
     i.args[0] = a;
     i.args[1] = b;
@@ -13124,7 +13132,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 {
     tci_kinst i = {0};
     i.op = TCI_K_CONST;
-    i.dtype = (uint8_t)dtype;
+    i.dtype = (int8_t)dtype;
     i.x = -1;
     i.guard = -1;
     i.value = v;
@@ -13133,7 +13141,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
-    tci_koperand o = {(uint8_t)dtype, is_output, n};
+    tci_koperand o = {(int8_t)dtype, is_output, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }
@@ -13328,7 +13336,7 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
 {
     for (int n = 0; n < k->n_insts; n++) {
         const tci_kinst *i = &k->insts[n];
-        TCI_ASSERT(s, i->dtype < TC_DTYPE_COUNT && !tci_dtype_is_half((tc_dtype)i->dtype));
+        TCI_ASSERT(s, tci_dtype_is_valid(i->dtype) && !tci_dtype_is_half((tc_dtype)i->dtype));
         for (int a = 0; a < i->n_args; a++) {
             TCI_ASSERT(s, i->args[a] >= 0 && i->args[a] < n);
         }
@@ -14153,7 +14161,7 @@ TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guar
 {
     tci_kinst i = {0};
     i.op = TCI_K_LOAD;
-    i.dtype = (uint8_t)t;
+    i.dtype = (int8_t)t;
     i.x = x;
     i.imm = operand;
     i.guard = guard > 0 ? l->sets[guard].first : -1;
@@ -14854,7 +14862,8 @@ typedef enum tci_buffer_kind {
     TCI_BUF_TEMP    /* offset: bytes from the arena's start */
 } tci_buffer_kind;
 typedef struct tci_buffer {
-    uint8_t kind, dtype;
+    uint8_t kind;
+    int8_t dtype;
     int32_t index;
     tci_dim n, bytes;       /* elements; their bytes */
     int64_t offset;
@@ -16628,7 +16637,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
+    tci_kred red = {tci_pk_red_op(n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -16651,7 +16660,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
         tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
     inst.op = TCI_K_RED;
-    inst.dtype = (uint8_t)(arg ? TC_I64 : t);
+    inst.dtype = (int8_t)(arg ? TC_I64 : t);
     inst.imm = p->k->n_reds - 1;
     inst.x = -1;
     int value = tci_kernel_inst(p->k, inst);
@@ -17662,7 +17671,7 @@ typedef struct tci_lstmt {
 } tci_lstmt;
 
 typedef struct tci_lvalue {
-    uint8_t dtype;
+    int8_t dtype;
     bool is_mutable;
     int32_t lanes;
     int32_t block;    /* where it is defined */
@@ -17675,7 +17684,7 @@ typedef struct tci_lindex {
     int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
-    uint8_t dtype;    /* storage dtype */
+    int8_t dtype;     /* storage dtype */
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */
@@ -17786,7 +17795,7 @@ TCI_FN bool tci_loop_encloses(const tci_loop *l, int outer, int inner)
 
 TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 {
-    tci_lvalue v = {(uint8_t)t, false, lanes, block, -1, -1};
+    tci_lvalue v = {(int8_t)t, false, lanes, block, -1, -1};
     TCI_PUSH(l->s, l->values, l->n_values, l->cap_values, v);
     return l->n_values - 1;
 }
@@ -21627,14 +21636,14 @@ typedef struct tci_matrix_side {
 } tci_matrix_side;
 
 typedef struct tci_matrix {
-    uint8_t dtype;      /* of A and B: TC_BF16 or TC_F16 */
+    int8_t dtype;       /* of A and B: TC_BF16 or TC_F16 */
     int32_t m_axis, n_axis;
     int64_t m, n, k;
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
     int64_t batch[TCI_MATRIX_BATCH];
     tci_matrix_side side[2]; /* A, B */
     int32_t value;      /* the instruction that is left in shared memory */
-    uint8_t staged;     /* as this dtype */
+    int8_t staged;      /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
@@ -21831,7 +21840,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
-    uint8_t t = k->operands[side[0].operand].dtype;
+    int8_t t = k->operands[side[0].operand].dtype;
     bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
                 tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
                 tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
@@ -27689,7 +27698,8 @@ enum {
 };
 
 typedef struct tci_interp_loop_row {
-    uint8_t prim, dtype, to;   /* to: CAST only, else equal to dtype */
+    uint8_t prim;
+    int8_t dtype, to;          /* to: CAST only, else equal to dtype */
     bool group;                /* counts groups; operands and result have one element size */
     tci_interp_loop base, best; /* best: AVX2 + FMA, or base again */
 } tci_interp_loop_row;
@@ -27705,7 +27715,8 @@ TCI_FN bool tci_interp_has_avx2(void);
  * none. */
 typedef struct tci_interp_op {
     tci_interp_loop loop;      /* NULL: tci_prim_eval */
-    uint8_t prim, dtype, to;   /* dtype of the operands, dtype of the result */
+    uint8_t prim;
+    int8_t dtype, to;          /* dtype of the operands, dtype of the result */
     uint8_t n_in, bytes;       /* operands; element size of the result */
     uint8_t in_bytes[3];
     bool group;
@@ -27789,7 +27800,8 @@ typedef struct tci_interp_value {
 /* One reduction. Accumulators start at identity in each outer block; result holds the value after
  * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
-    uint8_t op, dtype, bytes;
+    uint8_t op, bytes;
+    int8_t dtype;
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
     bool arg, max;
@@ -28353,7 +28365,8 @@ typedef enum tci_prep_kind {
 
 /* Zeroed before it is filled, so that equal nodes have equal bytes. */
 typedef struct tci_prep_node {
-    uint8_t kind, prim, dtype, to; /* OP: dtype of operands and result */
+    uint8_t kind, prim;
+    int8_t dtype, to; /* OP: dtype of operands and result */
     uint8_t bytes, n_args, unused[2];
     int32_t args[3];
     int32_t ref;                   /* operand, literal slot, helper, reduction */
@@ -28472,8 +28485,8 @@ static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int b
 {
     tci_prep_node n = tci_prep_blank(TCI_PREP_OP, bytes);
     n.prim = (uint8_t)prim;
-    n.dtype = (uint8_t)dtype;
-    n.to = (uint8_t)to;
+    n.dtype = (int8_t)dtype;
+    n.to = (int8_t)to;
     n.args[0] = a0;
     n.args[1] = a1;
     n.args[2] = a2;
@@ -28588,7 +28601,7 @@ static int tci_prep_lane(tci_prep *b, int helper, const int *a, int n)
     tc_dtype t = (tc_dtype)tci_helper_get(helper)->dtype;
     tci_prep_node node = tci_prep_blank(TCI_PREP_LANE, tci_prep_bytes(t));
     node.ref = helper;
-    node.dtype = (uint8_t)t;
+    node.dtype = (int8_t)t;
     node.n_args = (uint8_t)n;
     for (int i = 0; i < n - 1; i++) {
         node.args[i] = a[i];
@@ -28727,7 +28740,7 @@ static int tci_prep_red(tci_prep *b, int red)
     b->red_b[red] = other;
     tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_is_arg(r) ? 8 : tci_prep_bytes(t));
     n.ref = red;
-    n.dtype = (uint8_t)t;
+    n.dtype = (int8_t)t;
     return tci_prep_add(b, n);
 }
 
@@ -29063,8 +29076,8 @@ static tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int
         op.group = row->group;
     }
     op.prim = (uint8_t)prim;
-    op.dtype = (uint8_t)dtype;
-    op.to = (uint8_t)to;
+    op.dtype = (int8_t)dtype;
+    op.to = (int8_t)to;
     op.bytes = (uint8_t)bytes;
     op.n_in = (uint8_t)n_in;
     for (int i = 0; i < 3; i++) {
@@ -31410,7 +31423,7 @@ typedef struct tci_target {
 
 /* ---- src/compile/code.h, continued ---- */
 typedef struct tci_code_port { /* a program input or output */
-    uint8_t dtype;
+    int8_t dtype;
     int32_t rank;
     tci_dim *shape;
     tci_dim n;         /* elements */
@@ -31460,7 +31473,7 @@ typedef struct tci_code {
     tci_code_port *inputs; int32_t n_inputs;    /* user inputs first, then captured leaves */
     tci_code_port *outputs; int32_t n_outputs;
     int32_t n_literals;
-    uint8_t *literal_dtypes;
+    int8_t *literal_dtypes;
     tci_code_kernel *kernels; int32_t n_kernels;
     tci_code_step *steps; int32_t n_steps;
     tci_code_buffer *buffers; int32_t n_buffers;
@@ -32088,7 +32101,7 @@ static size_t tci_key_type_bytes(const tci_request *r, const tci_node *n)
 static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     (void)r;
-    *k->at++ = n->dtype;
+    *k->at++ = (uint8_t)n->dtype;
     tci_key_number(k, (uint64_t)n->rank);
     for (int i = 0; i < n->rank; i++) {
         tci_key_dim(k, r, n->shape[i]);
@@ -33435,7 +33448,7 @@ static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
     *ports = tci_wire_array(w, *ports, *n, sizeof(**ports));
     for (int32_t i = 0; i < *n && !w->bad; i++) {
         tci_code_port *p = &(*ports)[i];
-        p->dtype = (uint8_t)tci_wire_range(w, p->dtype, 0, TC_DTYPE_COUNT - 1);
+        p->dtype = (int8_t)tci_wire_range(w, p->dtype, TC_BOOL, TC_DTYPE_COUNT - 1);
         p->rank = tci_wire_count(w, p->rank, 8);
         p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
         for (int32_t j = 0; j < p->rank && !w->bad; j++) {
@@ -37610,7 +37623,7 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
 
 static const char *tci_call_dtype_name(int dtype)
 {
-    if (dtype < 0 || dtype >= TC_DTYPE_COUNT) {
+    if (!tci_dtype_is_valid(dtype)) {
         return "untyped";
     }
     return tci_dtype_get((tc_dtype)dtype)->name;
@@ -42619,7 +42632,7 @@ static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_
                              info->name);
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
-        bool known = to->dtype >= 0 && to->dtype < TC_DTYPE_COUNT;
+        bool known = tci_dtype_is_valid(to->dtype);
         return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given memory of %s, expected %s",
                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",

@@ -875,7 +875,7 @@ static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_
                              info->name);
     }
     if (to->dtype != n->dtype && to->dtype != -1) {
-        bool known = to->dtype >= 0 && to->dtype < TC_DTYPE_COUNT;
+        bool known = tci_dtype_is_valid(to->dtype);
         return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
                              "given memory of %s, expected %s",
                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",

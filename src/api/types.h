@@ -62,7 +62,10 @@ typedef enum tc_status {
     X(TC_BF16, "bf16", "unsigned short", 2, FLOAT, TC_F32)                                         \
     X(TC_F32, "f32", "float", 4, FLOAT, TC_F32)                                                    \
     X(TC_F64, "f64", "double", 8, FLOAT, TC_F64)
+/* Their numbers are no sizes, so that a dtype that was forgotten before some is found. The last one
+ * is no dtype, and what tc_dtype_of tells of no tensor. */
 typedef enum tc_dtype {
+    TCI_DTYPE_BEFORE = -101,
 #define TCI_ROW(id, name, ctype, bytes, kind, compute) id,
     TCI_DTYPE_ROWS(TCI_ROW)
 #undef TCI_ROW

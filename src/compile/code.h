@@ -17,7 +17,7 @@
 #include "../plan/plan.h"
 
 typedef struct tci_code_port { /* a program input or output */
-    uint8_t dtype;
+    int8_t dtype;
     int32_t rank;
     tci_dim *shape;
     tci_dim n;         /* elements */
@@ -67,7 +67,7 @@ typedef struct tci_code {
     tci_code_port *inputs; int32_t n_inputs;    /* user inputs first, then captured leaves */
     tci_code_port *outputs; int32_t n_outputs;
     int32_t n_literals;
-    uint8_t *literal_dtypes;
+    int8_t *literal_dtypes;
     tci_code_kernel *kernels; int32_t n_kernels;
     tci_code_step *steps; int32_t n_steps;
     tci_code_buffer *buffers; int32_t n_buffers;

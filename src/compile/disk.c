@@ -449,7 +449,7 @@ static void tci_wire_ports(tci_wire *w, tci_code_port **ports, int32_t *n)
     *ports = tci_wire_array(w, *ports, *n, sizeof(**ports));
     for (int32_t i = 0; i < *n && !w->bad; i++) {
         tci_code_port *p = &(*ports)[i];
-        p->dtype = (uint8_t)tci_wire_range(w, p->dtype, 0, TC_DTYPE_COUNT - 1);
+        p->dtype = (int8_t)tci_wire_range(w, p->dtype, TC_BOOL, TC_DTYPE_COUNT - 1);
         p->rank = tci_wire_count(w, p->rank, 8);
         p->shape = tci_wire_array(w, p->shape, p->rank, sizeof(*p->shape));
         for (int32_t j = 0; j < p->rank && !w->bad; j++) {

@@ -335,7 +335,7 @@ static size_t tci_key_type_bytes(const tci_request *r, const tci_node *n)
 static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tci_node *n)
 {
     (void)r;
-    *k->at++ = n->dtype;
+    *k->at++ = (uint8_t)n->dtype;
     tci_key_number(k, (uint64_t)n->rank);
     for (int i = 0; i < n->rank; i++) {
         tci_key_dim(k, r, n->shape[i]);

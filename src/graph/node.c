@@ -294,7 +294,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
 {
     memset(n, 0, sizeof(*n));
     n->op = (uint16_t)w->op;
-    n->dtype = (uint8_t)w->dtype;
+    n->dtype = (int8_t)w->dtype;
     n->rank = w->rank;
     n->n_in = w->n_in;
     n->n_attr = w->n_attr;

@@ -71,7 +71,7 @@ typedef struct tci_storage {
 
 typedef struct tci_node {
     uint16_t op;
-    uint8_t dtype;            /* tc_dtype */
+    int8_t dtype;             /* tc_dtype */
     uint8_t mark;             /* free for the pass that runs; 0 between passes */
     int32_t rank, n_in, n_attr;
     struct tci_node **in;

@@ -18,7 +18,7 @@ static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
 {
     if (!holds) {
         tci_scratch_fail(v->s, TC_ERR_INTERNAL, "graph: %s %s %s: %s", tci_op_name(v->n->op),
-                         v->n->dtype < TC_DTYPE_COUNT ? tci_dtype_get((tc_dtype)v->n->dtype)->name
+                         tci_dtype_is_valid(v->n->dtype) ? tci_dtype_get((tc_dtype)v->n->dtype)->name
                                                       : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
@@ -46,7 +46,7 @@ static void tci_verify_every(const tci_verify *v)
     const tci_node *n = v->n;
     int64_t count = 1;
     tci_verify_that(v, n->op < TCI_OP_COUNT, "no such op");
-    tci_verify_that(v, n->dtype < TC_DTYPE_COUNT, "no such dtype");
+    tci_verify_that(v, tci_dtype_is_valid(n->dtype), "no such dtype");
     tci_verify_that(v, n->rank >= 0 && n->n_in >= 0 && n->n_attr >= 0, "negative counts");
     for (int i = 0; i < n->rank; i++) {
         tci_verify_that(v, tci_verify_le(0, n->shape[i]), "a negative size");

@@ -27,7 +27,8 @@ typedef enum tci_prep_kind {
 
 /* Zeroed before it is filled, so that equal nodes have equal bytes. */
 typedef struct tci_prep_node {
-    uint8_t kind, prim, dtype, to; /* OP: dtype of operands and result */
+    uint8_t kind, prim;
+    int8_t dtype, to; /* OP: dtype of operands and result */
     uint8_t bytes, n_args, unused[2];
     int32_t args[3];
     int32_t ref;                   /* operand, literal slot, helper, reduction */
@@ -146,8 +147,8 @@ static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int b
 {
     tci_prep_node n = tci_prep_blank(TCI_PREP_OP, bytes);
     n.prim = (uint8_t)prim;
-    n.dtype = (uint8_t)dtype;
-    n.to = (uint8_t)to;
+    n.dtype = (int8_t)dtype;
+    n.to = (int8_t)to;
     n.args[0] = a0;
     n.args[1] = a1;
     n.args[2] = a2;
@@ -262,7 +263,7 @@ static int tci_prep_lane(tci_prep *b, int helper, const int *a, int n)
     tc_dtype t = (tc_dtype)tci_helper_get(helper)->dtype;
     tci_prep_node node = tci_prep_blank(TCI_PREP_LANE, tci_prep_bytes(t));
     node.ref = helper;
-    node.dtype = (uint8_t)t;
+    node.dtype = (int8_t)t;
     node.n_args = (uint8_t)n;
     for (int i = 0; i < n - 1; i++) {
         node.args[i] = a[i];
@@ -401,7 +402,7 @@ static int tci_prep_red(tci_prep *b, int red)
     b->red_b[red] = other;
     tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_is_arg(r) ? 8 : tci_prep_bytes(t));
     n.ref = red;
-    n.dtype = (uint8_t)t;
+    n.dtype = (int8_t)t;
     return tci_prep_add(b, n);
 }
 
@@ -737,8 +738,8 @@ static tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int
         op.group = row->group;
     }
     op.prim = (uint8_t)prim;
-    op.dtype = (uint8_t)dtype;
-    op.to = (uint8_t)to;
+    op.dtype = (int8_t)dtype;
+    op.to = (int8_t)to;
     op.bytes = (uint8_t)bytes;
     op.n_in = (uint8_t)n_in;
     for (int i = 0; i < 3; i++) {

@@ -41,7 +41,8 @@ enum {
 };
 
 typedef struct tci_interp_loop_row {
-    uint8_t prim, dtype, to;   /* to: CAST only, else equal to dtype */
+    uint8_t prim;
+    int8_t dtype, to;          /* to: CAST only, else equal to dtype */
     bool group;                /* counts groups; operands and result have one element size */
     tci_interp_loop base, best; /* best: AVX2 + FMA, or base again */
 } tci_interp_loop_row;
@@ -57,7 +58,8 @@ TCI_FN bool tci_interp_has_avx2(void);
  * none. */
 typedef struct tci_interp_op {
     tci_interp_loop loop;      /* NULL: tci_prim_eval */
-    uint8_t prim, dtype, to;   /* dtype of the operands, dtype of the result */
+    uint8_t prim;
+    int8_t dtype, to;          /* dtype of the operands, dtype of the result */
     uint8_t n_in, bytes;       /* operands; element size of the result */
     uint8_t in_bytes[3];
     bool group;
@@ -141,7 +143,8 @@ typedef struct tci_interp_value {
 /* One reduction. Accumulators start at identity in each outer block; result holds the value after
  * the stage (for one lane per outer point the accumulator itself). */
 typedef struct tci_interp_red {
-    uint8_t op, dtype, bytes;
+    uint8_t op, bytes;
+    int8_t dtype;
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
     bool arg, max;

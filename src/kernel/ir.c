@@ -450,7 +450,7 @@ TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int
     tci_kinst i = {0};
     i.op = TCI_K_PRIM;
     i.prim = (uint8_t)p;
-    i.dtype = (uint8_t)(tci_prim_get(p)->result == 'B' ? TC_BOOL : dtype);
+    i.dtype = (int8_t)(tci_prim_get(p)->result == 'B' ? TC_BOOL : dtype);
     i.n_args = (uint8_t)n;
     i.args[0] = a;
     i.args[1] = b;
@@ -464,7 +464,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 {
     tci_kinst i = {0};
     i.op = TCI_K_CONST;
-    i.dtype = (uint8_t)dtype;
+    i.dtype = (int8_t)dtype;
     i.x = -1;
     i.guard = -1;
     i.value = v;
@@ -473,7 +473,7 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
-    tci_koperand o = {(uint8_t)dtype, is_output, n};
+    tci_koperand o = {(int8_t)dtype, is_output, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }

@@ -85,7 +85,7 @@ typedef enum tci_kop {
 typedef struct tci_kinst {
     uint8_t op;       /* tci_kop */
     uint8_t prim;     /* PRIM */
-    uint8_t dtype;    /* compute dtype of the value (tc_dtype; never f16 or bf16) */
+    int8_t dtype;     /* compute dtype of the value (tc_dtype; never f16 or bf16) */
     uint8_t n_args;
     int32_t args[3];
     int32_t x;        /* LOAD, INDEX: kx; FAULT: unused */
@@ -108,7 +108,7 @@ typedef enum tci_kred_op {
 typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
-    uint8_t dtype;   /* of the accumulator (ARG: of the compared value; the result is i64) */
+    int8_t dtype;    /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
@@ -129,7 +129,7 @@ typedef struct tci_kstage {
 
 /* ---- operands and the kernel ---- */
 typedef struct tci_koperand {
-    uint8_t dtype;      /* storage dtype */
+    int8_t dtype;       /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;

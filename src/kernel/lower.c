@@ -710,7 +710,7 @@ TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guar
 {
     tci_kinst i = {0};
     i.op = TCI_K_LOAD;
-    i.dtype = (uint8_t)t;
+    i.dtype = (int8_t)t;
     i.x = x;
     i.imm = operand;
     i.guard = guard > 0 ? l->sets[guard].first : -1;

@@ -23,7 +23,7 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
 {
     for (int n = 0; n < k->n_insts; n++) {
         const tci_kinst *i = &k->insts[n];
-        TCI_ASSERT(s, i->dtype < TC_DTYPE_COUNT && !tci_dtype_is_half((tc_dtype)i->dtype));
+        TCI_ASSERT(s, tci_dtype_is_valid(i->dtype) && !tci_dtype_is_half((tc_dtype)i->dtype));
         for (int a = 0; a < i->n_args; a++) {
             TCI_ASSERT(s, i->args[a] >= 0 && i->args[a] < n);
         }

@@ -40,7 +40,7 @@ TCI_FN bool tci_loop_encloses(const tci_loop *l, int outer, int inner)
 
 TCI_FN int tci_loop_value(tci_loop *l, tc_dtype t, int lanes, int block)
 {
-    tci_lvalue v = {(uint8_t)t, false, lanes, block, -1, -1};
+    tci_lvalue v = {(int8_t)t, false, lanes, block, -1, -1};
     TCI_PUSH(l->s, l->values, l->n_values, l->cap_values, v);
     return l->n_values - 1;
 }

@@ -79,7 +79,7 @@ typedef struct tci_lstmt {
 } tci_lstmt;
 
 typedef struct tci_lvalue {
-    uint8_t dtype;
+    int8_t dtype;
     bool is_mutable;
     int32_t lanes;
     int32_t block;    /* where it is defined */
@@ -92,7 +92,7 @@ typedef struct tci_lindex {
     int64_t multiple; /* derived: it is always a multiple of this; 0: it is 0 */
 } tci_lindex;
 typedef struct tci_llocal {
-    uint8_t dtype;    /* storage dtype */
+    int8_t dtype;     /* storage dtype */
     int64_t n;
     bool is_lane;     /* n == lanes, and each thread touches its own lanes only */
     int64_t work;     /* bytes from the start of the thread's work memory; -1: on the stack */

@@ -167,7 +167,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
         return false;
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
-    uint8_t t = k->operands[side[0].operand].dtype;
+    int8_t t = k->operands[side[0].operand].dtype;
     bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
                 tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
                 tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&

@@ -34,14 +34,14 @@ typedef struct tci_matrix_side {
 } tci_matrix_side;
 
 typedef struct tci_matrix {
-    uint8_t dtype;      /* of A and B: TC_BF16 or TC_F16 */
+    int8_t dtype;       /* of A and B: TC_BF16 or TC_F16 */
     int32_t m_axis, n_axis;
     int64_t m, n, k;
     int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
     int64_t batch[TCI_MATRIX_BATCH];
     tci_matrix_side side[2]; /* A, B */
     int32_t value;      /* the instruction that is left in shared memory */
-    uint8_t staged;     /* as this dtype */
+    int8_t staged;      /* as this dtype */
     int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
     int32_t stages, group_rows, row_threads;
     int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */

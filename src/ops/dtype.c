@@ -12,7 +12,7 @@
 
 #include "dtype.h"
 
-static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
+static const tci_dtype_info tci_dtype_rows[TCI_DTYPE_N] = {
 #define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
     {name, ctype, bytes, TCI_KIND_##kind, compute},
     TCI_DTYPE_ROWS(TCI_ROW)
@@ -21,7 +21,7 @@ static const tci_dtype_info tci_dtype_rows[TC_DTYPE_COUNT] = {
 
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t)
 {
-    return &tci_dtype_rows[t];
+    return &tci_dtype_rows[t - TC_BOOL];
 }
 
 /* Torch's table; torch leaves u16, u32 and u64 beside another integer undefined, there NumPy's

@@ -39,7 +39,7 @@ static int tci_math_add_inst(tci_math *m, tci_step_inst inst)
 
 static int tci_math_arg(tci_math *m, int which)
 {
-    tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (uint8_t)m->t, .imm = (int16_t)which};
+    tci_step_inst inst = {.kind = TCI_RECIPE_ARG, .dtype = (int8_t)m->t, .imm = (int16_t)which};
     return tci_math_add_inst(m, inst);
 }
 
@@ -51,7 +51,7 @@ static int tci_math_const(tci_math *m, tc_dtype t, tci_value v)
             return i;
         }
     }
-    tci_step_inst inst = {.kind = TCI_RECIPE_CONST, .dtype = (uint8_t)t, .value = v};
+    tci_step_inst inst = {.kind = TCI_RECIPE_CONST, .dtype = (int8_t)t, .value = v};
     return tci_math_add_inst(m, inst);
 }
 
@@ -71,7 +71,7 @@ static int tci_math_prim(tci_math *m, tci_prim p, tc_dtype t, int n, int a, int 
 {
     tci_step_inst inst = {.kind = TCI_RECIPE_PRIM,
                           .prim = (uint8_t)p,
-                          .dtype = (uint8_t)t,
+                          .dtype = (int8_t)t,
                           .n_args = (uint8_t)n,
                           .args = {(int16_t)a, (int16_t)b, (int16_t)c}};
     return tci_math_add_inst(m, inst);

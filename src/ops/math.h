@@ -13,7 +13,7 @@ enum { TCI_RECIPE_ARG = 0, TCI_RECIPE_CONST = 1, TCI_RECIPE_PRIM = 2 };
 typedef struct tci_step_inst {
     uint8_t kind;      /* TCI_RECIPE_* */
     uint8_t prim;      /* BASE prim when kind is PRIM */
-    uint8_t dtype;     /* compute dtype of the value */
+    int8_t dtype;      /* compute dtype of the value */
     uint8_t n_args;
     int16_t args[3];
     int16_t imm;       /* ARG: which argument; LANE1: tci_helper_id */
@@ -46,7 +46,8 @@ typedef enum tci_helper_id {
 
 typedef struct tci_helper {
     const char *name;      /* as in its text, e.g. "tc_h_sin_slow_f32" */
-    uint8_t dtype, arity;  /* arity 0: only called by other helpers, never by LANE1 */
+    int8_t dtype;
+    uint8_t arity;  /* 0: only called by other helpers, never by LANE1 */
     uint8_t needs[2];      /* tci_helper_id, TCI_H_NONE when unused */
     const char *text;      /* fma is TC_FMA_F64(a, b, c), a macro the surrounding text defines */
     float (*f32_1)(float); /* the compiled form: the one that fits dtype and arity, others NULL */

@@ -253,7 +253,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (uint8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
+    tci_kred red = {tci_pk_red_op(n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -276,7 +276,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
         tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
     inst.op = TCI_K_RED;
-    inst.dtype = (uint8_t)(arg ? TC_I64 : t);
+    inst.dtype = (int8_t)(arg ? TC_I64 : t);
     inst.imm = p->k->n_reds - 1;
     inst.x = -1;
     int value = tci_kernel_inst(p->k, inst);

@@ -17,7 +17,8 @@ typedef enum tci_buffer_kind {
     TCI_BUF_TEMP    /* offset: bytes from the arena's start */
 } tci_buffer_kind;
 typedef struct tci_buffer {
-    uint8_t kind, dtype;
+    uint8_t kind;
+    int8_t dtype;
     int32_t index;
     tci_dim n, bytes;       /* elements; their bytes */
     int64_t offset;

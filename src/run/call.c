@@ -140,7 +140,7 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c)
 
 static const char *tci_call_dtype_name(int dtype)
 {
-    if (dtype < 0 || dtype >= TC_DTYPE_COUNT) {
+    if (!tci_dtype_is_valid(dtype)) {
         return "untyped";
     }
     return tci_dtype_get((tc_dtype)dtype)->name;

@@ -66,7 +66,7 @@ static int load_at(tci_kernel *k, int operand, int x)
 {
     tci_kinst i = {0};
     i.op = TCI_K_LOAD;
-    i.dtype = (uint8_t)compute_of((tc_dtype)k->operands[operand].dtype);
+    i.dtype = (int8_t)compute_of((tc_dtype)k->operands[operand].dtype);
     i.x = x;
     i.imm = operand;
     i.guard = -1;
@@ -79,7 +79,7 @@ static int guarded_load(tci_kernel *k, int operand, int x, int gx, int64_t lo, i
     tci_kinst i = {0};
     tci_kguard g = {gx, lo, hi};
     i.op = TCI_K_LOAD;
-    i.dtype = (uint8_t)compute_of((tc_dtype)k->operands[operand].dtype);
+    i.dtype = (int8_t)compute_of((tc_dtype)k->operands[operand].dtype);
     i.x = x;
     i.imm = operand;
     i.guard = k->n_guards;
@@ -107,7 +107,7 @@ static int literal(tci_kernel *k, int slot, tc_dtype t)
 {
     tci_kinst i = {0};
     i.op = TCI_K_LIT;
-    i.dtype = (uint8_t)t;
+    i.dtype = (int8_t)t;
     i.x = i.guard = -1;
     i.imm = slot;
     k->n_literals = TCI_MAX(k->n_literals, slot + 1);

@@ -509,7 +509,7 @@ TEST(a_warm_start_knows_the_main_loop)
         memset(&o, 0, sizeof(o));
         memset(&info, 0, sizeof(info));
         o.cache_dir = folder;
-        ctx->options.no_disk_cache = false;
+        tci_ctx_of(ctx)->options.no_disk_cache = false;
         tc_status status = tc_compile_fn((tc_tensors){p.in, p.n_in}, (tc_tensors){&p.y, 1}, &o,
                                          &p.program);
         CHECK_MSG(status == TC_OK, "%s", tc_error(ctx));

@@ -210,6 +210,26 @@ TEST(images_that_do_not_fit)
     end();
 }
 
+/* No size is a dtype, so sizes without one before them are found. */
+TEST(dtypes_that_were_forgotten)
+{
+    float one[4] = {1};
+    begin();
+    POISON(tc_full(ctx, 1, 3, 4), "tc_full", TC_ERR_DTYPE, "given 3 after the value, which is not");
+    POISON(tc_full(ctx, 1, 0, 4), "tc_full", TC_ERR_DTYPE, "given 0 after the value");
+    POISON(tc_input(ctx, "n", 12), "tc_input", TC_ERR_DTYPE, "given 12 after the name");
+    POISON(tc_borrow(ctx, one, 4), "tc_borrow", TC_ERR_DTYPE, "given 4 after the data");
+    POISON(tc_copy_in(ctx, one, 2, 2), "tc_copy_in", TC_ERR_DTYPE, "given 2 after the data");
+    POISON(tc_param(ctx, one, 4), "tc_param", TC_ERR_DTYPE, "given 4 after the data");
+    POISON(tc_cast(x, (tc_dtype)7), "tc_cast", TC_ERR_DTYPE, "7 is not a dtype");
+    POISON(tc_full(ctx, 1, TC_F32, TC_F32), "tc_full", TC_ERR_SHAPE, "negative");
+    POISON(tc_arange(ctx, 0, 4, 1, (tc_dtype)7), "tc_arange", TC_ERR_DTYPE, "expected an integer");
+    for (int t = -1; t < 256; t++) {
+        CHECK_EQ_INT(tc_status_of(tc_full(ctx, 1, t, 2)), TC_ERR_DTYPE);
+    }
+    end();
+}
+
 TEST(dtypes_that_do_not_fit)
 {
     begin();

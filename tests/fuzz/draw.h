@@ -33,7 +33,8 @@ static tc_dtype fz_pick_dtype(fz_draw *d)
 {
     static const tc_dtype often[] = {TC_F32, TC_F32, TC_F32, TC_F64, TC_BF16, TC_F16, TC_I32,
                                      TC_I64, TC_BOOL, TC_U8};
-    return fz_chance(d, 80) ? often[fz_pick(d, 10)] : (tc_dtype)fz_pick(d, TC_DTYPE_COUNT);
+    return fz_chance(d, 80) ? often[fz_pick(d, 10)]
+                            : (tc_dtype)(TC_BOOL + fz_pick(d, TC_DTYPE_COUNT - TC_BOOL));
 }
 
 static int64_t fz_pick_size(fz_draw *d)

@@ -49,7 +49,7 @@ static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y, tci_m
         in[i] = tci_handle_node(inputs.items[i]);
     }
     tci_request *r =
-        tci_request_make(s, in, inputs.n, &root, 1, &y.ctx->options, "golden", &target);
+        tci_request_make(s, in, inputs.n, &root, 1, &tci_ctx_of(y.ctx)->options, "golden", &target);
     tci_request_copy copy = tci_request_copy_graph(s, r);
     tci_node **now = tci_rewrite(s, copy.graph, copy.roots, 1);
     tci_plan *plan = tci_plan_make(s, copy.graph, copy.inputs, r->n_inputs, copy.literals,

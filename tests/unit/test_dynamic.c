@@ -46,7 +46,7 @@ static tci_dim solve_symbol(solve_family *f, const char *name, int64_t least, in
 static void solve_port(solve_family *f, tc_dtype dtype, int rank, const tci_dim *shape)
 {
     tci_code_port *p = &f->ports[f->n_ports];
-    p->dtype = (uint8_t)dtype;
+    p->dtype = (int8_t)dtype;
     p->rank = rank;
     p->shape = f->shapes[f->n_ports++];
     p->n = 1;

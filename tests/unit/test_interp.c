@@ -63,11 +63,11 @@ static int tk_load(tk_k *t, int operand, int x)
 
 static int tk_red(tk_k *t, tci_kred_op op, tc_dtype dtype, int stage, int a, int b)
 {
-    tci_kred r = {(uint8_t)op, (uint8_t)dtype, stage, a, b, -1, TCI_ORDER_CHAIN};
+    tci_kred r = {(uint8_t)op, (int8_t)dtype, stage, a, b, -1, TCI_ORDER_CHAIN};
     TCI_PUSH(&t->s, t->k->reds, t->k->n_reds, t->k->cap_reds, r);
     tci_kinst i = {0};
     i.op = TCI_K_RED;
-    i.dtype = (uint8_t)(op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN ? TC_I64 : dtype);
+    i.dtype = (int8_t)(op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN ? TC_I64 : dtype);
     i.x = i.guard = -1;
     i.imm = t->k->n_reds - 1;
     int inst = tci_kernel_inst(t->k, i);
@@ -888,7 +888,7 @@ static bool tk_prim_takes(tci_prim p, tc_dtype t)
 TEST(prims_equal_the_scalar_evaluator)
 {
     for (int p = 0; p < TCI_P_COUNT; p++) {
-        for (int t = 0; t < TC_DTYPE_COUNT; t++) {
+        for (int t = TC_BOOL; t < TC_DTYPE_COUNT; t++) {
             if (p == TCI_P_MATH_FIRST || tci_dtype_is_half((tc_dtype)t) ||
                 !tk_prim_takes((tci_prim)p, (tc_dtype)t)) {
                 continue;
@@ -904,8 +904,8 @@ TEST(prims_equal_the_scalar_evaluator)
 
 TEST(conversions_equal_the_scalar_evaluator)
 {
-    for (int from = 0; from < TC_DTYPE_COUNT; from++) {
-        for (int to = 0; to < TC_DTYPE_COUNT; to++) {
+    for (int from = TC_BOOL; from < TC_DTYPE_COUNT; from++) {
+        for (int to = TC_BOOL; to < TC_DTYPE_COUNT; to++) {
             if (!tci_dtype_is_half((tc_dtype)from) && !tci_dtype_is_half((tc_dtype)to)) {
                 tk_prim_case(TCI_P_CAST, (tc_dtype)from, (tc_dtype)to, 0);
                 tk_prim_case(TCI_P_CAST, (tc_dtype)from, (tc_dtype)to, 1);
