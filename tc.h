@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "ba9fef7ae29f4ca6"
+#define TCI_BUILD "338a706725dbea47"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -37475,7 +37475,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
     } else {
         status = tci_device_launch_all(c);
     }
-    return status ? status : device->sync(device->user);
+    /* Also when it failed: what was launched before writes to memory and faults of this call. */
+    tc_status synced = device->sync(device->user);
+    return status ? status : synced;
 }
 
 TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)

@@ -978,6 +978,7 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     X(device_name, "cuDeviceGetName", (char *, int, int))                                         \
     X(device_attribute, "cuDeviceGetAttribute", (int *, int, int))                                \
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **, int))                                 \
+    X(context_get, "cuCtxGetCurrent", (void **))                                                  \
     X(context_set, "cuCtxSetCurrent", (void *))                                                   \
     X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
     X(stream_wait, "cuStreamSynchronize", (void *))                                               \
@@ -1270,7 +1271,10 @@ TCI_FN tc_status tci_nvrtc_build(tc_build *build, const char *architecture, cons
  *
  * Faults: kernels write to pinned host words that the device sees; sync, which waits for the
  * stream, hands them on to the words of the launches (tci_cuda.pending).
+ * A launch is pending when the driver took it, and until the next sync or the end of its sequence.
  * Invariant: tci_cuda.lock is held while a launch is put into the stream or taken from pending.
+ * The calling thread may have another context current (the host uses CUDA as well): every call of
+ * the seam makes ours current and then again what was.
  * After a fork the child has no device: every call says so, and none reaches the driver. */
 
 #include <stdio.h>
@@ -1310,12 +1314,11 @@ static struct {
     char architecture[48];
     tc_backend_target target;
     int64_t *words; /* pinned, TCI_CUDA_WORDS */
-    struct { int64_t *word, *fault; } pending[TCI_CUDA_WORDS];
+    struct { int64_t *word, *fault; } pending[TCI_CUDA_WORDS]; /* word NULL: it is gone */
     int n_pending;
 } tci_cuda = {.lock = TCI_MUTEX_INIT};
 
 static _Thread_local char tci_cuda_error[256];
-static _Thread_local bool tci_cuda_is_current;
 
 /* ---- failures ---- */
 
@@ -1344,19 +1347,35 @@ static const char *tci_cuda_last_error(void *user)
 
 /* ---- the device ---- */
 
-/* Makes the device this thread's. A process made by fork has none of its parent's, and no call of
- * the driver may be made in it. */
-static tc_status tci_cuda_use(void)
+/* A process made by fork has no device of its parent's, and no call of the driver may be made in
+ * it. */
+static tc_status tci_cuda_check_process(void)
 {
-    if (tci_cuda.is_lost) {
-        return tci_cuda_say("this process was made by fork, and its parent used the GPU before",
-                            "CUDA does not survive a fork");
+    return tci_cuda.is_lost
+               ? tci_cuda_say("this process was made by fork, and its parent used the GPU before",
+                              "CUDA does not survive a fork")
+               : TC_OK;
+}
+
+/* Makes the device this thread's, if it succeeds until tci_cuda_leave. */
+static tc_status tci_cuda_enter(void **before)
+{
+    tc_status status = tci_cuda_check_process();
+    *before = tci_cuda.context;
+    if (!status) {
+        status = tci_cuda_check(tci_cuda.cu->context_get(before), "cuCtxGetCurrent");
     }
-    if (!tci_cuda_is_current) {
-        tci_cuda.cu->context_set(tci_cuda.context);
-        tci_cuda_is_current = true;
+    if (!status && *before != tci_cuda.context) {
+        status = tci_cuda_check(tci_cuda.cu->context_set(tci_cuda.context), "cuCtxSetCurrent");
     }
-    return TC_OK;
+    return status;
+}
+
+static void tci_cuda_leave(void *before)
+{
+    if (before != tci_cuda.context) {
+        tci_cuda.cu->context_set(before);
+    }
 }
 
 static void tci_cuda_after_fork(void)
@@ -1374,20 +1393,21 @@ static tc_status tci_cuda_open_device(int device)
     const tci_cu *cu = tci_cuda.cu;
     tc_status status =
         tci_cuda_check(cu->context_retain(&tci_cuda.context, device), "cuDevicePrimaryCtxRetain");
-    if (!status) {
-        status = tci_cuda_use();
+    void *before;
+    status = status ? status : tci_cuda_enter(&before);
+    if (status) {
+        return status;
     }
+    size_t bytes = TCI_CUDA_WORDS * sizeof(int64_t);
+    status = tci_cuda_check(cu->stream_create(&tci_cuda.stream, 1), "cuStreamCreate");
     if (!status) {
-        status = tci_cuda_check(cu->stream_create(&tci_cuda.stream, 1), "cuStreamCreate");
-    }
-    if (!status) {
-        size_t bytes = TCI_CUDA_WORDS * sizeof(int64_t);
         status =
             tci_cuda_check(cu->host_alloc((void **)&tci_cuda.words, bytes, 3), "cuMemHostAlloc");
     }
     if (!status) {
-        memset(tci_cuda.words, 0, TCI_CUDA_WORDS * sizeof(int64_t));
+        memset(tci_cuda.words, 0, bytes);
     }
+    tci_cuda_leave(before);
     return status;
 }
 
@@ -1453,7 +1473,7 @@ static tc_status tci_cuda_compiler(void *user, const char *wanted, tc_backend_co
     (void)user;
     (void)wanted; /* a C compiler */
     memset(compiler, 0, sizeof(*compiler));
-    if (tci_cuda_use()) {
+    if (tci_cuda_check_process()) {
         return TC_ERR_COMPILER; /* what it makes could not be loaded */
     }
     snprintf(compiler->path, sizeof(compiler->path), "%s", tci_nvrtc_path());
@@ -1481,6 +1501,18 @@ static tc_status tci_cuda_compile(void *user, tc_build *build)
 
 /* ---- modules ---- */
 
+static tc_status tci_cuda_load_image(const char *cubin, void **handle)
+{
+    void *before;
+    tc_status status = tci_cuda_enter(&before);
+    if (status) {
+        return status;
+    }
+    status = tci_cuda_check(tci_cuda.cu->module_load(handle, cubin), "cuModuleLoadData");
+    tci_cuda_leave(before);
+    return status;
+}
+
 static tc_status tci_cuda_module_load(void *user, const char *path, void **module)
 {
     tci_str cubin = {0};
@@ -1491,14 +1523,11 @@ static tc_status tci_cuda_module_load(void *user, const char *path, void **modul
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = tci_cuda_use();
-    if (!status && !tci_os_read_file(path, &cubin, &code)) {
+    tc_status status = TC_OK;
+    if (!tci_os_read_file(path, &cubin, &code)) {
         status = tci_cuda_say("a cubin cannot be read", strerror(code));
     }
-    if (!status) {
-        status =
-            tci_cuda_check(tci_cuda.cu->module_load(&m->handle, cubin.text), "cuModuleLoadData");
-    }
+    status = status ? status : tci_cuda_load_image(cubin.text, &m->handle);
     tci_str_free(&cubin);
     if (status) {
         tci_heap_free(m);
@@ -1529,19 +1558,33 @@ static bool tci_cuda_read_skeleton(const tci_cuda_module *m, const char *symbol,
            !cu->function_set(f->handle, TCI_CU_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)k->shared_bytes);
 }
 
-static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
+static bool tci_cuda_describe_function(const tci_cuda_module *m, const char *symbol,
+                                       tci_cuda_function *f)
 {
     /* CU_FUNC_ATTRIBUTE_...: what __launch_bounds__ said */
     enum { TCI_CU_MAX_THREADS_PER_BLOCK = 0 };
+    const tci_cu *cu = tci_cuda.cu;
+    void *before;
+    if (tci_cuda_enter(&before)) {
+        return false;
+    }
+    bool found =
+        !cu->module_find(&f->handle, m->handle, symbol) &&
+        !cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) &&
+        tci_cuda_read_skeleton(m, symbol, f);
+    tci_cuda_leave(before);
+    return found;
+}
+
+static void *tci_cuda_module_find(void *user, void *module, const char *symbol)
+{
     tci_cuda_module *m = module;
     tci_cuda_function *f = tci_heap_get(sizeof(*f));
     (void)user;
     if (!f) {
         return NULL;
     }
-    if (tci_cuda_use() || tci_cuda.cu->module_find(&f->handle, m->handle, symbol) ||
-        tci_cuda.cu->function_attribute(&f->threads, TCI_CU_MAX_THREADS_PER_BLOCK, f->handle) ||
-        !tci_cuda_read_skeleton(m, symbol, f)) {
+    if (!tci_cuda_describe_function(m, symbol, f)) {
         tci_heap_free(f);
         return NULL;
     }
@@ -1556,8 +1599,10 @@ static void tci_cuda_module_free(void *user, void *module)
 {
     tci_cuda_module *m = module;
     (void)user;
-    if (!tci_cuda_use()) {
+    void *before;
+    if (!tci_cuda_enter(&before)) {
         tci_cuda.cu->module_free(m->handle);
+        tci_cuda_leave(before);
     }
     while (m->functions) {
         tci_cuda_function *next = m->functions->next;
@@ -1642,9 +1687,10 @@ static bool tci_cuda_describe(const tc_launch *launch, bool is_packed, tci_cu_ke
 static void tci_cuda_collect(void)
 {
     for (int i = 0; i < tci_cuda.n_pending; i++) {
-        if (*tci_cuda.pending[i].word) {
-            *tci_cuda.pending[i].fault = *tci_cuda.pending[i].word;
-            *tci_cuda.pending[i].word = 0;
+        int64_t *word = tci_cuda.pending[i].word;
+        if (word && *word) {
+            *tci_cuda.pending[i].fault = *word;
+            *word = 0;
         }
     }
     tci_cuda.n_pending = 0;
@@ -1661,6 +1707,15 @@ static tc_status tci_cuda_reserve(void)
     return status;
 }
 
+/* Caller holds the lock and reserved a place. A launch that the driver refused writes no fault. */
+static void tci_cuda_note(int code, int64_t *word, int64_t *fault)
+{
+    if (code == 0 && word) {
+        tci_cuda.pending[tci_cuda.n_pending].word = word;
+        tci_cuda.pending[tci_cuda.n_pending++].fault = fault;
+    }
+}
+
 static tc_status tci_cuda_launch_locked(const tc_launch *launch)
 {
     _Alignas(64) int64_t arguments[TCI_CUDA_MAX_ARGUMENTS]; /* of tensor maps */
@@ -1672,17 +1727,16 @@ static tc_status tci_cuda_launch_locked(const tc_launch *launch)
             return status;
         }
         word = &tci_cuda.words[tci_cuda.n_pending];
-        tci_cuda.pending[tci_cuda.n_pending].word = word;
-        tci_cuda.pending[tci_cuda.n_pending++].fault = launch->fault;
     }
     bool is_packed = tci_cuda_pack(launch, word, arguments);
     if (!tci_cuda_describe(launch, is_packed, &k)) {
         return TC_ERR_LIMIT;
     }
     void *params[] = {arguments}; /* the driver knows its size and alignment from the kernel */
-    return tci_cuda_check(tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
-                                              k.shared_bytes, tci_cuda.stream, params, NULL),
-                          "cuLaunchKernel");
+    int code = tci_cuda.cu->launch(k.function, k.grid_x, 1, 1, k.block_x, k.block_y, 1,
+                                   k.shared_bytes, tci_cuda.stream, params, NULL);
+    tci_cuda_note(code, word, launch->fault);
+    return tci_cuda_check(code, "cuLaunchKernel");
 }
 
 static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
@@ -1691,20 +1745,23 @@ static tc_status tci_cuda_launch(void *user, const tc_launch *launch)
     if (launch->task_end == launch->task_begin) {
         return TC_OK;
     }
-    tc_status status = tci_cuda_use();
+    void *before;
+    tc_status status = tci_cuda_enter(&before);
     if (status) {
         return status;
     }
     pthread_mutex_lock(&tci_cuda.lock);
     status = tci_cuda_launch_locked(launch);
     pthread_mutex_unlock(&tci_cuda.lock);
+    tci_cuda_leave(before);
     return status;
 }
 
 static tc_status tci_cuda_sync(void *user)
 {
+    void *before;
     (void)user;
-    tc_status status = tci_cuda_use();
+    tc_status status = tci_cuda_enter(&before);
     if (status) {
         return status;
     }
@@ -1712,10 +1769,23 @@ static tc_status tci_cuda_sync(void *user)
     status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "a kernel failed");
     tci_cuda_collect();
     pthread_mutex_unlock(&tci_cuda.lock);
+    tci_cuda_leave(before);
     return status;
 }
 
 /* ---- sequences ---- */
+
+/* A run that failed may not have come to its sync. */
+static void tci_cuda_forget(const int64_t *word)
+{
+    pthread_mutex_lock(&tci_cuda.lock);
+    for (int i = 0; i < tci_cuda.n_pending; i++) {
+        if (tci_cuda.pending[i].word == word) {
+            tci_cuda.pending[i].word = NULL;
+        }
+    }
+    pthread_mutex_unlock(&tci_cuda.lock);
+}
 
 static void tci_cuda_sequence_free(void *user, void *sequence)
 {
@@ -1724,7 +1794,11 @@ static void tci_cuda_sequence_free(void *user, void *sequence)
     if (!s) {
         return;
     }
-    bool lives = !tci_cuda_use();
+    if (s->word) {
+        tci_cuda_forget(s->word);
+    }
+    void *before;
+    bool lives = !tci_cuda_enter(&before);
     if (lives && s->executable) {
         tci_cuda.cu->graph_exec_free(s->executable);
     }
@@ -1733,6 +1807,9 @@ static void tci_cuda_sequence_free(void *user, void *sequence)
     }
     if (lives && s->word) {
         tci_cuda.cu->host_free(s->word);
+    }
+    if (lives) {
+        tci_cuda_leave(before);
     }
     tci_heap_free(s);
 }
@@ -1767,16 +1844,9 @@ static tc_status tci_cuda_add_nodes(tci_cuda_sequence *s, const tc_launch *launc
                           "cuGraphInstantiate");
 }
 
-static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
+static tc_status tci_cuda_make_graph(tci_cuda_sequence *s, const tc_launch *launches, int n)
 {
-    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
-    if (!s) {
-        return TC_ERR_MEMORY;
-    }
-    tc_status status = tci_cuda_use();
-    if (!status) {
-        status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
-    }
+    tc_status status = tci_cuda_check(tci_cuda.cu->graph_create(&s->graph, 0), "cuGraphCreate");
     for (int i = 0; i < n && !status; i++) {
         if (launches[i].fault && !s->word) {
             status = tci_cuda_check(tci_cuda.cu->host_alloc((void **)&s->word, sizeof(*s->word), 3),
@@ -1784,11 +1854,23 @@ static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, v
             s->fault = launches[i].fault;
         }
     }
+    if (!status && s->word) {
+        *s->word = 0;
+    }
+    return status ? status : tci_cuda_add_nodes(s, launches, n);
+}
+
+static tc_status tci_cuda_record(void *user, const tc_launch *launches, int n, void **sequence)
+{
+    tci_cuda_sequence *s = tci_heap_get(sizeof(*s));
+    void *before;
+    if (!s) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = tci_cuda_enter(&before);
     if (!status) {
-        if (s->word) {
-            *s->word = 0;
-        }
-        status = tci_cuda_add_nodes(s, launches, n);
+        status = tci_cuda_make_graph(s, launches, n);
+        tci_cuda_leave(before);
     }
     if (status) {
         tci_cuda_sequence_free(user, s);
@@ -1802,21 +1884,20 @@ static tc_status tci_cuda_replay(void *user, void *sequence)
 {
     const tci_cuda_sequence *s = sequence;
     (void)user;
-    tc_status status = tci_cuda_use();
+    void *before;
+    tc_status status = tci_cuda_enter(&before);
     if (status) {
         return status;
     }
     pthread_mutex_lock(&tci_cuda.lock);
     status = s->word ? tci_cuda_reserve() : TC_OK;
-    if (!status && s->word) {
-        tci_cuda.pending[tci_cuda.n_pending].word = s->word;
-        tci_cuda.pending[tci_cuda.n_pending++].fault = s->fault;
-    }
     if (!status) {
-        status = tci_cuda_check(tci_cuda.cu->graph_launch(s->executable, tci_cuda.stream),
-                                "cuGraphLaunch");
+        int code = tci_cuda.cu->graph_launch(s->executable, tci_cuda.stream);
+        tci_cuda_note(code, s->word, s->fault);
+        status = tci_cuda_check(code, "cuGraphLaunch");
     }
     pthread_mutex_unlock(&tci_cuda.lock);
+    tci_cuda_leave(before);
     return status;
 }
 
@@ -1825,41 +1906,54 @@ static tc_status tci_cuda_replay(void *user, void *sequence)
 static void *tci_cuda_alloc(void *user, int64_t bytes)
 {
     tci_cu_ptr p = 0;
+    void *before;
     (void)user;
-    tc_status status = tci_cuda_use();
+    tc_status status = tci_cuda_enter(&before);
     if (!status) {
         status = tci_cuda_check(tci_cuda.cu->alloc(&p, (size_t)bytes), "cuMemAlloc");
+        tci_cuda_leave(before);
     }
     return status ? NULL : (void *)(uintptr_t)p;
 }
 
 static void tci_cuda_free(void *user, void *memory)
 {
+    void *before;
     (void)user;
-    if (!tci_cuda_use()) {
+    if (!tci_cuda_enter(&before)) {
         tci_cuda.cu->free((tci_cu_ptr)(uintptr_t)memory);
+        tci_cuda_leave(before);
     }
 }
 
-/* In order with the launches; does not wait. */
-static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+/* In order with the launches. Takes no lock of this room: callers may hold locks of their own. */
+static tc_status tci_cuda_move(void *to, const void *from, int64_t bytes, bool waits)
 {
-    tc_status status = tci_cuda_use();
-    (void)user;
-    return status ? status
-                  : tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to,
-                                                     (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
-                                                     tci_cuda.stream),
-                                   "cuMemcpyAsync");
+    void *before;
+    tc_status status = tci_cuda_enter(&before);
+    if (status) {
+        return status;
+    }
+    status = tci_cuda_check(tci_cuda.cu->copy((tci_cu_ptr)(uintptr_t)to,
+                                              (tci_cu_ptr)(uintptr_t)from, (size_t)bytes,
+                                              tci_cuda.stream),
+                            "cuMemcpyAsync");
+    if (!status && waits) {
+        status = tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
+    }
+    tci_cuda_leave(before);
+    return status;
 }
 
-/* Takes no lock of this room: callers may hold locks of their own. */
+static tc_status tci_cuda_copy_within(void *user, void *to, const void *from, int64_t bytes)
+{
+    (void)user;
+    return tci_cuda_move(to, from, bytes, false);
+}
+
 static tc_status tci_cuda_copy(void *to, const void *from, int64_t bytes)
 {
-    tc_status status = tci_cuda_copy_within(NULL, to, from, bytes);
-    return status
-               ? status
-               : tci_cuda_check(tci_cuda.cu->stream_wait(tci_cuda.stream), "cuStreamSynchronize");
+    return tci_cuda_move(to, from, bytes, true);
 }
 
 static tc_status tci_cuda_upload(void *user, void *to_device, const void *from, int64_t bytes)
@@ -1879,11 +1973,15 @@ static bool tci_cuda_is_device(void *user, const void *memory)
     /* CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_... */
     enum { TCI_CU_MEMORY_TYPE = 2, TCI_CU_DEVICE = 2 };
     unsigned type = 0;
+    void *before;
     (void)user;
-    return !tci_cuda_use() &&
-           !tci_cuda.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE,
-                                          (tci_cu_ptr)(uintptr_t)memory) &&
-           type == TCI_CU_DEVICE;
+    if (tci_cuda_enter(&before)) {
+        return false;
+    }
+    int code = tci_cuda.cu->pointer_attribute(&type, TCI_CU_MEMORY_TYPE,
+                                              (tci_cu_ptr)(uintptr_t)memory);
+    tci_cuda_leave(before);
+    return !code && type == TCI_CU_DEVICE;
 }
 
 /* ---- what users call (api/cuda.h) ---- */

@@ -26,6 +26,7 @@ typedef struct tci_cu_kernel_params { /* CUDA_KERNEL_NODE_PARAMS_v2 */
     X(device_name, "cuDeviceGetName", (char *, int, int))                                         \
     X(device_attribute, "cuDeviceGetAttribute", (int *, int, int))                                \
     X(context_retain, "cuDevicePrimaryCtxRetain", (void **, int))                                 \
+    X(context_get, "cuCtxGetCurrent", (void **))                                                  \
     X(context_set, "cuCtxSetCurrent", (void *))                                                   \
     X(stream_create, "cuStreamCreate", (void **, unsigned))                                       \
     X(stream_wait, "cuStreamSynchronize", (void *))                                               \

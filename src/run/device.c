@@ -382,7 +382,9 @@ TCI_FN tc_status tci_device_run(tc_call *c, const tc_bufs *inputs, const tc_bufs
     } else {
         status = tci_device_launch_all(c);
     }
-    return status ? status : device->sync(device->user);
+    /* Also when it failed: what was launched before writes to memory and faults of this call. */
+    tc_status synced = device->sync(device->user);
+    return status ? status : synced;
 }
 
 TCI_FN tc_status tci_device_finish(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)

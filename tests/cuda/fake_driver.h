@@ -1,6 +1,7 @@
 /* tests/cuda/fake_driver.h - a CUDA driver for machines without one: memory is the host's, launches
- * are only counted. fake_install puts it in the place of the opened library. Include after tc.h
- * with its implementation and TC_CUDA. */
+ * are only counted. Any call can be made to fail (fake_fail_in), a graph to meet an index outside
+ * its axis (fake_fault). fake_install puts it in the place of the opened library. Include after
+ * tc.h with its implementation and TC_CUDA. */
 #ifndef TC_TEST_FAKE_DRIVER_H
 #define TC_TEST_FAKE_DRIVER_H
 
@@ -11,6 +12,12 @@
 
 static int fake_process, fake_calls_in_child, fake_graph_launches, fake_launches, fake_copies;
 static int fake_nodes;
+static int fake_context;                      /* the device's: its address */
+static _Thread_local void *fake_current;      /* the thread's context */
+static int fake_context_sets, fake_context_misses; /* misses: another context was current */
+static const char *fake_fail_in;              /* this function fails, ... */
+static int fake_fail_after;                   /* ... when it was called so many times */
+static int64_t *fake_word, fake_fault;        /* the last one made; what graphs write to it */
 /* What a module says of a kernel with a main loop of its own; NULL: it has none. */
 static const tci_cuda_skeleton *fake_skeleton;
 static int fake_shared_bytes;                 /* that were asked for it */
@@ -18,174 +25,238 @@ static tci_cu_kernel_params fake_last_node;
 static struct { void *address; uint64_t dim[5], stride[4]; unsigned rank, box[5]; } fake_maps[2];
 static int fake_n_maps;
 
-/* In a child made by fork the real driver fails or hangs: any call there is a mistake. */
-static int fake_call(void)
+/* In a child made by fork the real driver fails or hangs: any call there is a mistake. Not 0: the
+ * call does nothing and returns that. */
+static int fake_enter(const char *function)
 {
     if (fake_process == 0) {
         fake_process = (int)getpid();
     }
     fake_calls_in_child += fake_process != (int)getpid();
-    return 0;
+    return fake_fail_in && !strcmp(function, fake_fail_in) && fake_fail_after-- == 0 ? 700 : 0;
 }
 
-static int fake_cuInit(unsigned flags) { return fake_call() + (flags != 0); }
+/* What needs the device's context as the thread's. */
+static int fake_enter_inside(const char *function)
+{
+    fake_context_misses += fake_current != &fake_context;
+    return fake_enter(function);
+}
+
+#define FAKE_ENTER() if (fake_enter(__func__ + 5)) return 700 /* without fake_ */
+#define FAKE_ENTER_INSIDE() if (fake_enter_inside(__func__ + 5)) return 700
+
+static int fake_cuInit(unsigned flags)
+{
+    FAKE_ENTER();
+    return flags != 0;
+}
 static int fake_cuGetErrorName(int code, const char **name)
 {
     (void)code;
+    FAKE_ENTER();
     *name = "CUDA_ERROR_FAKE";
-    return fake_call();
+    return 0;
 }
 static int fake_cuDriverGetVersion(int *version)
 {
+    FAKE_ENTER();
     *version = 13000;
-    return fake_call();
+    return 0;
 }
 static int fake_cuDeviceGet(int *device, int i)
 {
+    FAKE_ENTER();
     *device = i;
-    return fake_call();
+    return 0;
 }
 static int fake_cuDeviceGetName(char *name, int n, int device)
 {
     (void)device;
+    FAKE_ENTER();
     snprintf(name, (size_t)n, "fake");
-    return fake_call();
+    return 0;
 }
 static int fake_cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
+    FAKE_ENTER();
     *value = attribute == 75 ? 9 : 0;
-    return fake_call();
+    return 0;
 }
 static int fake_cuDevicePrimaryCtxRetain(void **context, int device)
 {
     (void)device;
-    *context = &fake_process;
-    return fake_call();
+    FAKE_ENTER();
+    *context = &fake_context;
+    return 0;
 }
-static int fake_cuCtxSetCurrent(void *context) { return fake_call() + (context != &fake_process); }
+static int fake_cuCtxGetCurrent(void **context)
+{
+    FAKE_ENTER();
+    *context = fake_current;
+    return 0;
+}
+static int fake_cuCtxSetCurrent(void *context)
+{
+    FAKE_ENTER();
+    fake_current = context;
+    fake_context_sets++;
+    return 0;
+}
 static int fake_cuStreamCreate(void **stream, unsigned flags)
 {
     (void)flags;
+    FAKE_ENTER_INSIDE();
     *stream = &fake_process;
-    return fake_call();
+    return 0;
 }
 static int fake_cuStreamSynchronize(void *stream)
 {
-    return fake_call() + (stream != &fake_process);
+    FAKE_ENTER_INSIDE();
+    return stream != &fake_process;
 }
 static int fake_cuModuleLoadData(void **module, const void *image)
 {
+    FAKE_ENTER_INSIDE();
     *module = &fake_process;
-    return fake_call() + (image == NULL);
+    return image == NULL;
 }
 static int fake_cuModuleGetFunction(void **function, void *module, const char *name)
 {
     (void)name;
+    FAKE_ENTER_INSIDE();
     *function = module;
-    return fake_call();
+    return 0;
 }
-static int fake_cuModuleUnload(void *module) { return fake_call() + (module != &fake_process); }
+static int fake_cuModuleUnload(void *module)
+{
+    FAKE_ENTER_INSIDE();
+    return module != &fake_process;
+}
 static int fake_cuFuncGetAttribute(int *value, int attribute, void *function)
 {
     (void)attribute;
     (void)function;
+    FAKE_ENTER_INSIDE();
     *value = 256;
-    return fake_call();
+    return 0;
 }
 static int fake_cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                unsigned by, unsigned bz, unsigned shared, void *stream,
                                void **params, void **extra)
 {
     (void)function, (void)shared, (void)stream, (void)params, (void)extra;
+    FAKE_ENTER_INSIDE();
     fake_launches++;
-    return fake_call() + (gx * gy * gz * bx * by * bz == 0);
+    return gx * gy * gz * bx * by * bz == 0;
 }
 static int fake_cuMemAlloc_v2(tci_cu_ptr *p, size_t n)
 {
-    *p = (tci_cu_ptr)(size_t)calloc(1, n);
-    return fake_call() + (*p == 0);
+    FAKE_ENTER_INSIDE();
+    *p = (tci_cu_ptr)(size_t)aligned_alloc(64, (n + 63) & ~(size_t)63);
+    if (*p) {
+        memset((void *)(size_t)*p, 0, n);
+    }
+    return *p == 0;
 }
 static int fake_cuMemFree_v2(tci_cu_ptr p)
 {
+    FAKE_ENTER_INSIDE();
     free((void *)(size_t)p);
-    return fake_call();
+    return 0;
 }
 static int fake_cuMemHostAlloc(void **p, size_t n, unsigned flags)
 {
     (void)flags;
+    FAKE_ENTER_INSIDE();
     *p = calloc(1, n);
-    return fake_call() + (*p == NULL);
+    fake_word = *p;
+    return *p == NULL;
 }
 static int fake_cuMemFreeHost(void *p)
 {
+    FAKE_ENTER_INSIDE();
     free(p);
-    return fake_call();
+    return 0;
 }
 static int fake_cuMemcpyAsync(tci_cu_ptr to, tci_cu_ptr from, size_t n, void *stream)
 {
     (void)stream;
+    FAKE_ENTER_INSIDE();
     memmove((void *)(size_t)to, (const void *)(size_t)from, n);
     fake_copies++;
-    return fake_call();
+    return 0;
 }
 static int fake_cuPointerGetAttribute(void *value, int attribute, tci_cu_ptr p)
 {
     (void)attribute, (void)p;
+    FAKE_ENTER_INSIDE();
     *(unsigned *)value = 1; /* the host's */
-    return fake_call();
+    return 0;
 }
 static int fake_cuGraphCreate(void **graph, unsigned flags)
 {
     (void)flags;
+    FAKE_ENTER_INSIDE();
     *graph = &fake_process;
-    return fake_call();
+    return 0;
 }
 static int fake_cuGraphAddKernelNode_v2(void **node, void *graph, void *const *after,
                                         size_t n_after, const tci_cu_kernel_params *params)
 {
     (void)graph, (void)after, (void)n_after;
+    FAKE_ENTER_INSIDE();
     *node = &fake_process;
     fake_last_node = *params;
     fake_nodes++;
-    return fake_call();
+    return 0;
 }
 static int fake_cuGraphInstantiateWithFlags(void **executable, void *graph,
                                             unsigned long long flags)
 {
     (void)flags;
+    FAKE_ENTER_INSIDE();
     *executable = graph;
-    return fake_call();
+    return 0;
 }
 static int fake_cuGraphLaunch(void *executable, void *stream)
 {
     (void)executable, (void)stream;
+    FAKE_ENTER_INSIDE();
     fake_graph_launches++;
-    return fake_call();
+    if (fake_fault) {
+        *fake_word = fake_fault;
+    }
+    return 0;
 }
 static int fake_cuGraphExecDestroy(void *executable)
 {
-    return fake_call() + (executable != &fake_process);
+    FAKE_ENTER_INSIDE();
+    return executable != &fake_process;
 }
 static int fake_cuGraphDestroy(void *graph)
 {
-    return fake_call() + (graph != &fake_process);
+    FAKE_ENTER_INSIDE();
+    return graph != &fake_process;
 }
 
 static int fake_cuModuleGetGlobal_v2(tci_cu_ptr *p, size_t *n, void *module, const char *name)
 {
     size_t length = strlen(name), end = strlen("_skeleton");
     (void)module;
+    FAKE_ENTER_INSIDE();
     *p = (tci_cu_ptr)(size_t)fake_skeleton;
     *n = sizeof(*fake_skeleton);
     bool found = fake_skeleton && length > end && !strcmp(name + length - end, "_skeleton");
-    return fake_call() + (found ? 0 : 500);
+    return found ? 0 : 500;
 }
 static int fake_cuFuncSetAttribute(void *function, int attribute, int value)
 {
     (void)function;
+    FAKE_ENTER_INSIDE();
     fake_shared_bytes = attribute == 8 ? value : fake_shared_bytes;
-    return fake_call();
+    return 0;
 }
 static int fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
                                        const uint64_t *dim, const uint64_t *stride,
@@ -194,13 +265,14 @@ static int fake_cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void 
 {
     bool good = type == 9 && step[0] == 1 && step[1] == 1 && !interleave && swizzle == 3 &&
                 promotion == 2 && !fill && (size_t)map % 64 == 0 && (size_t)address % 16 == 0;
+    FAKE_ENTER_INSIDE();
     fake_maps[fake_n_maps % 2].address = address;
     fake_maps[fake_n_maps % 2].rank = rank;
     memcpy(fake_maps[fake_n_maps % 2].dim, dim, rank * sizeof(*dim));
     memcpy(fake_maps[fake_n_maps % 2].stride, stride, (rank - 1) * sizeof(*stride));
     memcpy(fake_maps[fake_n_maps++ % 2].box, box, rank * sizeof(*box));
     memset(map, 0x11 * fake_n_maps, 128);
-    return fake_call() + !good;
+    return !good;
 }
 
 /* False: the backend calls something that is not here. */
@@ -215,6 +287,7 @@ static bool fake_install(void)
         .device_name = fake_cuDeviceGetName,
         .device_attribute = fake_cuDeviceGetAttribute,
         .context_retain = fake_cuDevicePrimaryCtxRetain,
+        .context_get = fake_cuCtxGetCurrent,
         .context_set = fake_cuCtxSetCurrent,
         .stream_create = fake_cuStreamCreate,
         .stream_wait = fake_cuStreamSynchronize,

@@ -197,6 +197,184 @@ TEST(a_forked_child_has_no_gpu_and_is_told)
     tc_ctx_free(ctx);
 }
 
+/* ---- the host's own use of CUDA ---- */
+
+/* Every call of the driver finds the device's context, and the host then finds its own, whatever it
+ * makes current between two runs. */
+TEST(the_context_of_the_caller_stays_current)
+{
+    static int others[2];
+    NEED_NVRTC();
+    int misses = fake_context_misses;
+    for (int i = 0; i < 3; i++) {
+        void *mine = i < 2 ? &others[i] : NULL;
+        char cache[8];
+        snprintf(cache, sizeof(cache), "host%d", i); /* all is made under this context */
+        fake_current = mine;
+        tc_ctx *ctx = context(cache);
+        REQUIRE(ctx != NULL);
+        tc_program *f = chain(ctx, 4.0 + i);
+        void *memory = NULL;
+        CHECK(f && run(f) == TC_OK && fake_current == mine);
+        fake_current = &others[1 - i % 2];
+        CHECK(run(f) == TC_OK && fake_current == &others[1 - i % 2]);
+        CHECK(tc_cuda_alloc(8, &memory) == TC_OK && fake_current == &others[1 - i % 2]);
+        tc_cuda_free(memory);
+        tc_program_free(f);
+        tc_ctx_free(ctx);
+        CHECK(fake_current == &others[1 - i % 2]);
+    }
+    CHECK_EQ_INT(fake_context_misses - misses, 0);
+    fake_current = &fake_context; /* as with the CUDA runtime: nothing is switched then */
+    tc_ctx *ctx = context("host0");
+    tc_program *f = chain(ctx, 4.0);
+    int sets = fake_context_sets;
+    CHECK(f && run(f) == TC_OK);
+    CHECK_EQ_INT(fake_context_sets - sets, 0);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    fake_current = NULL;
+}
+
+/* ---- a driver that fails ---- */
+
+/* x[index] + p of a parameter p that is set to twice that, where it reads itself by the index. */
+typedef struct gatherer {
+    tc_ctx *ctx;
+    tc_tensor p;
+    tc_program *f;
+} gatherer;
+
+static bool make_gatherer(gatherer *g, const char *cache)
+{
+    static float three[N];
+    for (int i = 0; i < N; i++) {
+        three[i] = 3;
+    }
+    g->f = NULL;
+    g->ctx = context(cache);
+    if (!g->ctx) {
+        return false;
+    }
+    g->p = tc_param(g->ctx, three, TC_F32, N);
+    tc_tensor index = tc_input(g->ctx, "index", TC_I64, N);
+    tc_tensor row = tc_gather(g->p, 0, index);
+    tc_status status = tc_compile_fn(TC_TENSORS(index), TC_TENSORS(row, tc_neg(row),
+                                                                   tc_assign(g->p, tc_mul(row, 2))),
+                                     NULL, &g->f);
+    CHECK_MSG(status == TC_OK, "%s", tc_error(g->ctx));
+    return g->f != NULL;
+}
+
+static tc_status run_gatherer(const gatherer *g, float *out)
+{
+    static int64_t index[N];
+    return tc_run(g->f, TC_BUFS(TC_BUF(index, N)), TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)));
+}
+
+static bool is_still(const gatherer *g, float v)
+{
+    float now[N];
+    bool same = tc_read(g->p, now, N) == TC_OK;
+    for (int i = 0; i < N && same; i++) {
+        same = now[i] == v;
+    }
+    return same;
+}
+
+static void free_gatherer(const gatherer *g)
+{
+    tc_program_free(g->f);
+    tc_ctx_free(g->ctx);
+}
+
+/* The driver's kernels compute nothing: new values are 0. */
+TEST(an_index_outside_its_axis_leaves_parameters_and_outputs)
+{
+    NEED_NVRTC();
+    static float out[2 * N];
+    gatherer g;
+    REQUIRE(make_gatherer(&g, "index"));
+    out[0] = out[N] = 7;
+    fake_fault = 1 + N;
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_ERR_INDEX);
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_ERR_INDEX);
+    fake_fault = 0;
+    CHECK(out[0] == 7 && out[N] == 7 && is_still(&g, 3));
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_OK);
+    CHECK(out[0] == 0 && out[N] == 0 && is_still(&g, 0));
+    free_gatherer(&g);
+}
+
+/* Each call of the driver that a run makes fails once. A failed run says so and leaves its
+ * parameter as it was, unless that was on the way; the next one works. What a failed run left
+ * pending concerns nobody else (its call is freed). */
+TEST(every_call_of_a_run_may_fail)
+{
+    NEED_NVRTC();
+    static const char *const functions[] = {
+        "cuCtxGetCurrent", "cuCtxSetCurrent", "cuGraphLaunch", "cuStreamSynchronize",
+        "cuMemcpyAsync", "cuMemAlloc_v2", "cuMemHostAlloc", "cuGraphCreate",
+        "cuGraphAddKernelNode_v2", "cuGraphInstantiateWithFlags"};
+    static float out[2 * N];
+    for (int i = 0; i < (int)(sizeof(functions) / sizeof(*functions)); i++) {
+        int n_failed = 0, n_told = 0, n_begun = 0;
+        for (bool failed = true; failed && n_failed < 50;) {
+            gatherer g;
+            fake_current = NULL;
+            REQUIRE(make_gatherer(&g, "fails"));
+            tc_call *call = NULL;
+            int64_t index[N] = {0};
+            REQUIRE(tc_call_make(g.f, &call) == TC_OK);
+            fake_fail_in = functions[i];
+            fake_fail_after = n_failed;
+            tc_status status =
+                tc_run_call(call, TC_BUFS(TC_BUF(index, N)),
+                            TC_BUFS(TC_BUF(out, N), TC_BUF(out + N, N)));
+            failed = fake_fail_after < 0; /* it was called so often */
+            fake_fail_in = NULL;
+            CHECK_MSG(failed || status == TC_OK, "%s, call %d: status %d", functions[i], n_failed,
+                      (int)status);
+            n_told += status != TC_OK;
+            bool told = status == TC_OK || strstr(tc_error(call), "CUDA_ERROR_FAKE");
+            CHECK_MSG(told, "%s, call %d: %s", functions[i], n_failed, tc_error(call));
+            tc_call_free(call);
+            float was = status ? 3 : 0;
+            bool begun = status && is_still(&g, 0);
+            n_begun += begun;
+            CHECK_MSG(begun || is_still(&g, was), "%s, call %d", functions[i], n_failed);
+            CHECK_EQ_INT(run_gatherer(&g, out), TC_OK);
+            CHECK_EQ_INT(tci_cuda.n_pending, 0);
+            free_gatherer(&g);
+            n_failed += failed;
+        }
+        CHECK_MSG(n_told > 0 && n_failed < 50, "%s: %d calls failed, %d runs", functions[i],
+                  n_failed, n_told);
+        CHECK_MSG(n_begun <= 3, "%s: %d runs changed the parameter", functions[i], n_begun);
+    }
+}
+
+/* The outputs of a run come down one by one: when the second does not, the first is there, and the
+ * parameter did not change. */
+TEST(a_failed_download_is_told)
+{
+    NEED_NVRTC();
+    static float out[2 * N];
+    gatherer g;
+    REQUIRE(make_gatherer(&g, "download"));
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_OK); /* index and parameter went up, two outputs down */
+    out[0] = out[N] = 7;
+    fake_fail_in = "cuMemcpyAsync";
+    fake_fail_after = 2; /* the index goes up, an output down */
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_ERR_BACKEND);
+    fake_fail_in = NULL;
+    CHECK_HAS(tc_error(g.f), "cuMemcpyAsync: CUDA_ERROR_FAKE");
+    CHECK(out[0] == 0 && out[N] == 7);
+    CHECK_EQ_INT(run_gatherer(&g, out), TC_OK);
+    CHECK(out[N] == 0);
+    free_gatherer(&g);
+}
+
 /* The module says what maps its kernel wants; they are made for the operands' addresses. */
 TEST(a_product_is_launched_with_its_maps)
 {
