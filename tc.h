@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "338a706725dbea47"
+#define TCI_BUILD "c4798061bd7708d3"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -236,10 +236,13 @@
  * 11 WHAT IS PROMISED
  *
  * The same bits from interpreter and native code, from any C compiler, vector width and thread
- * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
- * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
- * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
- * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them.
+ * count, run after run; any NaN is the same as any other: where one is promised there is one, with
+ * a sign and payload that mean nothing. A primitive rounds to its dtype, once, whether it was fused
+ * or not; a composite (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds
+ * once. One exception: large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in
+ * an order of its own, the same in every run; tc_explain names them, options.matrix = -1 or
+ * TC_MATRIX=0 refuses them.
+ *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
  * environment: rounding modes, FTZ and DAZ, traps and raised flags of the caller change no value
@@ -5120,7 +5123,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *
  * A kernel value has a compute dtype: bool, any integer, f32 or f64 (f16 and bf16 values travel as
  * f32 that ROUND has made representable). The interpreter, the scalar C, the vector C and the CUDA
- * dialect each give every row a meaning, and all give the same bits. Two classes:
+ * dialect each give every row a meaning, and all give the same bits; of a NaN, which has sign and
+ * payload as the processor and the order of operands make them, only that it is one. Two classes:
  *   BASE rows are what a dialect must spell. MATH rows have a recipe (ops/math.h) over BASE rows,
  *   written once; a dialect prints the recipe as a function, the interpreter runs it block-wise.
  *
@@ -5141,7 +5145,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *                      NaN -> 0; int -> int wraps; anything -> bool is != 0; bool -> x is 0 or 1;
  *                      to nearest even
  *   BITS               reinterpret between float and the integer of the same width
- *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept
+ *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept;
+ *                      NaN -> a NaN that it holds, so that cutting its bits never makes infinity
  *   TOINT              float -> signed int of the same width for values known in range (truncates)
  *   LANE1(a[,b],m)     calls a scalar helper (imm = tci_helper_id, ops/math.h) for each lane whose
  *                      mask m (bool, always the LAST operand) is true; other lanes give 0.
@@ -25779,8 +25784,8 @@ TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
         break;
     case TCI_P_ROUNDB16:
         tci_cd_define(e, "TC_I $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
-                         "    if (a == a) {\n        v.u = (v.u + 0x7fff + (v.u >> 16 & 1)) & "
-                         "0xffff0000u;\n    }\n"
+                         "    v.u = a == a ? (v.u + 0x7fff + (v.u >> 16 & 1)) & 0xffff0000u\n"
+                         "                 : 0x7fc00000;\n"
                          "    return v.a;\n}");
         break;
     default:
@@ -27044,7 +27049,7 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
     } else if (is_vector && p == TCI_P_ROUNDB16) {
         tci_cd_define(e, "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
                          "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
-                         "    return ($T)((r & ~nan) | (u & nan));\n}");
+                         "    return ($T)((r & ~nan) | (nan & 0x7fc00000));\n}");
     } else if (!is_vector) {
         tci_cd_define_soft(e, p);
     } else if (!tci_cd_define_builtin(e, p, n_args)) {

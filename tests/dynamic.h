@@ -4,6 +4,7 @@
 #define DYNAMIC_H
 
 #include "tc_test.h"
+#include "same.h"
 
 enum { DYN_INPUTS = 3, DYN_CASES = 7 };
 
@@ -278,7 +279,7 @@ static void dyn_check_at(tc_ctx *ctx, const dyn_case *c, tc_program *f, int64_t 
             worst = e > error || isnan(e) ? j : worst;
             error = e > error || isnan(e) ? e : error;
         }
-        bool same = !memcmp(got.out, expected.out, sizeof(float) * (size_t)(got.n_out + 1));
+        bool same = same_bits(TC_F32, got.out, expected.out, got.n_out + 1);
         CHECK_MSG(same || (!c->same_order && error < 2e-5),
                   "%s at %lld, %lld: element %lld is %.9g, expected %.9g", c->name,
                   (long long)batch, (long long)height, (long long)worst,

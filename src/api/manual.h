@@ -227,10 +227,13 @@
  * 11 WHAT IS PROMISED
  *
  * The same bits from interpreter and native code, from any C compiler, vector width and thread
- * count, run after run. A primitive rounds to its dtype whether it was fused or not; a composite
- * (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds once. One exception:
- * large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in an order of its own,
- * the same in every run; tc_explain names them, options.matrix = -1 or TC_MATRIX=0 refuses them.
+ * count, run after run; any NaN is the same as any other: where one is promised there is one, with
+ * a sign and payload that mean nothing. A primitive rounds to its dtype, once, whether it was fused
+ * or not; a composite (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds
+ * once. One exception: large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in
+ * an order of its own, the same in every run; tc_explain names them, options.matrix = -1 or
+ * TC_MATRIX=0 refuses them.
+ *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
  * environment: rounding modes, FTZ and DAZ, traps and raised flags of the caller change no value

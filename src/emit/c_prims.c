@@ -595,7 +595,7 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
     } else if (is_vector && p == TCI_P_ROUNDB16) {
         tci_cd_define(e, "TC_I $T $n($T a) {\n    $U u = ($U)a;\n    $U nan = ($U)(a != a);\n"
                          "    $U r = (u + 0x7fff + ((u >> 16) & 1)) & 0xffff0000u;\n"
-                         "    return ($T)((r & ~nan) | (u & nan));\n}");
+                         "    return ($T)((r & ~nan) | (nan & 0x7fc00000));\n}");
     } else if (!is_vector) {
         tci_cd_define_soft(e, p);
     } else if (!tci_cd_define_builtin(e, p, n_args)) {

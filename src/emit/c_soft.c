@@ -275,8 +275,8 @@ TCI_FN void tci_cd_define_soft(const tci_cd_env *e, tci_prim p)
         break;
     case TCI_P_ROUNDB16:
         tci_cd_define(e, "TC_I $T $n($T a) {\n    union { $T a; $V u; } v;\n    v.a = a;\n"
-                         "    if (a == a) {\n        v.u = (v.u + 0x7fff + (v.u >> 16 & 1)) & "
-                         "0xffff0000u;\n    }\n"
+                         "    v.u = a == a ? (v.u + 0x7fff + (v.u >> 16 & 1)) & 0xffff0000u\n"
+                         "                 : 0x7fc00000;\n"
                          "    return v.a;\n}");
         break;
     default:

@@ -2,7 +2,8 @@
  *
  * A kernel value has a compute dtype: bool, any integer, f32 or f64 (f16 and bf16 values travel as
  * f32 that ROUND has made representable). The interpreter, the scalar C, the vector C and the CUDA
- * dialect each give every row a meaning, and all give the same bits. Two classes:
+ * dialect each give every row a meaning, and all give the same bits; of a NaN, which has sign and
+ * payload as the processor and the order of operands make them, only that it is one. Two classes:
  *   BASE rows are what a dialect must spell. MATH rows have a recipe (ops/math.h) over BASE rows,
  *   written once; a dialect prints the recipe as a function, the interpreter runs it block-wise.
  *
@@ -23,7 +24,8 @@
  *                      NaN -> 0; int -> int wraps; anything -> bool is != 0; bool -> x is 0 or 1;
  *                      to nearest even
  *   BITS               reinterpret between float and the integer of the same width
- *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept
+ *   ROUND16 ROUNDB16   f32 -> the nearest f32 that f16 / bf16 holds, ties to even, subnormals kept;
+ *                      NaN -> a NaN that it holds, so that cutting its bits never makes infinity
  *   TOINT              float -> signed int of the same width for values known in range (truncates)
  *   LANE1(a[,b],m)     calls a scalar helper (imm = tci_helper_id, ops/math.h) for each lane whose
  *                      mask m (bool, always the LAST operand) is true; other lanes give 0.

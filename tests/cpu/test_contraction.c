@@ -3,6 +3,7 @@
 #include "inside.h"
 
 #include "../tc_test.h"
+#include "same.h"
 
 enum {
     A_TURNED = 1,   /* given as its transpose */
@@ -90,7 +91,7 @@ static void check_product(product p)
         float *to = run < 0 ? want : got;
         CHECK_MSG(tc_run(f, in, TC_BUFS(TC_BUF(to, n_c))) == TC_OK, "%s: %s", p.name, tc_error(f));
         CHECK_MSG(run < 0 || is_one_kernel(f), "%s: more than one kernel", p.name);
-        CHECK_MSG(run < 0 || !memcmp(want, got, (size_t)n_c * sizeof(*got)),
+        CHECK_MSG(run < 0 || same_bits(TC_F32, want, got, n_c),
                   "%s, %d threads: other bits than interpreted", p.name, options.threads);
         tc_program_free(f);
         tc_ctx_free(ctx);
@@ -229,7 +230,7 @@ static void check_other(const other *o)
                          TC_BUFS(TC_BUF(to[run], o->out))) == TC_OK,
                   "%s: %s", o->name, tc_error(f));
         CHECK_MSG(!run || o->pads || is_one_kernel(f), "%s: more than one kernel", o->name);
-        CHECK_MSG(!memcmp(to[0], to[run], (size_t)o->out * sizeof(float)),
+        CHECK_MSG(same_bits(TC_F32, to[0], to[run], o->out),
                   "%s, run %d: other bits than interpreted", o->name, run);
         tc_program_free(f);
         tc_ctx_free(ctx);

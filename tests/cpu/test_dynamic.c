@@ -73,7 +73,7 @@ TEST(the_bits_of_the_interpreter)
             for (int j = 0; j < 3; j++) {
                 m[j] = dyn_fill(c, dyn_batch(c, i), dyn_height(c, i));
                 CHECK_OK(dyn_run(f[j], &m[j]));
-                CHECK_MSG(!memcmp(m[j].out, m[0].out, sizeof(float) * (size_t)(m[0].n_out + 1)),
+                CHECK_MSG(same_bits(TC_F32, m[j].out, m[0].out, m[0].n_out + 1),
                           "%s at %lld, %lld: other bits", c->name, (long long)dyn_batch(c, i),
                           (long long)dyn_height(c, i));
             }

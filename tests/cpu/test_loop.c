@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../tc_test.h"
+#include "same.h"
 
 enum { MAX_KERNELS = 1200, PAGE = 4096 };
 
@@ -223,16 +224,6 @@ static void fill_operand(tc_dtype t, char *data, int64_t n)
     }
 }
 
-static bool same_value(tc_dtype t, const char *a, const char *b)
-{
-    int bytes = tci_dtype_get(t)->bytes;
-    if (memcmp(a, b, (size_t)bytes) == 0) {
-        return true;
-    }
-    tci_value x = tci_value_load(t, a), y = tci_value_load(t, b);
-    return tci_dtype_is_float(t) && x.f != x.f && y.f != y.f;
-}
-
 static void compare_outputs(int i, const char *how, const operand_memory *got, char **expected)
 {
     const tci_kernel *k = kernels[i];
@@ -241,7 +232,7 @@ static void compare_outputs(int i, const char *how, const operand_memory *got, c
         int bytes = tci_dtype_get(t)->bytes;
         for (int64_t e = 0; k->operands[o].is_output && e < k->operands[o].n; e++) {
             const char *a = got[o].data + e * bytes, *b = expected[o] + e * bytes;
-            if (!same_value(t, a, b)) {
+            if (!same_bits(t, a, b, 1)) {
                 tci_value x = tci_value_load(t, a), y = tci_value_load(t, b);
                 CHECK_MSG(false,
                           "%s (%s): output %d element %lld is %g (%llx), interpreted %g (%llx)",

@@ -4,6 +4,7 @@
 #include "inside.h"
 
 #include "tc_test.h"
+#include "same.h"
 
 /* The "cpu" backend with a matrix unit that is not there. */
 static tc_status imitation_target(void *user, int vector_bits, tc_backend_target *out)
@@ -84,6 +85,19 @@ static float value_of(uint16_t half)
     return x;
 }
 
+static bool is_for_the_unit(const tc_program *f)
+{
+    char text[4096] = "";
+    FILE *file = tmpfile();
+    REQUIRE(file != NULL);
+    tc_explain(f, file);
+    rewind(file);
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    text[n] = 0;
+    fclose(file);
+    return strstr(text, "matrix unit") != NULL;
+}
+
 /* Runs the product; says whether it was made for the unit. */
 static bool run(product p, const char *backend, int threads, const uint16_t *a, const uint16_t *b,
                 float *to)
@@ -107,17 +121,10 @@ static bool run(product p, const char *backend, int threads, const uint16_t *a, 
     tc_bufs ins = {in, 2};
     CHECK_MSG(tc_run(f, ins, TC_BUFS(TC_BUF(to, (int64_t)p.batch * p.m * p.n))) == TC_OK, "%s: %s",
               p.name, tc_error(f));
-    char text[4096] = "";
-    FILE *file = tmpfile();
-    REQUIRE(file != NULL);
-    tc_explain(f, file);
-    rewind(file);
-    size_t n = fread(text, 1, sizeof(text) - 1, file);
-    text[n] = 0;
-    fclose(file);
+    bool on_unit = is_for_the_unit(f);
     tc_program_free(f);
     tc_ctx_free(ctx);
-    return strstr(text, "matrix unit") != NULL;
+    return on_unit;
 }
 
 /* The bound of the class (kernel/ir.h) on a sum, and what the chain may make of it. */
@@ -148,7 +155,7 @@ static void check_product(product p)
     for (int i = 0; i < 3; i++) {
         bool on_unit = run(p, "tiles", threads[i], a, b, i ? got : one);
         CHECK_MSG(on_unit == p.fits, "%s: %s the unit", p.name, on_unit ? "on" : "not on");
-        CHECK_MSG(i == 0 || !memcmp(one, got, (size_t)n * sizeof(*got)),
+        CHECK_MSG(i == 0 || same_bits(TC_F32, one, got, n),
                   "%s, %d threads: other bits than one", p.name, threads[i]);
     }
     for (int64_t i = 0; i < n; i++) {
@@ -161,8 +168,7 @@ static void check_product(product p)
     }
     if (has_unit()) {
         CHECK(run(p, "cpu", 2, a, b, got) == p.fits);
-        CHECK_MSG(!memcmp(one, got, (size_t)n * sizeof(*got)), "%s: the unit has other bits",
-                  p.name);
+        CHECK_MSG(same_bits(TC_F32, one, got, n), "%s: the unit has other bits", p.name);
     }
     free(a);
     free(b);

@@ -5,6 +5,7 @@
 #include "inside.h"
 
 #include "tc_test.h"
+#include "same.h"
 
 #include "../oracle_run.h"
 #include "emulate.h"
@@ -146,8 +147,7 @@ TEST(results_have_the_bits_of_the_interpreter)
         float *got = values_of("emulated", exact[i], x, &n);
         int wrong = 0;
         for (int64_t j = 0; want && got && j < n; j++) {
-            bool nan = want[j] != want[j] && got[j] != got[j];
-            wrong += !nan && memcmp(&want[j], &got[j], sizeof(float)) != 0;
+            wrong += !same_bits(TC_F32, &want[j], &got[j], 1);
         }
         CHECK_MSG(want && got && wrong == 0, "expression %d: %d of %d values differ", (int)i, wrong,
                   (int)n);

@@ -60,7 +60,7 @@ TEST(any_size_is_right)
             dyn_memory m = dyn_fill(c, batch, height), n = dyn_fill(c, batch, height);
             CHECK_EQ_INT(dyn_run(f, &m), TC_OK);
             CHECK_EQ_INT(dyn_run(g, &n), TC_OK);
-            CHECK_MSG(!memcmp(m.out, n.out, sizeof(float) * (size_t)(m.n_out + 1)),
+            CHECK_MSG(same_bits(TC_F32, m.out, n.out, m.n_out + 1),
                       "%s at %lld, %lld: other bits", c->name, (long long)batch,
                       (long long)height);
             dyn_drop(&m);

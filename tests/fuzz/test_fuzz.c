@@ -7,6 +7,7 @@
 #include "inside.h"
 
 #include "../tc_test.h"
+#include "same.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -160,19 +161,14 @@ static bool case_open(fz_case *c, tc_ctx *ctx)
     return true;
 }
 
-static bool is_nan(tc_dtype t, const void *p)
-{
-    return fz_is_float(t) && isnan(tci_value_load(t, p).f);
-}
-
-/* The first element that differs, or -1. tolerance 0: bits, any NaN being the same. */
+/* The first element that differs, or -1. tolerance 0: bits. */
 static int64_t differs(tc_tensor t, const void *a, const void *b, double tolerance)
 {
     tc_dtype dtype = tc_dtype_of(t);
     size_t item = (size_t)tci_dtype_get(dtype)->bytes;
     for (int64_t i = 0; i < tc_count(t); i++) {
         const char *p = (const char *)a + (size_t)i * item, *q = (const char *)b + (size_t)i * item;
-        if (!memcmp(p, q, item) || (is_nan(dtype, p) && is_nan(dtype, q))) {
+        if (same_bits(dtype, p, q, 1)) {
             continue;
         }
         if (tolerance == 0) {

@@ -6,6 +6,7 @@
 #include "inside.h"
 
 #include "../tc_test.h"
+#include "same.h"
 
 enum { MAX_CASES = 900, MAX_VALUES = 128, NX = 24 };
 
@@ -164,19 +165,6 @@ static void check_values(const op_case *c, const char *who, const void *got)
     }
 }
 
-static bool same_bits(const op_case *c, const char *a, const char *b)
-{
-    tc_dtype t = tc_dtype_of(c->y);
-    int bytes = tci_dtype_get(t)->bytes;
-    for (int i = 0; i < c->n; i++, a += bytes, b += bytes) {
-        bool nan = is_float(t) && isnan(tci_value_load(t, a).f) && isnan(tci_value_load(t, b).f);
-        if (memcmp(a, b, (size_t)bytes) && !nan) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool compiler_works(void)
 {
     tc_options o;
@@ -231,9 +219,10 @@ static void close_cases(void)
         void *out = judged;
         CHECK_EQ_INT(tci_reference_eval(NULL, NULL, 0, &root, &out, 1, false), TC_OK);
         check_values(&cases[i], "the reference", judged);
-        CHECK_MSG(cases[i].sums || same_bits(&cases[i], interp[i], judged),
+        tc_dtype t = tc_dtype_of(cases[i].y);
+        CHECK_MSG(cases[i].sums || same_bits(t, interp[i], judged, cases[i].n),
                   "%s: interp and the reference differ", cases[i].name);
-        CHECK_MSG(!compiled || same_bits(&cases[i], interp[i], native[i]),
+        CHECK_MSG(!compiled || same_bits(t, interp[i], native[i], cases[i].n),
                   "%s: interp and cpu differ", cases[i].name);
         mark_ops(&cases[i]);
     }

@@ -3,6 +3,7 @@
 #include "inside.h"
 
 #include "tc_test.h"
+#include "same.h"
 
 static tc_ctx *ctx;
 
@@ -797,7 +798,7 @@ TEST(rewrites_keep_every_bit)
             out = got;
             CHECK_EQ_INT(tci_reference_eval(inputs, in, 2, now, &out, 1, false), TC_OK);
             for (int i = 0; i < 6; i++) {
-                bool same = (isnan(want[i]) && isnan(got[i])) || !memcmp(&want[i], &got[i], 4);
+                bool same = same_bits(TC_F32, &want[i], &got[i], 1);
                 CHECK_MSG(same, "round %d element %d: %a, expected %a", round, i, got[i], want[i]);
             }
         }

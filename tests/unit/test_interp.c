@@ -2,6 +2,7 @@
 #include "inside.h"
 
 #include "tc_test.h"
+#include "same.h"
 
 /* ---- building ---- */
 
@@ -946,7 +947,7 @@ static void tk_loop_case(const tci_interp_loop_row *row, unsigned uniform)
         const int size = tci_dtype_get(to)->bytes;
         tci_value x = tci_value_load(to, out[0] + i * size),
                   y = tci_value_load(to, out[1] + i * size);
-        if (memcmp(out[0] + i * size, out[1] + i * size, (size_t)size) != 0 && !tk_same(to, x, y)) {
+        if (!same_bits(to, out[0] + i * size, out[1] + i * size, 1)) {
             CHECK_MSG(false, "prim %d of %s to %s (uniform %u): lane %d %llx, best %llx", row->prim,
                       tci_dtype_get(from)->name, tci_dtype_get(to)->name, uniform, i,
                       (unsigned long long)x.u, (unsigned long long)y.u);

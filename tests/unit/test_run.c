@@ -2,6 +2,7 @@
  * what, what may share memory, what outlives what. */
 #include "inside.h"
 #include "tc_test.h"
+#include "same.h"
 
 static tc_ctx *run_ctx(int threads)
 {
@@ -265,8 +266,8 @@ TEST(threads_give_the_same_bits)
         tc_program_free(f);
         tc_ctx_free(ctx);
     }
-    CHECK(!memcmp(one, four, sizeof(one)));
-    CHECK(!memcmp(&sums[0], &sums[1], sizeof(float)));
+    CHECK(same_bits(TC_F32, one, four, N));
+    CHECK(same_bits(TC_F32, &sums[0], &sums[1], 1));
 }
 
 /* More than 16 buffers: overlaps are then found by sorting. */
