@@ -6,16 +6,17 @@
 /* Bytes of an element; *infinity its bits, 0 for a dtype without NaN. */
 static int same_item(tc_dtype t, uint64_t *infinity)
 {
-    static const int bytes[TC_DTYPE_COUNT] = {
-        [TC_BOOL] = 1, [TC_U8] = 1,  [TC_U16] = 2, [TC_U32] = 4,  [TC_U64] = 8, [TC_I8] = 1,
-        [TC_I16] = 2,  [TC_I32] = 4, [TC_I64] = 8, [TC_F16] = 2, [TC_BF16] = 2, [TC_F32] = 4,
-        [TC_F64] = 8};
     *infinity = t == TC_F16    ? 0x7c00
                 : t == TC_BF16 ? 0x7f80
                 : t == TC_F32  ? 0x7f800000
                 : t == TC_F64  ? 0x7ff0000000000000
                                : 0;
-    return bytes[t];
+    switch (t) {
+    case TC_BOOL: case TC_U8: case TC_I8: return 1;
+    case TC_U16: case TC_I16: case TC_F16: case TC_BF16: return 2;
+    case TC_U32: case TC_I32: case TC_F32: return 4;
+    default: return 8;
+    }
 }
 
 /* The first of n elements that is not the same, or -1. */
