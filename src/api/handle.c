@@ -279,7 +279,7 @@ TC_API int64_t tc_size(tc_tensor t, int axis)
     if (!n || axis < -n->rank || axis >= n->rank) {
         return -1;
     }
-    return n->shape[axis < 0 ? axis + n->rank : axis];
+    return tci_dim_show(n->shape[axis < 0 ? axis + n->rank : axis]);
 }
 
 TC_API tc_dtype tc_dtype_of(tc_tensor t)
@@ -291,14 +291,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
+    return n ? tci_dim_show(tci_node_count(n)) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    int64_t count = tc_count(t);
-    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    bool known = n && tci_build_is_known(n->rank, n->shape);
+    return known ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
 }
 
 /* ---- frames ---- */

@@ -21,14 +21,6 @@ static bool tci_leaf_check(tci_frame *f, tc_dtype dtype, int rank, const int64_t
            tci_build_check_shape(&f->ctx->graph, rank, sizes, dtype);
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
-{
-    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
-    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
-}
-#endif
-
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
 {

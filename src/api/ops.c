@@ -56,8 +56,24 @@ static bool tci_ops_is_symbol(const tc_arg *a)
     return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
 }
 
+/* Neither a fault of tc_dim_add and the like nor what C arithmetic made of a symbolic size. */
+static bool tci_ops_check_number(tci_frame *f, const tc_arg *a)
+{
+    bool real = a->kind == TCI_OPS_FLOAT, symbol = tci_ops_is_symbol(a);
+    bool stray = real ? tci_dim_is_stray_real(a->f)
+                      : a->kind == TCI_OPS_INT && !symbol && tci_dim_is_stray(a->i);
+    if (stray) {
+        int fault = real ? TCI_DIM_FAULT_STRAY : tci_dim_fault(a->i);
+        tci_frame_fail(f, tci_dim_fault_status(fault), "an operand is %s", tci_dim_fault_text(fault));
+    }
+    return !stray;
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (!tci_ops_check_number(f, a)) {
+        return NULL;
+    }
     if (tci_ops_is_symbol(a)) {
         return tci_build_size_value(&f->ctx->graph, a->i, to);
     }
@@ -345,11 +361,27 @@ TC_API tc_tensor tc_unsqueeze_at(tc_tensor x, int axis, tc_site here)
     return tci_frame_end(&f, n ? tci_build_unsqueeze(&f.ctx->graph, n, axis) : NULL);
 }
 
+/* A number below 0 counts from the end; an expression has one meaning, at whatever value. */
+static bool tci_ops_check_bound(tci_frame *f, const char *what, tci_dim v)
+{
+    if (tci_dim_is_known(v) || !tci_dim_is_valid(v) || tci_dim_le(0, v)) {
+        return true; /* or the builder tells */
+    }
+    tci_frame_fail(f, TC_ERR_ARGUMENT,
+                   "the %s, %s, may be negative, and only a number counts from the end (tc_dim_max "
+                   "with 0 cuts it off)%s",
+                   what, TCI_DIM_TEXT(v), TCI_LEAST_NOTE(v, 0));
+    return false;
+}
+
 TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop, int64_t step,
                              tc_site here)
 {
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_slice", x, here);
+    if (n && !(tci_ops_check_bound(&f, "start", start) && tci_ops_check_bound(&f, "stop", stop))) {
+        n = NULL;
+    }
     return tci_frame_end(&f, n ? tci_build_slice(&f.ctx->graph, n, axis, start, stop, step) : NULL);
 }
 
@@ -622,6 +654,9 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_check_number(&f, &start) || !tci_ops_check_number(&f, &stop) ||
+               !tci_ops_check_number(&f, &step)) {
+        f.failed = true; /* and the reason is told */
     } else if (!tci_ops_arange_can(&start, &stop, &step)) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT,
                        "start or stop is a symbolic size: expected integers, and a step that is a "

@@ -57,20 +57,35 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
-/* ---- symbolic sizes ---- */
+/* ---- sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
 /* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
- * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
- * nowhere: a mixture does not link. */
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. tc_dim_add and the others
+ * compute with it, C arithmetic does not: the calls that are given what it makes fail wherever they
+ * can tell. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program,
+ * or nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
 #else
 #define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
 #endif
+/* a + b, a - b, a * b, floor(a / b), the lesser, the greater: of sizes (TC_DIM, tc_size, tc_count,
+ * these calls) and numbers, symbolic or not, also without TC_DYNAMIC_SHAPES. The result stands
+ * where a size, a bound or a count of elements is given, and as an operand, where it is its value
+ * in a run: tc_slice(x, 0, tc_dim_div(tc_size(x, 0), 2), TC_END, 1). Equal results are equal
+ * sizes. They do not fail themselves; the call that is given the result does, and says why:
+ * TC_ERR_ARGUMENT or, for a size, TC_ERR_SHAPE (an operand is no size, b of tc_dim_div is or may be
+ * less than 1), TC_ERR_LIMIT (a number above 2^60, or an expression of more than 64 terms),
+ * TC_ERR_MEMORY. */
+TC_API int64_t tc_dim_add(int64_t a, int64_t b);
+TC_API int64_t tc_dim_sub(int64_t a, int64_t b);
+TC_API int64_t tc_dim_mul(int64_t a, int64_t b);
+TC_API int64_t tc_dim_div(int64_t a, int64_t b);
+TC_API int64_t tc_dim_min(int64_t a, int64_t b);
+TC_API int64_t tc_dim_max(int64_t a, int64_t b);
 
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
@@ -152,8 +167,8 @@ TC_API int tc_rank(tc_tensor t);
  * sizes, or as an operand, where it stands for its value in a run. */
 TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
-TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; symbolic where a size is, to hand on too */
+TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 

@@ -13,6 +13,26 @@
  * found again by hash tables of indices, which only the lock's holder touches. */
 #include "dim.h"
 
+TCI_FN tc_status tci_dim_fault_status(int fault)
+{
+    static const uint8_t statuses[] = {
+#define TCI_ROW(id, status, text) status,
+        TCI_DIM_FAULTS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return (tc_status)statuses[fault];
+}
+
+TCI_FN const char *tci_dim_fault_text(int fault)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, status, text) text,
+        TCI_DIM_FAULTS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return texts[fault];
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 
 #include <string.h>
@@ -22,6 +42,7 @@
 
 enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
 enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
+enum { TCI_DIM_INDEX_BITS = 24, TCI_DIM_CHECK_BITS = 24 }; /* of a symbolic number, below its tag */
 
 typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
 
@@ -62,6 +83,8 @@ typedef struct tci_dim_table {
 
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
+static tci_dim tci_dim_shown[256]; /* those that users have: the first so many */
+static int tci_dim_n_shown, tci_dim_highest; /* index ever given */
 
 static void tci_dim_take_lock(void)
 {
@@ -140,25 +163,122 @@ static bool tci_dim_grow(tci_dim_table *t)
     return true;
 }
 
-/* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
+/* The tag, 24 bits of index, 24 bits of the hash. Expression 0 stands for the faults. */
 static tci_dim tci_dim_number(int index, uint32_t hash)
 {
-    return TCI_DIM_NONE | (int64_t)index << 24 | (hash & 0xffffff);
+    return TCI_DIM_TAG | (int64_t)index << TCI_DIM_CHECK_BITS | (hash & 0xffffff);
 }
 
 static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
 {
-    int64_t index = (d & (TCI_DIM_NONE - 1)) >> 24;
-    if (index <= 0 || index > INT32_MAX) {
+    int64_t rest = d ^ TCI_DIM_TAG, index = rest >> TCI_DIM_CHECK_BITS;
+    if (index <= 0 || index >> TCI_DIM_INDEX_BITS) {
         return NULL;
     }
     const tci_dim_expr *e = tci_dim_expr_at((int)index);
-    return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
+    return e && e->terms && (e->hash & 0xffffff) == (rest & 0xffffff) ? e : NULL;
 }
 
 TCI_FN bool tci_dim_is_valid(tci_dim d)
 {
     return tci_dim_is_known(d) || tci_dim_expr_of(d);
+}
+
+/* ---- what C arithmetic makes of them ---- */
+
+/* It cannot be told for certain: n % 8 is a number like any other. What can: sums with numbers and
+ * with each other, as multiples of the tag; quotients; and, of the symbolic sizes that users have,
+ * differences, products and what is left of them in an int. How far from each of these still counts keeps numbers that happen to
+ * look so as rare as one in millions. */
+enum { TCI_DIM_MULTIPLES = 16, TCI_DIM_QUOTIENTS = 4096, TCI_DIM_REAL_QUOTIENTS = 1024 };
+static const uint64_t tci_dim_small = (uint64_t)1 << 20; /* below that nothing is suspected */
+
+TCI_FN tci_dim tci_dim_show(tci_dim d)
+{
+    if (tci_dim_is_known(d) || !tci_dim_expr_of(d)) {
+        return d;
+    }
+    tci_dim_take_lock();
+    int at = 0, n = tci_dim_n_shown;
+    while (at < n && tci_dim_shown[at] != d) {
+        at++;
+    }
+    if (at == n && n < TCI_COUNT(tci_dim_shown)) {
+        tci_dim_shown[at] = d;
+        __atomic_store_n(&tci_dim_n_shown, n + 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&tci_dim_lock);
+    return d;
+}
+
+/* v in [first - slack, first + width + slack], modulo 2^64 */
+static bool tci_dim_is_near(uint64_t v, uint64_t first, uint64_t width, uint64_t slack)
+{
+    return v - first + slack <= width + 2 * slack;
+}
+
+static bool tci_dim_is_of_shown(uint64_t v)
+{
+    int n = __atomic_load_n(&tci_dim_n_shown, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++) {
+        uint64_t cut = (uint64_t)tci_dim_shown[i] & UINT32_MAX; /* as an int */
+        if (tci_dim_is_near(v, cut, 0, 16) || tci_dim_is_near(v, cut - 1 - UINT32_MAX, 0, 16)) {
+            return true;
+        }
+        for (int j = 0; j < n; j++) {
+            uint64_t a = (uint64_t)tci_dim_shown[i], b = (uint64_t)tci_dim_shown[j];
+            if ((i != j && tci_dim_is_near(v, a - b, 0, 16)) || tci_dim_is_near(v, a * b, 0, 16)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_dim_is_stray(int64_t given)
+{
+    const uint64_t slack = (uint64_t)1 << 40, tag = (uint64_t)TCI_DIM_TAG;
+    uint64_t v = (uint64_t)given, positive = given < 0 ? 0 - v : v;
+    uint64_t highest = (uint64_t)__atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
+    uint64_t width = (highest + 1) << TCI_DIM_CHECK_BITS;
+    if (v - tag < TCI_DIM_FAULT_COUNT) {
+        return true;
+    }
+    if (highest == 0 || positive < tci_dim_small ||
+        (!tci_dim_is_known(given) && tci_dim_expr_of(given))) {
+        return false;
+    }
+    for (uint64_t k = 1; k <= TCI_DIM_MULTIPLES; k++) {
+        if (tci_dim_is_near(v, k * tag, k * width, slack) ||
+            tci_dim_is_near(0 - v, k * tag, k * width, slack)) {
+            return true;
+        }
+    }
+    uint64_t k = positive > tag / TCI_DIM_QUOTIENTS ? (tag + positive / 2) / positive : 0;
+    if (k >= 2 && tci_dim_is_near(positive, tag / k, width / k + 1, slack / k)) {
+        return true;
+    }
+    return tci_dim_is_of_shown(v);
+}
+
+/* v or 1 / v is, as exactly as a float tells, a multiple or a part of one. */
+TCI_FN bool tci_dim_is_stray_real(double v)
+{
+    double tag = (double)TCI_DIM_TAG, x = v < 0 ? -v : v;
+    int highest = __atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
+    if (highest == 0 || x == 0 || (x > 1e-10 && x < 1e10)) {
+        return false;
+    }
+    x = x < 1 ? 1 / x : x;
+    double width = 1 + 0x1p-22 + (double)(highest + 1) / (double)((int64_t)1 << 38);
+    for (int k = 1; k <= TCI_DIM_REAL_QUOTIENTS; k++) {
+        double part = tag / k;
+        if ((x >= part * (1 - 0x1p-22) && x <= part * width) ||
+            (k <= TCI_DIM_MULTIPLES && x >= tag * k * (1 - 0x1p-22) && x <= tag * k * width)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- order ---- */
@@ -407,17 +527,19 @@ static tci_dim tci_dim_intern(const tci_dim_sum *s)
 {
     uint32_t hash = tci_dim_hash(s);
     if (!tci_dim_grow(&tci_dim_exprs)) {
-        return TCI_DIM_NONE;
+        return TCI_DIM_OF_FAULT(MEMORY);
     }
     int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
     if (*slot) {
         return tci_dim_number(*slot - 1, hash);
     }
     int index = TCI_MAX(tci_dim_exprs.n, 1);
-    tci_dim_expr *e = tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true);
+    bool fits = index < 1 << TCI_DIM_INDEX_BITS;
+    tci_dim_expr *e =
+        fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
     tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
     if (!terms) {
-        return TCI_DIM_NONE;
+        return TCI_DIM_OF_FAULT(MEMORY);
     }
     memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
     tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
@@ -425,13 +547,16 @@ static tci_dim tci_dim_intern(const tci_dim_sum *s)
     *e = fresh;
     *slot = index + 1;
     tci_dim_exprs.n = index + 1;
+    if (index > tci_dim_highest) {
+        __atomic_store_n(&tci_dim_highest, index, __ATOMIC_RELAXED);
+    }
     return tci_dim_number(index, hash);
 }
 
 static tci_dim tci_dim_finish(const tci_dim_sum *s)
 {
     if (s->bad) {
-        return TCI_DIM_NONE;
+        return TCI_DIM_OF_FAULT(LARGE);
     }
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
@@ -497,9 +622,9 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
-    s.bad = index < 0;
+    s.bad = false;
     s.terms[0].atoms[0] = index;
-    return tci_dim_finish(&s);
+    return index < 0 ? TCI_DIM_OF_FAULT(MEMORY) : tci_dim_finish(&s);
 }
 
 /* The number whose square is nearest below least * most: halfway, as sizes go. */
@@ -535,9 +660,22 @@ static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_
 
 static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
+/* The fault of a or b, as a result; 0: they have none. */
+static tci_dim tci_dim_spoiled(tci_dim a, tci_dim b)
+{
+    if (tci_dim_is_valid(a)) {
+        return tci_dim_is_valid(b) ? 0 : TCI_DIM_TAG + tci_dim_fault(b);
+    }
+    return TCI_DIM_TAG + tci_dim_fault(a);
+}
+
 TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s;
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled) {
+        return spoiled;
+    }
     tci_dim_sum_copy(&s, NULL);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
@@ -547,11 +685,14 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s;
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled) {
+        return spoiled;
+    }
     tci_dim_sum_copy(&s, NULL);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
-    s.bad = n < 0;
     for (int i = 0; i < n; i++) {
         tci_dim_sum_take(&s, b, &terms[i]);
     }
@@ -673,7 +814,8 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
     if (tci_dim_is_known(r) && tci_dim_is_known(b)) {
         return tci_dim_quotient(r, b);
     }
-    if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
+    bool whole = tci_dim_le(0, r);
+    if (whole && tci_dim_lt(r, b)) {
         return 0;
     }
     bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
@@ -691,14 +833,16 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
         return tci_dim_div(x, tci_dim_times(inner->b, b));
     }
     tci_dim_range range = tci_dim_range_of_quotient(r, b);
+    range.least = whole ? TCI_MAX(range.least, 0) : range.least;
     return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
 }
 
 TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum q, r;
-    if (b == 1 || b == 0) {
-        return b ? a : 0;
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled || b == 1 || b == 0) {
+        return spoiled ? spoiled : b ? a : 0;
     }
     tci_dim_divide(a, b, &q, &r);
     if (tci_dim_is_known(b) && r.n > 1 && r.terms[r.n - 1].n == 0) {
@@ -709,8 +853,9 @@ TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
         tci_dim_sum_add(&r, &whole_part);
     }
     tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
-    if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
-        return TCI_DIM_NONE;
+    spoiled = tci_dim_spoiled(whole, rest);
+    if (spoiled) {
+        return spoiled;
     }
     return rest == 0 ? whole : tci_dim_add(whole, tci_dim_div_rest(rest, b));
 }
@@ -724,6 +869,10 @@ TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a)
 
 TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max)
 {
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled) {
+        return spoiled;
+    }
     if (tci_dim_le(a, b)) {
         return max ? b : a;
     }
@@ -894,7 +1043,7 @@ TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
     tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
-        return a == b && a != TCI_DIM_NONE;
+        return a == b && tci_dim_is_valid(a);
     }
     if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
         if (tci_dim_most(a) <= tci_dim_least(b)) {
@@ -1025,6 +1174,102 @@ TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values)
     return sum;
 }
 
+/* ---- values in ranges ---- */
+
+static tci_dim_bounds tci_dim_product_in(tci_dim_bounds x, tci_dim_bounds y)
+{
+    int64_t ends[4] = {tci_dim_times(x.least, y.least), tci_dim_times(x.least, y.most),
+                       tci_dim_times(x.most, y.least), tci_dim_times(x.most, y.most)};
+    return (tci_dim_bounds){TCI_MIN(TCI_MIN(ends[0], ends[1]), TCI_MIN(ends[2], ends[3])),
+                            TCI_MAX(TCI_MAX(ends[0], ends[1]), TCI_MAX(ends[2], ends[3]))};
+}
+
+/* A quotient by 0 is 0, one by less is never asked for. */
+static tci_dim_bounds tci_dim_quotient_in(tci_dim_bounds x, tci_dim_bounds y)
+{
+    int64_t lo = TCI_MAX(y.least, 1), hi = TCI_MAX(y.most, 1);
+    tci_dim_bounds r = {tci_dim_quotient(x.least, x.least < 0 ? lo : hi),
+                        tci_dim_quotient(x.most, x.most < 0 ? hi : lo)};
+    if (y.least <= 0) {
+        r.least = TCI_MIN(r.least, 0);
+        r.most = TCI_MAX(r.most, 0);
+    }
+    return r;
+}
+
+static tci_dim_bounds tci_dim_atom_in(int32_t index, const int64_t *least, const int64_t *most)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        int at = a->ordinal;
+        return at >= 0 ? (tci_dim_bounds){least[at], most[at]} : (tci_dim_bounds){0, 0};
+    }
+    tci_dim_bounds x = tci_dim_value_in(a->a, least, most), y = tci_dim_value_in(a->b, least, most);
+    if (a->kind == TCI_DIM_DIV) {
+        return tci_dim_quotient_in(x, y);
+    }
+    return a->kind == TCI_DIM_MIN
+               ? (tci_dim_bounds){TCI_MIN(x.least, y.least), TCI_MIN(x.most, y.most)}
+               : (tci_dim_bounds){TCI_MAX(x.least, y.least), TCI_MAX(x.most, y.most)};
+}
+
+TCI_FN tci_dim_bounds tci_dim_value_in(tci_dim d, const int64_t *least, const int64_t *most)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    tci_dim_bounds sum = {tci_dim_is_known(d) ? d : 0, tci_dim_is_known(d) ? d : 0};
+    for (int t = 0; e && t < e->n; t++) {
+        tci_dim_bounds product = {e->terms[t].coef, e->terms[t].coef};
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product =
+                tci_dim_product_in(product, tci_dim_atom_in(e->terms[t].atoms[i], least, most));
+        }
+        sum.least = tci_dim_plus(sum.least, product.least);
+        sum.most = tci_dim_plus(sum.most, product.most);
+    }
+    return sum;
+}
+
+/* The direction of a sum of two. */
+static int tci_dim_both_ways(int x, int y)
+{
+    return x == 0 || x == y ? y : y == 0 ? x : 2;
+}
+
+static int tci_dim_atom_direction(int32_t index, int ordinal)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        return a->ordinal == ordinal;
+    }
+    int x = tci_dim_direction(a->a, ordinal), y = tci_dim_direction(a->b, ordinal);
+    if (a->kind != TCI_DIM_DIV) {
+        return tci_dim_both_ways(x, y);
+    }
+    bool plain = tci_dim_least(a->b) >= 1; /* nothing is divided by 0 */
+    if (y != 0) { /* the quotient of what is not negative falls where the divisor grows */
+        plain = plain && tci_dim_least(a->a) >= 0 && y != 2;
+    }
+    return y == 0 ? x : plain ? tci_dim_both_ways(x, -y) : 2;
+}
+
+TCI_FN int tci_dim_direction(tci_dim d, int ordinal)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    int all = 0;
+    for (int t = 0; e && t < e->n; t++) {
+        const tci_dim_term *term = &e->terms[t];
+        int way = 0;
+        for (int i = 0; i < term->n && way != 2; i++) {
+            bool positive = tci_dim_atom_at(term->atoms[i])->least >= 0;
+            int one = tci_dim_atom_direction(term->atoms[i], ordinal);
+            way = positive || term->n == 1 ? tci_dim_both_ways(way, one) : 2;
+        }
+        way = way == 2 || term->coef > 0 ? way : -way;
+        all = tci_dim_both_ways(all, way);
+    }
+    return all;
+}
+
 /* ---- text ---- */
 
 static void tci_dim_print_atom(tci_str *out, int32_t index)
@@ -1077,6 +1322,15 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
     snprintf(t.text, sizeof(t.text), "%s", tci_str_text(&text));
     tci_str_free(&text);
     return t;
+}
+
+TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what)
+{
+    if (!tci_dim_is_valid(d)) {
+        int fault = tci_dim_fault(d);
+        tci_scratch_fail(s, tci_dim_fault_status(fault), "%s is %s", what,
+                         tci_dim_fault_text(fault));
+    }
 }
 
 /* ---- words: n terms, each coefficient, number of atoms, atoms; an atom is its kind, then a
@@ -1158,7 +1412,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 {
     bool bad = false;
     tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
-    return bad ? TCI_DIM_NONE : d;
+    return bad ? TCI_DIM_OF_FAULT(NONE) : d;
 }
 
 /* ---- the end ---- */
@@ -1180,6 +1434,7 @@ TCI_FN void tci_dim_free_all(void)
         tci_heap_free(tables[k]->slots);
         memset(tables[k], 0, sizeof(*tables[k]));
     }
+    __atomic_store_n(&tci_dim_n_shown, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&tci_dim_lock);
 }
 

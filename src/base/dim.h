@@ -6,12 +6,14 @@
  * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
  * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
  * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
- * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
- * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches: an odd pattern, the number of the
+ * expression, and a check. So plain arithmetic on one by mistake is found out (tci_dim_is_valid,
+ * tci_dim_is_stray) and not taken for a size.
  *
  * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
- * no context or program is left. Any thread. Where memory runs out or numbers overflow the result
- * is TCI_DIM_NONE, which no rule accepts as a size. */
+ * no context or program is left. Any thread. Where there is no result, as memory ran out, an
+ * expression got too long or a number overflowed, it is one of TCI_DIM_FAULTS, which no rule
+ * accepts as a size; arithmetic on it gives it again. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -20,9 +22,30 @@
 typedef int64_t tci_dim;
 typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 
-#ifdef TC_DYNAMIC_SHAPES
+#define TCI_DIM_TAG ((tci_dim)0x5a7d000000000000) /* the first symbolic number; names none */
 
-#define TCI_DIM_NONE ((tci_dim)((uint64_t)1 << 62)) /* expression 0: no value at all */
+/* What is no size: the status that goes with it, and what it is. */
+#define TCI_DIM_FAULTS(X)                                                                          \
+    X(NONE, TC_ERR_ARGUMENT,                                                                        \
+      "no valid TC_DIM: expected a name and 0 <= least <= most <= 2^40, or a size as tc_size "     \
+      "returns it")                                                                                \
+    X(STRAY, TC_ERR_ARGUMENT,                                                                      \
+      "no valid symbolic size: what C arithmetic makes of one, or one that tc_shutdown ended "     \
+      "(tc_dim_add, tc_dim_sub, tc_dim_mul, tc_dim_div, tc_dim_min and tc_dim_max compute with "   \
+      "sizes)")                                                                                    \
+    X(LARGE, TC_ERR_LIMIT,                                                                         \
+      "too large an expression: expected at most 64 terms of 16 symbolic sizes each, and "         \
+      "numbers below 2^60 (one TC_DIM may stand for a sum of several)")                            \
+    X(DIVISOR, TC_ERR_ARGUMENT, "a quotient by what is, or may be, 0 or negative")                 \
+    X(MEMORY, TC_ERR_MEMORY, "out of memory for a symbolic size")
+enum {
+#define TCI_ROW(id, status, text) TCI_DIM_FAULT_##id,
+    TCI_DIM_FAULTS(TCI_ROW) TCI_DIM_FAULT_COUNT
+#undef TCI_ROW
+};
+#define TCI_DIM_OF_FAULT(id) (TCI_DIM_TAG + TCI_DIM_FAULT_##id)
+
+#ifdef TC_DYNAMIC_SHAPES
 
 static inline bool tci_dim_is_known(tci_dim d)
 {
@@ -33,6 +56,12 @@ static inline bool tci_dim_is_known(tci_dim d)
  * arguments give the same symbol. */
 TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most);
 TCI_FN bool tci_dim_is_valid(tci_dim d);
+/* A number that C arithmetic made of symbolic sizes, as far as can be told: a sum, difference,
+ * multiple, quotient or product. Never true in a process that has made none. */
+TCI_FN bool tci_dim_is_stray(int64_t v);
+TCI_FN bool tci_dim_is_stray_real(double v);
+/* d itself; from now on it may be what C arithmetic was done on. */
+TCI_FN tci_dim tci_dim_show(tci_dim d);
 /* d with each symbol from[i] replaced by to[i]. */
 TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to);
 /* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
@@ -41,9 +70,15 @@ TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
 TCI_FN int tci_dim_ordinal(tci_dim symbol);      /* -1 for one with a name */
 /* The value where symbol number i has values[i]. Quotients by 0 are 0. */
 TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
+/* Bounds of the value where symbol number i is anything in [least[i], most[i]]. */
+typedef struct tci_dim_bounds { int64_t least, most; } tci_dim_bounds;
+TCI_FN tci_dim_bounds tci_dim_value_in(tci_dim d, const int64_t *least, const int64_t *most);
+/* With a larger value of symbol number `ordinal` and no other change the value is: never less (1),
+ * never more (-1), the same (0), or that is not known (2). */
+TCI_FN int tci_dim_direction(tci_dim d, int ordinal);
 /* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */
 TCI_FN int tci_dim_write(tci_dim d, int64_t *words);
-/* Reads one back, moving *words on; TCI_DIM_NONE where they make none. symbols[0 .. n). */
+/* Reads one back, moving *words on; a fault where they make none. symbols[0 .. n). */
 TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
                             int n);
 TCI_FN void tci_dim_free_all(void);
@@ -59,12 +94,15 @@ TCI_FN int64_t tci_dim_most_any(tci_dim d);
 TCI_FN int64_t tci_dim_hint_any(tci_dim d);
 TCI_FN void tci_dim_print(tci_str *out, tci_dim d);
 TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
+/* What code is made of must be there: a fault ends the compile with its status and `what` it is. */
+TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 /* Known operands stay on the short way. */
 #define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
 
 #else
 
 #define TCI_DIM_ANY(a, b) false
+#define tci_dim_need(s, d, what) ((void)(s), (void)(d))
 #define tci_dim_add_any(a, b) 0
 #define tci_dim_mul_any(a, b) 0
 #define tci_dim_div_any(a, b) 0
@@ -81,8 +119,20 @@ static inline bool tci_dim_is_known(tci_dim d)
 }
 static inline bool tci_dim_is_valid(tci_dim d)
 {
-    (void)d;
-    return true;
+    return (uint64_t)d - (uint64_t)TCI_DIM_TAG >= TCI_DIM_FAULT_COUNT;
+}
+static inline bool tci_dim_is_stray(int64_t v)
+{
+    return !tci_dim_is_valid(v);
+}
+static inline bool tci_dim_is_stray_real(double v)
+{
+    (void)v;
+    return false;
+}
+static inline tci_dim tci_dim_show(tci_dim d)
+{
+    return d;
 }
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
@@ -97,6 +147,15 @@ static inline tci_dim_text tci_dim_text_of(tci_dim d)
 
 #endif
 #define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
+
+/* Which fault a tci_dim that is not valid has, and the words for it. */
+static inline int tci_dim_fault(tci_dim d)
+{
+    uint64_t row = (uint64_t)d - (uint64_t)TCI_DIM_TAG;
+    return row < TCI_DIM_FAULT_COUNT ? (int)row : TCI_DIM_FAULT_STRAY;
+}
+TCI_FN tc_status tci_dim_fault_status(int fault);
+TCI_FN const char *tci_dim_fault_text(int fault);
 
 /* ---- arithmetic: known operands as C has it ---- */
 

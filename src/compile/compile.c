@@ -384,6 +384,8 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->symbol = tci_compile_text(b, c, found->record.symbol);
         k->note = tci_compile_text(b, c, found->record.note);
         k->n_tasks = found->record.n_tasks;
+        tci_dim_need(&b->scratch, k->n_tasks, "the number of tasks of a kernel");
+        tci_dim_need(&b->scratch, found->record.work_bytes, "the work memory of a kernel");
         k->task_ns = found->record.task_ns;
         k->work_bytes = found->record.work_bytes;
         k->n_dims = found->record.n_dims;

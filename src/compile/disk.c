@@ -212,8 +212,8 @@ static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
     if (!w->out && !w->bad) {
         const int64_t *at = words;
         d = tci_dim_read(&at, words + n, w->symbols, w->n_symbols);
-        w->no_memory |= d == TCI_DIM_NONE;
-        w->bad |= d == TCI_DIM_NONE || at != words + n;
+        w->no_memory |= d == TCI_DIM_OF_FAULT(MEMORY);
+        w->bad |= !tci_dim_is_valid(d) || at != words + n;
     }
     tci_heap_free(words);
     return w->bad ? lo : d;

@@ -89,23 +89,48 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
     return true;
 }
 
-static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why)
 {
-    tci_dim size = shape[axis];
-    bool known = tci_dim_is_known(size);
-    if (!tci_dim_is_valid(size)) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the size of axis %d is no valid TC_DIM: expected a name and 0 <= least <= "
-                       "most <= 2^40, or a size as tc_size returns it",
-                       axis);
-    } else if (!tci_dim_le(0, size)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s",
-                       TCI_DIM_TEXT(size), axis, known ? "is" : "may be",
-                       tci_shape_text_of(rank, shape).text);
-    } else {
+    if (tci_dim_is_valid(d) && !(tci_dim_is_known(d) && tci_dim_is_stray(d))) {
         return true;
     }
+    tc_status status = tci_dim_fault_status(tci_dim_fault(d));
+    tci_graph_fail(g, status == TC_ERR_ARGUMENT ? why : status, "%s is %s", what,
+                   tci_dim_fault_text(tci_dim_fault(d)));
     return false;
+}
+
+static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+{
+    char what[40];
+    snprintf(what, sizeof(what), "the size of axis %d", axis);
+    if (!tci_build_check_dim(g, what, shape[axis], TC_ERR_SHAPE)) {
+        return false;
+    }
+    if (!tci_dim_le(0, shape[axis])) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s%s",
+                       TCI_DIM_TEXT(shape[axis]), axis,
+                       tci_dim_is_known(shape[axis]) ? "is" : "may be",
+                       tci_shape_text_of(rank, shape).text, TCI_LEAST_NOTE(shape[axis], 0));
+        return false;
+    }
+    return true;
+}
+
+/* The number of elements, the bytes and the strides of a shape are sizes too. */
+static bool tci_build_check_count(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype)
+{
+    tci_dim count = tci_dtype_get(dtype)->bytes;
+    for (int i = rank - 1; i >= 0; i--) {
+        count = tci_dim_mul(count, shape[i]);
+        if (!tci_dim_is_valid(count)) {
+            char what[160];
+            snprintf(what, sizeof(what), "the number of elements of shape %s",
+                     tci_shape_text_of(rank, shape).text);
+            return tci_build_check_dim(g, what, count, TC_ERR_SHAPE);
+        }
+    }
+    return true;
 }
 
 /* Zero sizes are left out of the product: then no stride computed from the shape overflows either.
@@ -127,7 +152,7 @@ TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, 
         }
         count *= size;
     }
-    return true;
+    return tci_build_is_known(rank, shape) || tci_build_check_count(g, rank, shape, dtype);
 }
 
 TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
@@ -141,15 +166,55 @@ TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
 }
 
 #ifdef TC_DYNAMIC_SHAPES
+/* The only symbol of both; false: there is another or none. */
+static bool tci_build_lone_symbol(tci_dim a, tci_dim b, tci_dim *symbol)
+{
+    int n = 0;
+    return tci_dim_symbols(a, symbol, &n, 1) && tci_dim_symbols(b, symbol, &n, 1) && n == 1;
+}
+
+/* The least lower bound of `symbol`, above its own, at which the rule holds; -1: none. */
+static int64_t tci_build_helps(tci_dim symbol, tci_dim a, tci_dim b, bool (*rule)(tci_dim, tci_dim))
+{
+    const char *name = tci_dim_name(symbol);
+    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
+    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
+        if (rule(tci_dim_replace(a, 1, &symbol, &value), tci_dim_replace(b, 1, &symbol, &value))) {
+            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
+            bool holds = rule(tci_dim_replace(a, 1, &symbol, &from_there),
+                              tci_dim_replace(b, 1, &symbol, &from_there));
+            if (holds) {
+                return value;
+            }
+        }
+    }
+    return -1;
+}
+
+static bool tci_build_is_same(tci_dim a, tci_dim b)
+{
+    return a == b;
+}
+
 /* Two declarations of one name, the likely mistake, are told apart by their ranges. */
 TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
 {
     tci_shape_text t = {""};
     const char *name = tci_dim_name(a);
+    tci_dim symbol;
     if (tci_dim_is_known(a) && tci_dim_is_known(b)) {
         return t;
     }
-    if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
+    int64_t helps = -1;
+    bool compares = tci_dim_is_valid(a) && tci_dim_is_valid(b) && !tci_dim_is_known(a) &&
+                    !tci_dim_is_known(b);
+    if (compares && tci_build_lone_symbol(a, b, &symbol)) {
+        helps = tci_build_helps(symbol, a, b, tci_build_is_same);
+    }
+    if (helps >= 0) {
+        snprintf(t.text, sizeof(t.text), " (equal with TC_DIM(\"%.40s\", %" PRId64 ", ...))",
+                 tci_dim_name(symbol), helps);
+    } else if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
         snprintf(t.text, sizeof(t.text),
                  " (%.40s is declared as %" PRId64 "..%" PRId64 " and as %" PRId64 "..%" PRId64 ")",
                  name, tci_dim_least(a), tci_dim_most(a), tci_dim_least(b), tci_dim_most(b));
@@ -164,21 +229,11 @@ TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
 {
     tci_shape_text t = {""};
     tci_dim symbol;
-    int n = 0;
-    if (tci_dim_is_known(size) || !tci_dim_symbols(size, &symbol, &n, 1) || n != 1) {
-        return t;
-    }
-    const char *name = tci_dim_name(symbol);
-    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
-    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
-        if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &value))) {
-            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
-            if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &from_there))) {
-                snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
-                         name, value);
-            }
-            break;
-        }
+    bool lone = !tci_dim_is_known(size) && tci_build_lone_symbol(size, size, &symbol);
+    int64_t helps = lone ? tci_build_helps(symbol, needed, size, tci_dim_le) : -1;
+    if (helps >= 0) {
+        snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
+                 tci_dim_name(symbol), helps);
     }
     return t;
 }
@@ -632,16 +687,24 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
 
 /* ---- a size as a value ---- */
 
-/* A symbolic one is the last element of a ramp that is one longer. */
+/* A symbolic one is the last element of a ramp that is one longer; where it may be negative, that of
+ * what it is above its least, and the least added. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
 {
     if (tci_dim_is_known(size)) {
         tci_value f = {.f = (double)size}, i = {.i = size};
         return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
     }
-    tci_node *ramp = tci_build_iota(g, tci_dim_add(size, 1));
-    tci_node *last = tci_build_slice(g, ramp, 0, size, INT64_MAX, 1);
-    return tci_build_cast(g, tci_build_reshape(g, last, 0, NULL), dtype);
+    int64_t least = TCI_MIN(tci_dim_least(size), 0);
+    tci_dim above = tci_dim_sub(size, least);
+    tci_node *ramp = tci_build_iota(g, tci_dim_add(above, 1));
+    tci_node *last = tci_build_slice(g, ramp, 0, above, INT64_MAX, 1);
+    tci_node *value[2] = {tci_build_reshape(g, last, 0, NULL), NULL};
+    if (least < 0) {
+        value[1] = tci_graph_const(g, TC_I64, (tci_value){.i = least});
+        value[0] = tci_build_ew(g, TCI_OP_ADD, value);
+    }
+    return tci_build_cast(g, value[0], dtype);
 }
 
 /* ---- effects ---- */

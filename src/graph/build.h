@@ -51,7 +51,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
                                        bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
-/* A size as a 0-d tensor. */
+/* A size, or a difference of such, as a 0-d tensor. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
 
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
@@ -99,6 +99,9 @@ TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_
 TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
+/* That a size, bound or count given by a user is one; else an error about `what`, with status `why`
+ * where it never could be. */
+TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
 TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
 /* tci_graph_node after tci_build_check_shape. */

@@ -147,6 +147,9 @@ TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci
         int from = i - (rank - x->rank);
         tci_dim have = from < 0 ? 1 : x->shape[from];
         out[i] = shape[i] == -1 && from >= 0 ? have : shape[i];
+        if (!tci_build_check_dim(g, "a size", out[i], TC_ERR_SHAPE)) {
+            return tci_words_put(g, &w, NULL);
+        }
         if (out[i] != have && have != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "shape %s does not expand to %s: axis %d is %s, only size 1 repeats%s",
@@ -209,8 +212,8 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
     }
     tci_words w;
     int64_t *attr = tci_words_get(g, &w, 3 * x->rank);
-    if (!attr) {
-        return NULL;
+    if (!attr || !tci_build_check_dim(g, "the first element of a slice", start, TC_ERR_SHAPE)) {
+        return attr ? tci_words_put(g, &w, NULL) : NULL;
     }
     tci_dim *shape = attr + 2 * x->rank;
     for (int i = 0; i < x->rank; i++) {
@@ -224,24 +227,48 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
         attr[2 * axis + 1] = n != 1 ? step : 1;
     }
     return tci_words_put(g, &w,
-                         tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                         tci_build_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. A
- * symbolic one is a size, so never from the end. */
-static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim lo, tci_dim hi)
+/* A bound of a slice as Python takes it: from the end when negative; where it surely lies before or
+ * behind the axis, there. A symbolic one is a size, so never from the end. */
+static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behind)
 {
-    if (tci_dim_is_known(v) && v < 0) {
-        v = v < -tci_dim_most(n) ? lo : tci_dim_add(v, n);
+    if (!tci_dim_is_known(v)) {
+        return v;
     }
-    return tci_dim_min(tci_dim_max(v, lo), hi);
+    if (v < 0) {
+        return v < -tci_dim_most(n) ? before : tci_dim_add(v, n);
+    }
+    return v > tci_dim_most(n) ? behind : v;
 }
 
 /* How many of 0, stride, 2 * stride, ... lie before `way`. */
 static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
 {
     return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
+}
+
+/* From the greater of `from` and `lo` to the lesser of `to` and `hi`. The four differences rather
+ * than one of the two: then x[1:] and x[:-1] have the same size, max(n - 1, 0). */
+static tci_dim tci_move_way(tci_dim from, tci_dim to, tci_dim lo, tci_dim hi)
+{
+    tci_dim inside = tci_dim_min(tci_dim_sub(to, from), tci_dim_sub(to, lo));
+    tci_dim across = tci_dim_min(tci_dim_sub(hi, from), tci_dim_sub(hi, lo));
+    return tci_dim_min(inside, across);
+}
+
+static tci_node *tci_move_slice_back(tci_graph *g, tci_node *x, int at, tci_dim start, tci_dim stop,
+                                     int64_t step)
+{
+    tci_dim n = x->shape[at], last = tci_dim_sub(n, 1);
+    bool open = stop == INT64_MAX || stop == INT64_MIN;
+    tci_dim from = tci_move_bound(start, n, -1, last);
+    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
+    tci_dim way = tci_move_way(to, from, -1, last);
+    return tci_move_slice_axis(g, x, at, tci_dim_min(tci_dim_max(from, -1), last),
+                               tci_move_steps(way, step == INT64_MIN ? INT64_MAX : -step), step);
 }
 
 TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
@@ -255,36 +282,28 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim st
         tci_graph_fail(g, TC_ERR_AXIS, "a 0-d tensor has no axis %d to slice", axis);
         return NULL;
     }
-    if (!tci_build_axis(g, axis, x->rank, &at)) {
+    if (!tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_dim(g, "the start", start, TC_ERR_ARGUMENT) ||
+        !tci_build_check_dim(g, "the stop", stop, TC_ERR_ARGUMENT) ||
+        !tci_build_check_dim(g, "the step", step, TC_ERR_ARGUMENT)) {
         return NULL;
     }
     if (step == 0) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    if (!tci_dim_is_valid(start) || !tci_dim_is_valid(stop) || !tci_dim_is_valid(step)) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "start, stop or step is no valid symbolic size: expected numbers, or sizes "
-                       "as TC_DIM and tc_size give them");
-        return NULL;
+    if (tci_dim_is_known(step) && step < 0) {
+        return tci_move_slice_back(g, x, at, start, stop, step);
     }
-    tci_dim n = x->shape[at];
-    if (tci_dim_lt(0, step)) {
-        tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
-        tci_dim count = tci_move_steps(tci_dim_sub(to, from), step);
-        return tci_move_slice_axis(g, x, at, from, count, step);
-    }
-    if (!tci_dim_is_known(step)) {
+    if (!tci_dim_lt(0, step)) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
                        TCI_DIM_TEXT(step), TCI_LEAST_NOTE(step, 1));
         return NULL;
     }
-    bool open = stop == INT64_MAX || stop == INT64_MIN;
-    tci_dim last = tci_dim_sub(n, 1), from = tci_move_bound(start, n, -1, last);
-    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
-    tci_dim count =
-        tci_move_steps(tci_dim_sub(from, to), step == INT64_MIN ? INT64_MAX : -step);
-    return tci_move_slice_axis(g, x, at, from, count, step);
+    tci_dim n = x->shape[at];
+    tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
+    tci_dim count = tci_move_steps(tci_move_way(from, to, 0, n), step);
+    return tci_move_slice_axis(g, x, at, tci_dim_min(tci_dim_max(from, 0), n), count, step);
 }
 
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
@@ -303,7 +322,7 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
 static bool tci_move_pad_fits(tci_dim count)
 {
     const int64_t limit = INT64_MAX / 8;
-    return tci_dim_is_known(count) ? count <= limit && count >= -limit : tci_dim_is_valid(count);
+    return !tci_dim_is_known(count) || (count <= limit && count >= -limit);
 }
 
 TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
@@ -325,6 +344,10 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
     }
     bool nothing = true;
     for (int i = 0; i < x->rank; i++) {
+        if (!tci_build_check_dim(g, "the padding before", before[i], TC_ERR_ARGUMENT) ||
+            !tci_build_check_dim(g, "the padding after", after[i], TC_ERR_ARGUMENT)) {
+            return tci_words_put(g, &w, NULL);
+        }
         bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
         shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
         nothing = nothing && before[i] == 0 && after[i] == 0;

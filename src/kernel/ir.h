@@ -186,6 +186,8 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
+/* That every size and index is a number or an expression: asked in every compile. */
+TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points

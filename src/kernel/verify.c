@@ -40,27 +40,28 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
     }
 }
 
-/* No plain arithmetic was done on a symbolic number. */
-static void tci_kernel_verify_dims(tci_scratch *s, const tci_kernel *k)
+TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
 {
     for (int a = 0; a < k->n_axes; a++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->axes[a].size));
+        tci_dim_need(s, k->axes[a].size, "an axis of a kernel");
     }
     for (int x = 0; x < k->n_kx; x++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->kx[x].c) && tci_dim_is_valid(k->kx[x].lo) &&
-                          tci_dim_is_valid(k->kx[x].hi));
+        tci_dim_need(s, k->kx[x].c, "an index of a kernel");
+        tci_dim_need(s, k->kx[x].lo, "the least of an index of a kernel");
+        tci_dim_need(s, k->kx[x].hi, "the most of an index of a kernel");
     }
     for (int g = 0; g < k->n_guards; g++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->guards[g].lo) && tci_dim_is_valid(k->guards[g].hi));
+        tci_dim_need(s, k->guards[g].lo, "a bound in a kernel");
+        tci_dim_need(s, k->guards[g].hi, "a bound in a kernel");
     }
     for (int p = 0; p < k->n_operands; p++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->operands[p].n));
+        tci_dim_need(s, k->operands[p].n, "the number of elements of an operand of a kernel");
     }
 }
 
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
-    tci_kernel_verify_dims(s, k);
+    tci_kernel_need_dims(s, k);
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }

@@ -373,6 +373,10 @@ static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], c
 {
     v[0] = given && given[0] ? given[0] : zero0;
     v[1] = given && given[1] ? given[1] : zero1;
+    if (!tci_build_check_dim(g, name, v[0], TC_ERR_ARGUMENT) ||
+        !tci_build_check_dim(g, name, v[1], TC_ERR_ARGUMENT)) {
+        return false;
+    }
     if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
                        "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
@@ -504,7 +508,7 @@ static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
+/* Windows along one axis: how many, hence how much padding the far side needs. False: there is none,
  * or not at every value of a symbolic size, when *missing is what may be negative. */
 static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
                                     int64_t padding, bool ceil_mode, tci_dim *after,
@@ -516,14 +520,14 @@ static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride
     }
     int64_t span = dilation * (kernel - 1) + 1;
     tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
-    if (!tci_dim_le(0, room)) {
-        *missing = room;
+    /* with ceil_mode the first may hang over by less than a step */
+    *missing = ceil_mode ? tci_dim_add(room, stride - 1) : room;
+    if (!tci_dim_le(0, *missing)) {
         return false;
     }
-    tci_dim count = tci_dim_add(tci_dim_div(room, stride), 1);
+    tci_dim count = tci_dim_add(tci_dim_div(*missing, stride), 1);
     if (ceil_mode) { /* a last one must start inside x or its near padding */
-        count = tci_dim_min(tci_dim_add(tci_dim_ceil_div(room, stride), 1),
-                            tci_dim_ceil_div(padded, stride));
+        count = tci_dim_min(count, tci_dim_ceil_div(padded, stride));
     }
     *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
     return true;
@@ -532,7 +536,7 @@ static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
 {
     tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2];
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
     tci_dim after[2], missing;
     if (!x || !tci_composite_image_of(g, x, &image)) {
         return NULL;
@@ -544,7 +548,8 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
                        "{rows, columns}}");
         return NULL;
     }
-    if (!tci_composite_fields(g, "stride", stride, o->stride, o->kernel[0], o->kernel[1]) ||
+    if (!tci_composite_fields(g, "the kernel", kernel, o->kernel, 0, 0) ||
+        !tci_composite_fields(g, "stride", stride, o->stride, kernel[0], kernel[1]) ||
         !tci_composite_fields(g, "padding", padding, o->padding, 0, 0) ||
         !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
         return NULL;
@@ -564,18 +569,18 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
         }
     }
     for (int i = 0; i < 2; i++) {
-        if (padding[i] > o->kernel[i] / 2) {
+        if (padding[i] > kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
                            "padding %" PRId64 " is more than half of the kernel's %" PRId64,
-                           padding[i], o->kernel[i]);
+                           padding[i], kernel[i]);
             return NULL;
         }
-        if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
+        if (!tci_composite_pool_axis(size[i], kernel[i], stride[i], dilation[i], padding[i],
                                      o->ceil_mode, &after[i], &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
                            "elements and padding %" PRId64 "%s",
-                           o->kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
+                           kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
                            TCI_LEAST_NOTE(missing, 0));
             return NULL;
         }
@@ -584,7 +589,7 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
     tci_node *image4 = tci_build_reshape(g, x, 4, shape);
     tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
     tci_node *windows =
-        tci_composite_windows(g, image4, padding, after, fill, o->kernel, stride, dilation);
+        tci_composite_windows(g, image4, padding, after, fill, kernel, stride, dilation);
     const int last[2] = {4, 5};
     tc_axes axes = {last, 2, false};
     tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);

@@ -452,8 +452,8 @@ static void tci_pk_measure_all(tci_kernel *k)
         int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
         bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
     }
-    k->all_flops = flops == TCI_DIM_NONE ? k->all_flops : flops;
-    k->all_bytes = bytes == TCI_DIM_NONE ? k->all_bytes : bytes;
+    k->all_flops = tci_dim_is_valid(flops) ? flops : k->all_flops;
+    k->all_bytes = tci_dim_is_valid(bytes) ? bytes : k->all_bytes;
 }
 #endif
 

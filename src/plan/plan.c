@@ -15,6 +15,7 @@ static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const 
     b.index = index;
     b.n = elems;
     b.bytes = tci_dim_mul(elems, tci_dtype_get((tc_dtype)n->dtype)->bytes);
+    tci_dim_need(s, b.bytes, "the memory of a value");
     b.node = n;
     TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
@@ -116,6 +117,7 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
         tci_lowered low = tci_plan_lower(s, f, g, p);
+        tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {

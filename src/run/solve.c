@@ -4,11 +4,12 @@
  * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
  *
  * The one idea: every number that is given is an equation, expression = number, and every symbol
- * has a range. An equation with one open symbol narrows its range: numbers of elements grow (or
- * shrink) with a size, so the values that fit lie together and are found by halving. That is done
- * until nothing narrows any more, which mostly closes all symbols at once. What then is open, batch
- * and height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range,
- * each narrowing the rest; two that fit end the search.
+ * has a range. An equation with one open symbol narrows its range: numbers of elements mostly grow
+ * (or shrink) with a size, so the values that fit lie together and are found by halving; of others,
+ * as 3 * ceil(n / 3) - n, the first and the last that fits, by the bounds of the expression in
+ * halves of the range. That is done until nothing narrows any more, which mostly closes all symbols
+ * at once. What then is open, batch and height in batch * 3 * height * 64, is tried: the divisors
+ * of the number, or a short range, each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
 #include "solve.h"
@@ -21,7 +22,9 @@
 
 enum {
     TCI_SOLVE_SHORT = 4096,   /* ranges up to this are tried value by value */
-    TCI_SOLVE_BUDGET = 100000 /* values tried in one search */
+    TCI_SOLVE_BUDGET = 100000, /* values tried in one search */
+    TCI_SOLVE_LOOKS = 4096,    /* ranges looked at for one end of one equation */
+    TCI_SOLVE_ALL_LOOKS = 1 << 18 /* in one search; from there on such equations narrow nothing */
 };
 
 /* shape[axis] of a port, or its number of elements where axis is -1. */
@@ -31,6 +34,7 @@ typedef struct tci_solve_equation {
     int32_t n;         /* symbols */
     int32_t *symbols;  /* their numbers */
     bool *divides;     /* d is a multiple of that symbol */
+    int8_t *direction; /* of d as that symbol grows (base/dim.h) */
 } tci_solve_equation;
 
 struct tci_solver {
@@ -47,10 +51,11 @@ typedef struct tci_solve {
     const tci_solver *v;
     const tc_bufs *inputs, *outputs;
     int64_t *point;            /* where expressions are evaluated */
+    int64_t *far;              /* with it: ranges in which they are */
     int64_t *found;
     int64_t *ranges;           /* per level: least, then most of each symbol */
     int32_t level;
-    int n_found, budget;       /* n_found 2: or it cannot be told */
+    int n_found, budget, looks; /* n_found 2: or it cannot be told */
     bool has_found;            /* `found` holds values that fit */
     int failed;                /* the equation that nothing fits at level 0, or -1 */
     int64_t *origin;           /* at level 0: the equation that closed each symbol, or -1 */
@@ -83,16 +88,18 @@ static bool tci_solve_add(tci_solver *v, char *block, size_t *at, tci_dim *list,
     }
     int32_t *symbols = tci_solve_carve(block, at, (size_t)n, sizeof(*symbols));
     bool *divides = tci_solve_carve(block, at, (size_t)n, sizeof(*divides));
+    int8_t *direction = tci_solve_carve(block, at, (size_t)n, sizeof(*direction));
     for (int i = 0; i < n && block; i++) {
         symbols[i] = tci_dim_ordinal(list[i]);
         divides[i] = tci_dim_divides(list[i], d);
+        direction[i] = (int8_t)tci_dim_direction(d, symbols[i]);
         if (symbols[i] < 0 || symbols[i] >= v->n) {
             return false;
         }
     }
     if (block) {
         v->equations[v->n_equations] =
-            (tci_solve_equation){d, port, axis, n, symbols, divides};
+            (tci_solve_equation){d, port, axis, n, symbols, divides, direction};
     }
     v->n_equations++;
     return true;
@@ -166,7 +173,7 @@ TCI_FN int tci_solver_untold(const tci_solver *v)
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
     size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
-    return (size_t)v->n * (3 + 2 * levels);
+    return (size_t)v->n * (4 + 2 * levels);
 }
 
 /* ---- one equation ---- */
@@ -195,6 +202,16 @@ static int tci_solve_targets(const tci_solve *s, const tci_solve_equation *e, in
     return b->dtype == -1 && bytes > 1 && b->n > 0 && b->n % bytes == 0 ? 2 : 1;
 }
 
+static int tci_solve_direction(const tci_solve_equation *e, int symbol)
+{
+    for (int i = 0; i < e->n; i++) {
+        if (e->symbols[i] == symbol) {
+            return e->direction[i];
+        }
+    }
+    return 0;
+}
+
 static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x)
 {
     s->point[symbol] = x;
@@ -219,10 +236,70 @@ static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_
     return lo;
 }
 
-/* Narrows [*lo, *hi] of the only open symbol to where d is target; false: it nowhere is. */
-static bool tci_solve_narrow(const tci_solve *s, tci_dim d, int symbol, int64_t target, int64_t *lo,
-                             int64_t *hi)
+/* Whether d can be target where the symbol is anything in [lo, hi]. */
+static bool tci_solve_may_be(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
+                             int64_t target)
 {
+    s->point[symbol] = lo;
+    s->far[symbol] = hi;
+    tci_dim_bounds b = tci_dim_value_in(d, s->point, s->far);
+    return b.least <= target && target <= b.most;
+}
+
+/* The first x in [lo, hi] (`last`: the last) where d is target, however d goes; where that takes
+ * too many looks, as far as they came. hi + 1 (lo - 1): there is none. Depth first, so the stack
+ * holds one range for each halving. */
+static int64_t tci_solve_nearest(tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
+                                 int64_t target, bool last)
+{
+    int64_t ends[64][2] = {{lo, hi}};
+    int n = 1;
+    int looks = TCI_MIN(s->looks, TCI_SOLVE_LOOKS);
+    while (n > 0) {
+        int64_t from = ends[n - 1][0], to = ends[n - 1][1];
+        if (looks-- == 0) {
+            return last ? to : from;
+        }
+        s->looks--;
+        n--;
+        if (!tci_solve_may_be(s, d, symbol, from, to, target)) {
+            continue;
+        }
+        if (from == to) {
+            return from;
+        }
+        int64_t half = from + (to - from) / 2;
+        int64_t lower[2] = {from, half}, upper[2] = {half + 1, to};
+        memcpy(ends[n++], last ? lower : upper, sizeof(lower));
+        memcpy(ends[n++], last ? upper : lower, sizeof(lower));
+    }
+    return last ? lo - 1 : hi + 1;
+}
+
+/* Narrows where d may go up and down; what is left in between need not fit. */
+static bool tci_solve_narrow_any(tci_solve *s, tci_dim d, int symbol, int64_t target,
+                                 int64_t *lo, int64_t *hi)
+{
+    for (int i = 0; i < s->v->n; i++) {
+        s->far[i] = s->point[i];
+    }
+    int64_t first = tci_solve_nearest(s, d, symbol, *lo, *hi, target, false);
+    if (first > *hi) {
+        return false;
+    }
+    *hi = tci_solve_nearest(s, d, symbol, first, *hi, target, true);
+    *lo = first;
+    return *lo <= *hi;
+}
+
+/* Narrows [*lo, *hi] of the only open symbol of e to where it is target; false: it nowhere is. */
+static bool tci_solve_narrow(tci_solve *s, const tci_solve_equation *e, int symbol,
+                             int64_t target, int64_t *lo, int64_t *hi)
+{
+    tci_dim d = e->d;
+    if (tci_solve_direction(e, symbol) == 2) {
+        return tci_solve_narrow_any(s, d, symbol, target, lo, hi);
+    }
     int64_t at_lo = tci_solve_at(s, d, symbol, *lo), at_hi = tci_solve_at(s, d, symbol, *hi);
     bool falling = at_hi < at_lo;
     if (target < TCI_MIN(at_lo, at_hi) || target > TCI_MAX(at_lo, at_hi)) {
@@ -296,7 +373,7 @@ static bool tci_solve_use(tci_solve *s, int equation, int *open, bool *changed)
     int64_t lo = INT64_MAX, hi = INT64_MIN;
     for (int t = 0; t < n; t++) {
         int64_t from = *least, to = *most;
-        if (tci_solve_narrow(s, e->d, symbol, targets[t], &from, &to)) {
+        if (tci_solve_narrow(s, e, symbol, targets[t], &from, &to)) {
             lo = TCI_MIN(lo, from);
             hi = TCI_MAX(hi, to);
         }
@@ -381,11 +458,12 @@ static bool tci_solve_split(tci_solve *s)
         const tci_solve_equation *e = &s->v->equations[i];
         int64_t targets[2];
         int symbol = 0;
-        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1) {
+        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1 &&
+            tci_solve_direction(e, symbol) != 2) {
             int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
             int64_t from[2] = {least, least}, to[2] = {most, most};
-            if (tci_solve_narrow(s, e->d, symbol, targets[0], &from[0], &to[0]) &&
-                tci_solve_narrow(s, e->d, symbol, targets[1], &from[1], &to[1])) {
+            if (tci_solve_narrow(s, e, symbol, targets[0], &from[0], &to[0]) &&
+                tci_solve_narrow(s, e, symbol, targets[1], &from[1], &to[1])) {
                 tci_solve_try(s, symbol, from[0], to[0]);
                 tci_solve_try(s, symbol, from[1], to[1]);
                 return true;
@@ -525,7 +603,8 @@ static void tci_solve_say_why(tci_solve_text *t, tci_solve *s, const tci_solve_e
     int64_t least = tci_dim_least(v->user[symbol]), most = tci_dim_most(v->user[symbol]);
     int64_t lo = least, hi = most, far_lo = 0, far_hi = (int64_t)1 << 44;
     int origin = (int)s->origin[symbol];
-    if (tci_solve_narrow(s, e->d, symbol, target, &lo, &hi)) {
+    bool one_way = tci_solve_direction(e, symbol) != 2;
+    if (tci_solve_narrow(s, e, symbol, target, &lo, &hi)) {
         tci_solve_say(t, "'%s' would be %lld", name, (long long)lo);
         if (lo < hi) {
             tci_solve_say(t, " to %lld", (long long)hi);
@@ -539,14 +618,14 @@ static void tci_solve_say_why(tci_solve_text *t, tci_solve *s, const tci_solve_e
                           (long long)tci_solve_least(s)[symbol],
                           (long long)tci_solve_most(s)[symbol]);
         }
-    } else if (tci_solve_narrow(s, e->d, symbol, target, &far_lo, &far_hi)) {
+    } else if (one_way && tci_solve_narrow(s, e, symbol, target, &far_lo, &far_hi)) {
         tci_solve_say(t, "'%s' would be %lld, expected %lld to %lld", name, (long long)far_lo,
                       (long long)least, (long long)most);
     } else {
         int64_t above = tci_solve_first(s, e->d, symbol, least, most, target, false, true);
         tci_solve_say(t, "no '%s' in %lld to %lld gives that", name, (long long)least,
                       (long long)most);
-        if (above > least && above <= most) {
+        if (one_way && above > least && above <= most) {
             int64_t at_below = tci_solve_at(s, e->d, symbol, above - 1);
             int64_t at_above = tci_solve_at(s, e->d, symbol, above);
             tci_solve_say(t, ": %lld makes %lld, %lld makes %lld", (long long)above - 1,
@@ -589,6 +668,26 @@ static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
     }
 }
 
+/* A buffer, not given with its sizes, of which one axis tells the symbol; -1: there is none. */
+static int tci_solve_teller(const tci_solve *s, int symbol)
+{
+    for (int i = 0; i < s->v->n_equations; i++) {
+        const tci_solve_equation *e = &s->v->equations[i];
+        const tc_buf *b = tci_solve_buffer(s, e->port);
+        if (!b || b->sizes || e->axis < 0 || e->n != 1 || e->symbols[0] != symbol) {
+            continue;
+        }
+        int way = e->direction[0]; /* it tells all values apart: it moves with each by 1 or more */
+        tci_dim moved = tci_dim_mul(s->v->code->symbols[symbol], way == 1 ? -1 : 1);
+        tci_dim rest = tci_dim_add(e->d, moved);
+        int left = tci_dim_is_valid(rest) ? tci_dim_direction(rest, symbol) : 2;
+        if ((way == 1 || way == -1) && (left == 0 || left == way)) {
+            return e->port;
+        }
+    }
+    return -1;
+}
+
 static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
 {
     const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
@@ -598,6 +697,29 @@ static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
             tci_solve_say(t, "%s'%s'", between, tci_solve_name(s->v, i));
             between = ", ";
         }
+    }
+}
+
+/* Several values fit, or it takes too long to tell. */
+static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
+{
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    int port = -1, open = -1;
+    for (int i = 0; i < s->v->n && port < 0; i++) {
+        if (least[i] < most[i]) {
+            open = i;
+            port = tci_solve_teller(s, i);
+        }
+    }
+    tci_solve_say_open(t, s);
+    if (port >= 0) {
+        tci_solve_say(t, ": not certain from the numbers of elements given; expected the sizes of ");
+        tci_solve_say_port(t, s->v, port);
+        tci_solve_say(t, ", as TC_BUF_ND(pointer, sizes...)");
+    } else {
+        tci_solve_say(t, ": not certain from the buffers given, and no size of one would tell; "
+                         "expected a program with one more input that has an axis of size '%s'",
+                      open < 0 ? "" : tci_solve_name(s->v, open));
     }
 }
 
@@ -633,12 +755,13 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
                                   size_t text_room)
 {
     tci_solve s = {.v = v, .inputs = inputs, .outputs = outputs, .failed = -1,
-                   .budget = TCI_SOLVE_BUDGET};
+                   .budget = TCI_SOLVE_BUDGET, .looks = TCI_SOLVE_ALL_LOOKS};
     tci_solve_text t = {text, text_room};
     s.point = room;
     s.found = room + v->n;
     s.origin = room + 2 * (size_t)v->n;
-    s.ranges = room + 3 * (size_t)v->n;
+    s.far = room + 3 * (size_t)v->n;
+    s.ranges = room + 4 * (size_t)v->n;
     for (int i = 0; i < v->n; i++) {
         tci_solve_least(&s)[i] = tci_dim_least(v->user[i]);
         tci_solve_most(&s)[i] = tci_dim_most(v->user[i]);
@@ -654,9 +777,7 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
         return TC_OK;
     }
     if (s.n_found > 1) {
-        tci_solve_say_open(&t, &s);
-        tci_solve_say(&t, ": not certain from the numbers of elements given; expected the sizes of"
-                          " a buffer that has it, as TC_BUF_ND(pointer, sizes...)");
+        tci_solve_say_uncertain(&t, &s);
     } else if (s.failed >= 0) {
         tci_solve_say_failed(&t, &s);
     } else {
