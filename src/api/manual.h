@@ -357,12 +357,25 @@
  * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
  * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
  * rule could fail for some value, the call fails and names the dimension: a window of 3 over a
- * height of 0 to 640 asks for TC_DIM("height", 3, 640). The same name with other ranges is another
- * size. tc_size gives a symbolic size back, to be handed on as a size (reshape, expand, slice, pad,
- * full, arange) or as an operand, where it stands for its value: tc_div(sum, tc_size(x, 0)). Plain
- * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
- * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
- * have sizes that are numbers.
+ * height of 0 to 640 asks for TC_DIM("height", 3, 640), and max(n - 1, 0) plus n - 1 says from which
+ * n on they are equal. The same name with other ranges is another size.
+ *
+ * tc_size and tc_count give a symbolic size back, to be handed on as a size or bound (reshape,
+ * expand, slice, pad, full, arange) or as an operand, where it stands for its value in the run:
+ * tc_div(sum, tc_count(x)) is a mean. tc_dim_add, tc_dim_sub, tc_dim_mul, tc_dim_div (down),
+ * tc_dim_min and tc_dim_max compute with sizes, also where none is symbolic, so that one text
+ * serves both:
+ *
+ *     int64_t rows = tc_dim_div(tc_dim_add(tc_size(x, 0), 7), 8);
+ *     int64_t missing = tc_dim_sub(tc_dim_mul(rows, 8), tc_size(x, 0));
+ *     tc_tensor blocks = tc_reshape(tc_pad(x, 0, 0, missing, 0), rows, 8, -1);
+ *
+ * C arithmetic on a symbolic size makes none: n / 2, n - 1 or 1.0 / n is refused wherever it can be
+ * told from a number that is meant, which for n % 2 or a cast to a short type it cannot. A bound of
+ * tc_slice that is an expression never counts from the end, and so must not be negative. An
+ * expression has up to 64 terms of 16 sizes each; a tensor whose number of elements takes more is
+ * TC_ERR_LIMIT. tc_nbytes is -1 where a size is symbolic; memory (tc_borrow, tc_copy_in, tc_param)
+ * and values without a run (tc_eval, tc_read, tc_print, tc_keep) have sizes that are numbers.
  *
  * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
  * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and

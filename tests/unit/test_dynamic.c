@@ -171,6 +171,36 @@ TEST(two_sizes_from_products)
     CHECK_HAS(f.text, "the numbers of elements given fit no 'batch', 'height'");
 }
 
+/* 3 * ceil(n / 3) - n goes up and down: whatever fits is found, and no valid run is refused. */
+TEST(sizes_that_go_up_and_down)
+{
+    for (int k = 0; k < 3; k++) {
+        solve_family f = solve_begin();
+        int64_t most = k ? (int64_t)1 << 40 : 100;
+        tci_dim n = solve_symbol(&f, "n", 0, most);
+        tci_dim missing = tci_dim_sub(tci_dim_mul(tci_dim_ceil_div(n, 3), 3), n);
+        SOLVE_PORT(&f, TC_F32, missing, 5);
+        SOLVE_PORT(&f, TC_F32, k == 2 ? tci_dim_sub(n, tci_dim_div(n, 3)) : n); /* or 2n / 3 */
+        for (int64_t i = 0; i <= 100; i++) {
+            int64_t all = i < 90 ? i : most - i, rest = (all + 2) / 3 * 3 - all;
+            int64_t other = k == 2 ? all - all / 3 : all;
+            tc_status status = SOLVE(&f, FLOATS(rest * 5), FLOATS(other));
+            CHECK_MSG(status == TC_OK && f.values[0] == all, "%lld: %s", (long long)all, f.text);
+            status = SOLVE(&f, FLOATS(rest * 5 + 1), FLOATS(other));
+            CHECK_EQ_INT(status, TC_ERR_BUFFER);
+        }
+        CHECK_EQ_INT(SOLVE(&f, FLOATS(15), FLOATS(6)), TC_ERR_BUFFER);
+        CHECK_HAS(f.text, k ? "'n' would be " : "input 0: given 15 elements for f32 [");
+    }
+    solve_family g = solve_begin(); /* it alone tells nothing, but takes no time to say so */
+    tci_dim n = solve_symbol(&g, "n", 0, (int64_t)1 << 40);
+    SOLVE_PORT(&g, TC_F32, tci_dim_sub(tci_dim_mul(tci_dim_ceil_div(n, 3), 3), n));
+    SOLVE_PORT(&g, TC_F32, 1);
+    CHECK_EQ_INT(SOLVE(&g, FLOATS(2), FLOATS(1)), TC_ERR_BUFFER);
+    CHECK_HAS(g.text, "'n': not certain from the buffers given, and no size of one would tell");
+    CHECK_EQ_INT(SOLVE(&g, FLOATS(3), FLOATS(1)), TC_ERR_BUFFER);
+}
+
 TEST(three_sizes_from_their_products)
 {
     solve_family f = solve_begin();

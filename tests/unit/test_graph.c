@@ -886,6 +886,100 @@ TEST(conv_and_pool_values)
     tc_ctx_free(ctx);
 }
 
+/* Windows along an axis as torch counts them; 0: it refuses. */
+static int64_t pool_count(int64_t n, const tc_pool *o)
+{
+    int64_t span = o->dilation[0] * (o->kernel[0] - 1) + 1, stride = o->stride[0];
+    int64_t room = n + 2 * o->padding[0] - span + (o->ceil_mode ? stride - 1 : 0);
+    int64_t count = room < 0 ? 0 : room / stride + 1;
+    return o->ceil_mode && (count - 1) * stride >= n + o->padding[0] ? count - 1 : count;
+}
+
+/* The greatest of the elements of the line that window i sees. */
+static float pool_value(const float *line, int64_t n, const tc_pool *o, int64_t i)
+{
+    float most = -INFINITY;
+    for (int64_t k = 0; k < o->kernel[0]; k++) {
+        int64_t at = i * o->stride[0] - o->padding[0] + k * o->dilation[0];
+        most = at >= 0 && at < n && line[at] > most ? line[at] : most;
+    }
+    return most;
+}
+
+static bool pool_check(const float *line, int64_t n, const tc_pool *o)
+{
+    float got[16];
+    tc_tensor y = tc_max_pool2d(tc_copy_in(ctx, line, TC_F32, 1, n, 1), o);
+    int64_t count = pool_count(n, o);
+    if (count < 1) {
+        CHECK_EQ_INT(tc_status_of(y), TC_ERR_SHAPE);
+        return false;
+    }
+    CHECK_EQ_INT(tc_size(y, 1), count);
+    CHECK_EQ_INT(tc_read(y, got, count), TC_OK);
+    for (int64_t i = 0; i < count; i++) {
+        CHECK_MSG(got[i] == pool_value(line, n, o, i), "%d elements, window %d of %d by %d, %d: %g",
+                  (int)n, (int)i, (int)o->kernel[0], (int)o->stride[0], (int)o->ceil_mode,
+                  (double)got[i]);
+    }
+    return true;
+}
+
+/* A window may hang over the edge, also one that is larger than all of the image. */
+TEST(windows_of_a_pool)
+{
+    static const float line[5] = {3, -1, -4, -1, -5};
+    int n_made = 0, n_refused = 0;
+    begin();
+    for (int bits = 0; bits < 5 * 4 * 3 * 2 * 2 * 2; bits++) {
+        int64_t n = 1 + bits % 5, kernel = 1 + bits / 5 % 4, stride = 1 + bits / 20 % 3;
+        int64_t dilation = 1 + bits / 60 % 2, padding = bits / 120 % 2;
+        tc_pool o = {{kernel, 1}, {stride, 1}, {padding, 0}, {dilation, 1}, bits / 240};
+        if (padding <= kernel / 2) {
+            bool made = pool_check(line, n, &o);
+            n_made += made;
+            n_refused += !made;
+        }
+    }
+    CHECK_MSG(n_made > 200 && n_refused > 30, "%d and %d", n_made, n_refused);
+    tc_ctx_free(ctx);
+}
+
+/* Without symbolic sizes they are numbers, by the same calls and with the same refusals. */
+TEST(sizes_are_computed)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 7, 4);
+    CHECK_EQ_INT(tc_dim_add(tc_size(x, 0), 2), 9);
+    CHECK_EQ_INT(tc_dim_sub(2, 7), -5);
+    CHECK_EQ_INT(tc_dim_mul(-3, tc_count(x)), -84);
+    CHECK_EQ_INT(tc_dim_div(tc_size(x, 0), 2), 3);
+    CHECK_EQ_INT(tc_dim_div(-7, 2), -4);
+    CHECK_EQ_INT(tc_dim_min(3, -4), -4);
+    CHECK_EQ_INT(tc_dim_max(3, -4), 3);
+    tc_tensor half = tc_slice(x, 0, tc_dim_div(tc_size(x, 0), 2), TC_END, 1);
+    CHECK_STR(facts(half), "f32 [4, 4]");
+    const char *quotient = "is a quotient by what is, or may be, 0 or negative";
+    tc_tensor t = tc_full(ctx, 0, TC_F32, tc_dim_add(1, tc_dim_div(4, 0)));
+    CHECK_EQ_INT(tc_status_of(t), TC_ERR_SHAPE);
+    CHECK_HAS(tc_error(t), quotient);
+    t = tc_slice(x, 0, tc_dim_div(4, -1), TC_END, 1);
+    CHECK_EQ_INT(tc_status_of(t), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(t), quotient);
+    t = tc_mul(x, tc_dim_div(4, 0));
+    CHECK_EQ_INT(tc_status_of(t), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(t), quotient);
+    int64_t most = (int64_t)1 << 60;
+    const int64_t large[] = {tc_dim_add(most, 1), tc_dim_sub(-most, most), tc_dim_mul(most, most),
+                             tc_dim_mul(most / 2, -4), tc_dim_max(TC_END, 1)};
+    for (int i = 0; i < TCI_COUNT(large); i++) {
+        t = tc_pad(x, 0, large[i], 0, 0);
+        CHECK_EQ_INT(tc_status_of(t), TC_ERR_LIMIT);
+        CHECK_HAS(tc_error(t), "too large an expression");
+    }
+    tc_ctx_free(ctx);
+}
+
 /* ---- memory ---- */
 
 typedef struct failing {
