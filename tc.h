@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c4798061bd7708d3"
+#define TCI_BUILD "dcab62d9f3b33eb5"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -366,12 +366,25 @@
  * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
  * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
  * rule could fail for some value, the call fails and names the dimension: a window of 3 over a
- * height of 0 to 640 asks for TC_DIM("height", 3, 640). The same name with other ranges is another
- * size. tc_size gives a symbolic size back, to be handed on as a size (reshape, expand, slice, pad,
- * full, arange) or as an operand, where it stands for its value: tc_div(sum, tc_size(x, 0)). Plain
- * C arithmetic on one makes no size. tc_count and tc_nbytes are -1 where a size is symbolic; memory
- * (tc_borrow, tc_copy_in, tc_param) and values without a run (tc_eval, tc_read, tc_print, tc_keep)
- * have sizes that are numbers.
+ * height of 0 to 640 asks for TC_DIM("height", 3, 640), and sizes of max(n - 3, 0) and n - 3 tell
+ * from which n on they are equal. The same name with other ranges is another size.
+ *
+ * tc_size and tc_count give a symbolic size back, to be handed on as a size or bound (reshape,
+ * expand, slice, pad, full, arange) or as an operand, where it stands for its value in the run:
+ * tc_div(sum, tc_count(x)) is a mean. tc_dim_add, tc_dim_sub, tc_dim_mul, tc_dim_div (down),
+ * tc_dim_min and tc_dim_max compute with sizes, also where none is symbolic, so that one text
+ * serves both:
+ *
+ *     int64_t rows = tc_dim_div(tc_dim_add(tc_size(x, 0), 7), 8);
+ *     int64_t missing = tc_dim_sub(tc_dim_mul(rows, 8), tc_size(x, 0));
+ *     tc_tensor blocks = tc_reshape(tc_pad(x, 0, 0, missing, 0), rows, 8, -1);
+ *
+ * C arithmetic on a symbolic size makes none: n / 2, n - 1 or 1.0 / n is refused wherever it can be
+ * told from a number that is meant, which for n % 2 or a cast to a short type it cannot. A bound of
+ * tc_slice that is an expression never counts from the end, and so must not be negative. An
+ * expression has up to 64 terms of 16 sizes each; a tensor whose number of elements takes more is
+ * TC_ERR_LIMIT. tc_nbytes is -1 where a size is symbolic; memory (tc_borrow, tc_copy_in, tc_param)
+ * and values without a run (tc_eval, tc_read, tc_print, tc_keep) have sizes that are numbers.
  *
  * A run finds the sizes from the numbers of elements of all its buffers. Where those leave one
  * open, as batch * 3 * height * 64 does, the run is TC_ERR_BUFFER and says which, and
@@ -631,20 +644,35 @@ static inline tc_arg tci_arg_float(double v)
     return a;
 }
 
-/* ---- symbolic sizes ---- */
+/* ---- sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
 /* TC_DIM("batch", 0, 4096): a size that each run says anew, any in [least, most]. It stands where
  * sizes are given: tc_input(ctx, "x", TC_F32, batch, 512). The same name and range are the same
  * size, and a symbolic size is equal only to itself. A missing name, or not 0 <= least <= most <=
- * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. Plain arithmetic makes no size
- * of it. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program, or
- * nowhere: a mixture does not link. */
+ * 2^40, makes the calls that it is given to fail with TC_ERR_SHAPE. tc_dim_add and the others
+ * compute with it, C arithmetic does not: the calls that are given what it makes fail wherever they
+ * can tell. tc_shutdown ends it. Define TC_DYNAMIC_SHAPES wherever tc.h is included in a program,
+ * or nowhere: a mixture does not link. */
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most);
 #define TC_DIM(name, least, most) (tc_dim_make((name), (least), (most)))
 #define tc_ctx_make tc_ctx_make_dynamic_shapes
 #else
 #define TC_DIM(name, least, most) TC_DIM_needs_TC_DYNAMIC_SHAPES_before_tc_h
 #endif
+/* a + b, a - b, a * b, floor(a / b), the lesser, the greater: of sizes (TC_DIM, tc_size, tc_count,
+ * these calls) and numbers, symbolic or not, also without TC_DYNAMIC_SHAPES. The result stands
+ * where a size, a bound or a count of elements is given, and as an operand, where it is its value
+ * in a run: tc_slice(x, 0, tc_dim_div(tc_size(x, 0), 2), TC_END, 1). Equal results are equal
+ * sizes. They do not fail themselves; the call that is given the result does, and says why:
+ * TC_ERR_ARGUMENT or, for a size, TC_ERR_SHAPE (an operand is no size, b of tc_dim_div is or may be
+ * less than 1), TC_ERR_LIMIT (a number above 2^60, or an expression of more than 64 terms),
+ * TC_ERR_MEMORY. */
+TC_API int64_t tc_dim_add(int64_t a, int64_t b);
+TC_API int64_t tc_dim_sub(int64_t a, int64_t b);
+TC_API int64_t tc_dim_mul(int64_t a, int64_t b);
+TC_API int64_t tc_dim_div(int64_t a, int64_t b);
+TC_API int64_t tc_dim_min(int64_t a, int64_t b);
+TC_API int64_t tc_dim_max(int64_t a, int64_t b);
 
 /* ---- context ---- */
 /* Makes a context, which the caller frees. options NULL: defaults; their strings are copied. On
@@ -726,8 +754,8 @@ TC_API int tc_rank(tc_tensor t);
  * sizes, or as an operand, where it stands for its value in a run. */
 TC_API int64_t tc_size(tc_tensor t, int axis);
 TC_API tc_dtype tc_dtype_of(tc_tensor t);
-TC_API int64_t tc_count(tc_tensor t);  /* of elements; -1 also where a size is symbolic */
-TC_API int64_t tc_nbytes(tc_tensor t); /* likewise */
+TC_API int64_t tc_count(tc_tensor t);  /* of elements; symbolic where a size is, to hand on too */
+TC_API int64_t tc_nbytes(tc_tensor t); /* -1 also where a size is symbolic */
 /* TC_OK, the status of the first cause, or TC_ERR_HANDLE for a dead or null handle. */
 TC_API tc_status tc_status_of(tc_tensor t);
 
@@ -3369,12 +3397,14 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
  * A symbol stands for any number in [least, most]. An expression is a polynomial over symbols and
  * quotients, minima and maxima of such; it is kept in one canonical form and interned, so equal
  * expressions are equal numbers and == compares them. A symbolic tci_dim lies in the range
- * [2^62, 3 * 2^61), which no size, stride or bound reaches, and carries a check, so that plain
- * arithmetic on one by mistake is found out (tci_dim_is_valid) and never taken for a size.
+ * [2^62, 3 * 2^61), which no size, stride or bound reaches: an odd pattern, the number of the
+ * expression, and a check. So plain arithmetic on one by mistake is found out (tci_dim_is_valid,
+ * tci_dim_is_stray) and not taken for a size.
  *
  * Interned expressions belong to the process; tci_dim_free_all gives them back, at tc_shutdown when
- * no context or program is left. Any thread. Where memory runs out or numbers overflow the result
- * is TCI_DIM_NONE, which no rule accepts as a size. */
+ * no context or program is left. Any thread. Where there is no result, as memory ran out, an
+ * expression got too long or a number overflowed, it is one of TCI_DIM_FAULTS, which no rule
+ * accepts as a size; arithmetic on it gives it again. */
 #ifndef TCI_BASE_DIM_H
 #define TCI_BASE_DIM_H
 
@@ -3382,9 +3412,30 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
 typedef int64_t tci_dim;
 typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 
-#ifdef TC_DYNAMIC_SHAPES
+#define TCI_DIM_TAG ((tci_dim)0x5a7d000000000000) /* the first symbolic number; names none */
 
-#define TCI_DIM_NONE ((tci_dim)((uint64_t)1 << 62)) /* expression 0: no value at all */
+/* What is no size: the status that goes with it, and what it is. */
+#define TCI_DIM_FAULTS(X)                                                                          \
+    X(NONE, TC_ERR_ARGUMENT,                                                                       \
+      "no valid TC_DIM: expected a name and 0 <= least <= most <= 2^40, or a size as tc_size "     \
+      "returns it")                                                                                \
+    X(STRAY, TC_ERR_ARGUMENT,                                                                      \
+      "no valid symbolic size: what C arithmetic makes of one, or one that tc_shutdown ended "     \
+      "(tc_dim_add, tc_dim_sub, tc_dim_mul, tc_dim_div, tc_dim_min and tc_dim_max compute with "   \
+      "sizes)")                                                                                    \
+    X(LARGE, TC_ERR_LIMIT,                                                                         \
+      "too large an expression: expected at most 64 terms of 16 symbolic sizes each, and "         \
+      "numbers below 2^60 (one TC_DIM may stand for a sum of several)")                            \
+    X(DIVISOR, TC_ERR_ARGUMENT, "a quotient by what is, or may be, 0 or negative")                 \
+    X(MEMORY, TC_ERR_MEMORY, "out of memory for a symbolic size")
+enum {
+#define TCI_ROW(id, status, text) TCI_DIM_FAULT_##id,
+    TCI_DIM_FAULTS(TCI_ROW) TCI_DIM_FAULT_COUNT
+#undef TCI_ROW
+};
+#define TCI_DIM_OF_FAULT(id) (TCI_DIM_TAG + TCI_DIM_FAULT_##id)
+
+#ifdef TC_DYNAMIC_SHAPES
 
 static inline bool tci_dim_is_known(tci_dim d)
 {
@@ -3395,6 +3446,12 @@ static inline bool tci_dim_is_known(tci_dim d)
  * arguments give the same symbol. */
 TCI_FN tci_dim tci_dim_symbol(const char *name, int ordinal, int64_t least, int64_t most);
 TCI_FN bool tci_dim_is_valid(tci_dim d);
+/* A number that C arithmetic made of symbolic sizes, as far as can be told: a sum, difference,
+ * multiple, quotient or product. Never true in a process that has made none. */
+TCI_FN bool tci_dim_is_stray(int64_t v);
+TCI_FN bool tci_dim_is_stray_real(double v);
+/* d itself; from now on it may be what C arithmetic was done on. */
+TCI_FN tci_dim tci_dim_show(tci_dim d);
 /* d with each symbol from[i] replaced by to[i]. */
 TCI_FN tci_dim tci_dim_replace(tci_dim d, int n, const tci_dim *from, const tci_dim *to);
 /* Appends the symbols of d that are not in list[0 .. *n) yet; false: more than `room`. */
@@ -3403,9 +3460,15 @@ TCI_FN const char *tci_dim_name(tci_dim symbol); /* "" for one without */
 TCI_FN int tci_dim_ordinal(tci_dim symbol);      /* -1 for one with a name */
 /* The value where symbol number i has values[i]. Quotients by 0 are 0. */
 TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values);
+/* Bounds of the value where symbol number i is anything in [least[i], most[i]]. */
+typedef struct tci_dim_bounds { int64_t least, most; } tci_dim_bounds;
+TCI_FN tci_dim_bounds tci_dim_value_in(tci_dim d, const int64_t *least, const int64_t *most);
+/* With a larger value of symbol number `ordinal` and no other change the value is: never less (1),
+ * never more (-1), the same (0), or that is not known (2). */
+TCI_FN int tci_dim_direction(tci_dim d, int ordinal);
 /* As words, for the disk: returns how many (with words NULL only counts). Symbols by number. */
 TCI_FN int tci_dim_write(tci_dim d, int64_t *words);
-/* Reads one back, moving *words on; TCI_DIM_NONE where they make none. symbols[0 .. n). */
+/* Reads one back, moving *words on; a fault where they make none. symbols[0 .. n). */
 TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci_dim *symbols,
                             int n);
 TCI_FN void tci_dim_free_all(void);
@@ -3421,12 +3484,15 @@ TCI_FN int64_t tci_dim_most_any(tci_dim d);
 TCI_FN int64_t tci_dim_hint_any(tci_dim d);
 TCI_FN void tci_dim_print(tci_str *out, tci_dim d);
 TCI_FN tci_dim_text tci_dim_text_of(tci_dim d);
+/* What code is made of must be there: a fault ends the compile with its status and `what` it is. */
+TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 /* Known operands stay on the short way. */
 #define TCI_DIM_ANY(a, b) TCI_UNLIKELY(!tci_dim_is_known(a) || !tci_dim_is_known(b))
 
 #else
 
 #define TCI_DIM_ANY(a, b) false
+#define tci_dim_need(s, d, what) ((void)(s), (void)(d))
 #define tci_dim_add_any(a, b) 0
 #define tci_dim_mul_any(a, b) 0
 #define tci_dim_div_any(a, b) 0
@@ -3443,8 +3509,20 @@ static inline bool tci_dim_is_known(tci_dim d)
 }
 static inline bool tci_dim_is_valid(tci_dim d)
 {
-    (void)d;
-    return true;
+    return (uint64_t)d - (uint64_t)TCI_DIM_TAG >= TCI_DIM_FAULT_COUNT;
+}
+static inline bool tci_dim_is_stray(int64_t v)
+{
+    return !tci_dim_is_valid(v);
+}
+static inline bool tci_dim_is_stray_real(double v)
+{
+    (void)v;
+    return false;
+}
+static inline tci_dim tci_dim_show(tci_dim d)
+{
+    return d;
 }
 static inline void tci_dim_print(tci_str *out, tci_dim d)
 {
@@ -3459,6 +3537,15 @@ static inline tci_dim_text tci_dim_text_of(tci_dim d)
 
 #endif
 #define TCI_DIM_TEXT(d) (tci_dim_text_of(d).text)
+
+/* Which fault a tci_dim that is not valid has, and the words for it. */
+static inline int tci_dim_fault(tci_dim d)
+{
+    uint64_t row = (uint64_t)d - (uint64_t)TCI_DIM_TAG;
+    return row < TCI_DIM_FAULT_COUNT ? (int)row : TCI_DIM_FAULT_STRAY;
+}
+TCI_FN tc_status tci_dim_fault_status(int fault);
+TCI_FN const char *tci_dim_fault_text(int fault);
 
 /* ---- arithmetic: known operands as C has it ---- */
 
@@ -3551,6 +3638,26 @@ static inline int64_t tci_dim_hint(tci_dim d)
 #endif
 
 /* ---- src/base/dim.c, continued ---- */
+TCI_FN tc_status tci_dim_fault_status(int fault)
+{
+    static const uint8_t statuses[] = {
+#define TCI_ROW(id, status, text) status,
+        TCI_DIM_FAULTS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return (tc_status)statuses[fault];
+}
+
+TCI_FN const char *tci_dim_fault_text(int fault)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, status, text) text,
+        TCI_DIM_FAULTS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return texts[fault];
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 
 #include <string.h>
@@ -3558,6 +3665,7 @@ static inline int64_t tci_dim_hint(tci_dim d)
 
 enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
 enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
+enum { TCI_DIM_INDEX_BITS = 24, TCI_DIM_CHECK_BITS = 24 }; /* of a symbolic number, below its tag */
 
 typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
 
@@ -3598,6 +3706,8 @@ typedef struct tci_dim_table {
 
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
+static tci_dim tci_dim_shown[256]; /* those that users have: the first so many */
+static int tci_dim_n_shown, tci_dim_highest; /* index ever given */
 
 static void tci_dim_take_lock(void)
 {
@@ -3676,25 +3786,122 @@ static bool tci_dim_grow(tci_dim_table *t)
     return true;
 }
 
-/* Expression 0 is TCI_DIM_NONE. A number is 2^62 + index * 2^24 + 24 bits of the hash. */
+/* The tag, 24 bits of index, 24 bits of the hash. Expression 0 stands for the faults. */
 static tci_dim tci_dim_number(int index, uint32_t hash)
 {
-    return TCI_DIM_NONE | (int64_t)index << 24 | (hash & 0xffffff);
+    return TCI_DIM_TAG | (int64_t)index << TCI_DIM_CHECK_BITS | (hash & 0xffffff);
 }
 
 static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
 {
-    int64_t index = (d & (TCI_DIM_NONE - 1)) >> 24;
-    if (index <= 0 || index > INT32_MAX) {
+    int64_t rest = d ^ TCI_DIM_TAG, index = rest >> TCI_DIM_CHECK_BITS;
+    if (index <= 0 || index >> TCI_DIM_INDEX_BITS) {
         return NULL;
     }
     const tci_dim_expr *e = tci_dim_expr_at((int)index);
-    return e && e->terms && (e->hash & 0xffffff) == (d & 0xffffff) ? e : NULL;
+    return e && e->terms && (e->hash & 0xffffff) == (rest & 0xffffff) ? e : NULL;
 }
 
 TCI_FN bool tci_dim_is_valid(tci_dim d)
 {
     return tci_dim_is_known(d) || tci_dim_expr_of(d);
+}
+
+/* ---- what C arithmetic makes of them ---- */
+
+/* It cannot be told for certain: n % 8 is a number like any other. What can: sums with numbers and
+ * with each other, as multiples of the tag; quotients; and, of the symbolic sizes that users have,
+ * differences, products and what is left of one in an int. How far from each of these still counts
+ * is so little that a number which only happens to look so is one in 100,000 of all. */
+enum { TCI_DIM_MULTIPLES = 16, TCI_DIM_QUOTIENTS = 4096, TCI_DIM_REAL_QUOTIENTS = 1024 };
+static const uint64_t tci_dim_small = (uint64_t)1 << 20; /* below that nothing is suspected */
+
+TCI_FN tci_dim tci_dim_show(tci_dim d)
+{
+    if (tci_dim_is_known(d) || !tci_dim_expr_of(d)) {
+        return d;
+    }
+    tci_dim_take_lock();
+    int at = 0, n = tci_dim_n_shown;
+    while (at < n && tci_dim_shown[at] != d) {
+        at++;
+    }
+    if (at == n && n < TCI_COUNT(tci_dim_shown)) {
+        tci_dim_shown[at] = d;
+        __atomic_store_n(&tci_dim_n_shown, n + 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&tci_dim_lock);
+    return d;
+}
+
+/* v in [first - slack, first + width + slack], modulo 2^64 */
+static bool tci_dim_is_near(uint64_t v, uint64_t first, uint64_t width, uint64_t slack)
+{
+    return v - first + slack <= width + 2 * slack;
+}
+
+static bool tci_dim_is_of_shown(uint64_t v)
+{
+    int n = __atomic_load_n(&tci_dim_n_shown, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++) {
+        uint64_t cut = (uint64_t)tci_dim_shown[i] & UINT32_MAX; /* as an int */
+        if (tci_dim_is_near(v, cut, 0, 16) || tci_dim_is_near(v, cut - 1 - UINT32_MAX, 0, 16)) {
+            return true;
+        }
+        for (int j = 0; j < n; j++) {
+            uint64_t a = (uint64_t)tci_dim_shown[i], b = (uint64_t)tci_dim_shown[j];
+            if ((i != j && tci_dim_is_near(v, a - b, 0, 16)) || tci_dim_is_near(v, a * b, 0, 16)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_dim_is_stray(int64_t given)
+{
+    const uint64_t slack = (uint64_t)1 << 40, tag = (uint64_t)TCI_DIM_TAG;
+    uint64_t v = (uint64_t)given, positive = given < 0 ? 0 - v : v;
+    uint64_t highest = (uint64_t)__atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
+    uint64_t width = (highest + 1) << TCI_DIM_CHECK_BITS;
+    if (v - tag < TCI_DIM_FAULT_COUNT) {
+        return true;
+    }
+    if (highest == 0 || positive < tci_dim_small ||
+        (!tci_dim_is_known(given) && tci_dim_expr_of(given))) {
+        return false;
+    }
+    for (uint64_t k = 1; k <= TCI_DIM_MULTIPLES; k++) {
+        if (tci_dim_is_near(v, k * tag, k * width, slack) ||
+            tci_dim_is_near(0 - v, k * tag, k * width, slack)) {
+            return true;
+        }
+    }
+    uint64_t k = positive > tag / TCI_DIM_QUOTIENTS ? (tag + positive / 2) / positive : 0;
+    if (k >= 2 && tci_dim_is_near(positive, tag / k, width / k + 1, slack / k)) {
+        return true;
+    }
+    return tci_dim_is_of_shown(v);
+}
+
+/* v or 1 / v is, as exactly as a float tells, a multiple or a part of one. */
+TCI_FN bool tci_dim_is_stray_real(double v)
+{
+    double tag = (double)TCI_DIM_TAG, x = v < 0 ? -v : v;
+    int highest = __atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
+    if (highest == 0 || x == 0 || (x > 1e-10 && x < 1e10)) {
+        return false;
+    }
+    x = x < 1 ? 1 / x : x;
+    double width = 1 + 0x1p-22 + (double)(highest + 1) / (double)((int64_t)1 << 38);
+    for (int k = 1; k <= TCI_DIM_REAL_QUOTIENTS; k++) {
+        double part = tag / k;
+        if ((x >= part * (1 - 0x1p-22) && x <= part * width) ||
+            (k <= TCI_DIM_MULTIPLES && x >= tag * k * (1 - 0x1p-22) && x <= tag * k * width)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- order ---- */
@@ -3943,17 +4150,19 @@ static tci_dim tci_dim_intern(const tci_dim_sum *s)
 {
     uint32_t hash = tci_dim_hash(s);
     if (!tci_dim_grow(&tci_dim_exprs)) {
-        return TCI_DIM_NONE;
+        return TCI_DIM_OF_FAULT(MEMORY);
     }
     int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
     if (*slot) {
         return tci_dim_number(*slot - 1, hash);
     }
     int index = TCI_MAX(tci_dim_exprs.n, 1);
-    tci_dim_expr *e = tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true);
+    bool fits = index < 1 << TCI_DIM_INDEX_BITS;
+    tci_dim_expr *e =
+        fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
     tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
     if (!terms) {
-        return TCI_DIM_NONE;
+        return TCI_DIM_OF_FAULT(MEMORY);
     }
     memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
     tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
@@ -3961,13 +4170,16 @@ static tci_dim tci_dim_intern(const tci_dim_sum *s)
     *e = fresh;
     *slot = index + 1;
     tci_dim_exprs.n = index + 1;
+    if (index > tci_dim_highest) {
+        __atomic_store_n(&tci_dim_highest, index, __ATOMIC_RELAXED);
+    }
     return tci_dim_number(index, hash);
 }
 
 static tci_dim tci_dim_finish(const tci_dim_sum *s)
 {
     if (s->bad) {
-        return TCI_DIM_NONE;
+        return TCI_DIM_OF_FAULT(LARGE);
     }
     if (s->n == 0 || (s->n == 1 && s->terms[0].n == 0)) {
         return s->n ? s->terms[0].coef : 0;
@@ -4033,9 +4245,9 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
     pthread_mutex_unlock(&tci_dim_lock);
-    s.bad = index < 0;
+    s.bad = false;
     s.terms[0].atoms[0] = index;
-    return tci_dim_finish(&s);
+    return index < 0 ? TCI_DIM_OF_FAULT(MEMORY) : tci_dim_finish(&s);
 }
 
 /* The number whose square is nearest below least * most: halfway, as sizes go. */
@@ -4071,9 +4283,22 @@ static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_
 
 static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
+/* The fault of a or b, as a result; 0: they have none. */
+static tci_dim tci_dim_spoiled(tci_dim a, tci_dim b)
+{
+    if (tci_dim_is_valid(a)) {
+        return tci_dim_is_valid(b) ? 0 : TCI_DIM_TAG + tci_dim_fault(b);
+    }
+    return TCI_DIM_TAG + tci_dim_fault(a);
+}
+
 TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s;
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled) {
+        return spoiled;
+    }
     tci_dim_sum_copy(&s, NULL);
     tci_dim_sum_take(&s, a, &tci_dim_one);
     tci_dim_sum_take(&s, b, &tci_dim_one);
@@ -4083,11 +4308,14 @@ TCI_FN tci_dim tci_dim_add_any(tci_dim a, tci_dim b)
 TCI_FN tci_dim tci_dim_mul_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum s;
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled) {
+        return spoiled;
+    }
     tci_dim_sum_copy(&s, NULL);
     int n;
     tci_dim_term known;
     const tci_dim_term *terms = tci_dim_terms(a, &known, &n);
-    s.bad = n < 0;
     for (int i = 0; i < n; i++) {
         tci_dim_sum_take(&s, b, &terms[i]);
     }
@@ -4209,7 +4437,8 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
     if (tci_dim_is_known(r) && tci_dim_is_known(b)) {
         return tci_dim_quotient(r, b);
     }
-    if (tci_dim_le(0, r) && tci_dim_lt(r, b)) {
+    bool whole = tci_dim_le(0, r);
+    if (whole && tci_dim_lt(r, b)) {
         return 0;
     }
     bool small = tci_dim_is_known(r) && -r <= TCI_MAX(tci_dim_least(b), 1); /* as b > 0 */
@@ -4227,14 +4456,16 @@ static tci_dim tci_dim_div_rest(tci_dim r, tci_dim b)
         return tci_dim_div(x, tci_dim_times(inner->b, b));
     }
     tci_dim_range range = tci_dim_range_of_quotient(r, b);
+    range.least = whole ? TCI_MAX(range.least, 0) : range.least;
     return range.least == range.most ? range.least : tci_dim_of_pair(TCI_DIM_DIV, r, b, range);
 }
 
 TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
 {
     tci_dim_sum q, r;
-    if (b == 1 || b == 0) {
-        return b ? a : 0;
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled || b == 1 || b == 0) {
+        return spoiled ? spoiled : b ? a : 0;
     }
     tci_dim_divide(a, b, &q, &r);
     if (tci_dim_is_known(b) && r.n > 1 && r.terms[r.n - 1].n == 0) {
@@ -4245,8 +4476,9 @@ TCI_FN tci_dim tci_dim_div_any(tci_dim a, tci_dim b)
         tci_dim_sum_add(&r, &whole_part);
     }
     tci_dim whole = tci_dim_finish(&q), rest = tci_dim_finish(&r);
-    if (whole == TCI_DIM_NONE || rest == TCI_DIM_NONE) {
-        return TCI_DIM_NONE;
+    spoiled = tci_dim_spoiled(whole, rest);
+    if (spoiled) {
+        return spoiled;
     }
     return rest == 0 ? whole : tci_dim_add(whole, tci_dim_div_rest(rest, b));
 }
@@ -4260,6 +4492,10 @@ TCI_FN bool tci_dim_divides_any(tci_dim c, tci_dim a)
 
 TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max)
 {
+    tci_dim spoiled = tci_dim_spoiled(a, b);
+    if (spoiled) {
+        return spoiled;
+    }
     if (tci_dim_le(a, b)) {
         return max ? b : a;
     }
@@ -4430,7 +4666,7 @@ TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
     tci_dim_sum_copy(&s, NULL);
     tci_dim_term minus = tci_dim_one;
     if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
-        return a == b && a != TCI_DIM_NONE;
+        return a == b && tci_dim_is_valid(a);
     }
     if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
         if (tci_dim_most(a) <= tci_dim_least(b)) {
@@ -4561,6 +4797,102 @@ TCI_FN int64_t tci_dim_value(tci_dim d, const int64_t *values)
     return sum;
 }
 
+/* ---- values in ranges ---- */
+
+static tci_dim_bounds tci_dim_product_in(tci_dim_bounds x, tci_dim_bounds y)
+{
+    int64_t ends[4] = {tci_dim_times(x.least, y.least), tci_dim_times(x.least, y.most),
+                       tci_dim_times(x.most, y.least), tci_dim_times(x.most, y.most)};
+    return (tci_dim_bounds){TCI_MIN(TCI_MIN(ends[0], ends[1]), TCI_MIN(ends[2], ends[3])),
+                            TCI_MAX(TCI_MAX(ends[0], ends[1]), TCI_MAX(ends[2], ends[3]))};
+}
+
+/* A quotient by 0 is 0, one by less is never asked for. */
+static tci_dim_bounds tci_dim_quotient_in(tci_dim_bounds x, tci_dim_bounds y)
+{
+    int64_t lo = TCI_MAX(y.least, 1), hi = TCI_MAX(y.most, 1);
+    tci_dim_bounds r = {tci_dim_quotient(x.least, x.least < 0 ? lo : hi),
+                        tci_dim_quotient(x.most, x.most < 0 ? hi : lo)};
+    if (y.least <= 0) {
+        r.least = TCI_MIN(r.least, 0);
+        r.most = TCI_MAX(r.most, 0);
+    }
+    return r;
+}
+
+static tci_dim_bounds tci_dim_atom_in(int32_t index, const int64_t *least, const int64_t *most)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        int at = a->ordinal;
+        return at >= 0 ? (tci_dim_bounds){least[at], most[at]} : (tci_dim_bounds){0, 0};
+    }
+    tci_dim_bounds x = tci_dim_value_in(a->a, least, most), y = tci_dim_value_in(a->b, least, most);
+    if (a->kind == TCI_DIM_DIV) {
+        return tci_dim_quotient_in(x, y);
+    }
+    return a->kind == TCI_DIM_MIN
+               ? (tci_dim_bounds){TCI_MIN(x.least, y.least), TCI_MIN(x.most, y.most)}
+               : (tci_dim_bounds){TCI_MAX(x.least, y.least), TCI_MAX(x.most, y.most)};
+}
+
+TCI_FN tci_dim_bounds tci_dim_value_in(tci_dim d, const int64_t *least, const int64_t *most)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    tci_dim_bounds sum = {tci_dim_is_known(d) ? d : 0, tci_dim_is_known(d) ? d : 0};
+    for (int t = 0; e && t < e->n; t++) {
+        tci_dim_bounds product = {e->terms[t].coef, e->terms[t].coef};
+        for (int i = 0; i < e->terms[t].n; i++) {
+            product =
+                tci_dim_product_in(product, tci_dim_atom_in(e->terms[t].atoms[i], least, most));
+        }
+        sum.least = tci_dim_plus(sum.least, product.least);
+        sum.most = tci_dim_plus(sum.most, product.most);
+    }
+    return sum;
+}
+
+/* The direction of a sum of two. */
+static int tci_dim_both_ways(int x, int y)
+{
+    return x == 0 || x == y ? y : y == 0 ? x : 2;
+}
+
+static int tci_dim_atom_direction(int32_t index, int ordinal)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(index);
+    if (a->kind == TCI_DIM_SYMBOL) {
+        return a->ordinal == ordinal;
+    }
+    int x = tci_dim_direction(a->a, ordinal), y = tci_dim_direction(a->b, ordinal);
+    if (a->kind != TCI_DIM_DIV) {
+        return tci_dim_both_ways(x, y);
+    }
+    bool plain = tci_dim_least(a->b) >= 1; /* nothing is divided by 0 */
+    if (y != 0) { /* the quotient of what is not negative falls where the divisor grows */
+        plain = plain && tci_dim_least(a->a) >= 0 && y != 2;
+    }
+    return y == 0 ? x : plain ? tci_dim_both_ways(x, -y) : 2;
+}
+
+TCI_FN int tci_dim_direction(tci_dim d, int ordinal)
+{
+    const tci_dim_expr *e = tci_dim_is_known(d) ? NULL : tci_dim_expr_of(d);
+    int all = 0;
+    for (int t = 0; e && t < e->n; t++) {
+        const tci_dim_term *term = &e->terms[t];
+        int way = 0;
+        for (int i = 0; i < term->n && way != 2; i++) {
+            bool positive = tci_dim_atom_at(term->atoms[i])->least >= 0;
+            int one = tci_dim_atom_direction(term->atoms[i], ordinal);
+            way = positive || term->n == 1 ? tci_dim_both_ways(way, one) : 2;
+        }
+        way = way == 2 || term->coef > 0 ? way : -way;
+        all = tci_dim_both_ways(all, way);
+    }
+    return all;
+}
+
 /* ---- text ---- */
 
 static void tci_dim_print_atom(tci_str *out, int32_t index)
@@ -4613,6 +4945,15 @@ TCI_FN tci_dim_text tci_dim_text_of(tci_dim d)
     snprintf(t.text, sizeof(t.text), "%s", tci_str_text(&text));
     tci_str_free(&text);
     return t;
+}
+
+TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what)
+{
+    if (!tci_dim_is_valid(d)) {
+        int fault = tci_dim_fault(d);
+        tci_scratch_fail(s, tci_dim_fault_status(fault), "%s is %s", what,
+                         tci_dim_fault_text(fault));
+    }
 }
 
 /* ---- words: n terms, each coefficient, number of atoms, atoms; an atom is its kind, then a
@@ -4694,7 +5035,7 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
 {
     bool bad = false;
     tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
-    return bad ? TCI_DIM_NONE : d;
+    return bad ? TCI_DIM_OF_FAULT(NONE) : d;
 }
 
 /* ---- the end ---- */
@@ -4716,6 +5057,7 @@ TCI_FN void tci_dim_free_all(void)
         tci_heap_free(tables[k]->slots);
         memset(tables[k], 0, sizeof(*tables[k]));
     }
+    __atomic_store_n(&tci_dim_n_shown, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&tci_dim_lock);
 }
 
@@ -7857,7 +8199,7 @@ TCI_FN tci_node *tci_build_reduce_some(tci_graph *g, int op, tci_node *x, tc_axe
                                        bool keepdims);
 TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis);
 
-/* A size as a 0-d tensor. */
+/* A size, or a difference of such, as a 0-d tensor. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype);
 
 /* An effect: param takes value, which broadcasts to its shape, when a program has run. */
@@ -7905,6 +8247,9 @@ TCI_FN void tci_build_ew_dtypes(int op, tc_dtype common, tc_dtype *operands, tc_
 TCI_FN tc_dtype tci_build_sum_dtype(tc_dtype x); /* of SUM, PROD and SCAN */
 TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out); /* rank 0 counts as 1 */
 TCI_FN bool tci_build_same_shape(int rank_a, const tci_dim *a, int rank_b, const tci_dim *b);
+/* That a size, bound or count given by a user is one; else an error about `what`, with status `why`
+ * where it never could be. */
+TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why);
 TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype);
 TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape); /* every size */
 /* tci_graph_node after tci_build_check_shape. */
@@ -8006,23 +8351,48 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
     return true;
 }
 
-static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why)
 {
-    tci_dim size = shape[axis];
-    bool known = tci_dim_is_known(size);
-    if (!tci_dim_is_valid(size)) {
-        tci_graph_fail(g, TC_ERR_SHAPE,
-                       "the size of axis %d is no valid TC_DIM: expected a name and 0 <= least <= "
-                       "most <= 2^40, or a size as tc_size returns it",
-                       axis);
-    } else if (!tci_dim_le(0, size)) {
-        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s",
-                       TCI_DIM_TEXT(size), axis, known ? "is" : "may be",
-                       tci_shape_text_of(rank, shape).text);
-    } else {
+    if (tci_dim_is_valid(d) && !(tci_dim_is_known(d) && tci_dim_is_stray(d))) {
         return true;
     }
+    tc_status status = tci_dim_fault_status(tci_dim_fault(d));
+    tci_graph_fail(g, status == TC_ERR_ARGUMENT ? why : status, "%s is %s", what,
+                   tci_dim_fault_text(tci_dim_fault(d)));
     return false;
+}
+
+static bool tci_build_check_size(tci_graph *g, int axis, int rank, const tci_dim *shape)
+{
+    char what[40];
+    snprintf(what, sizeof(what), "the size of axis %d", axis);
+    if (!tci_build_check_dim(g, what, shape[axis], TC_ERR_SHAPE)) {
+        return false;
+    }
+    if (!tci_dim_le(0, shape[axis])) {
+        tci_graph_fail(g, TC_ERR_SHAPE, "size %s of axis %d %s negative in shape %s%s",
+                       TCI_DIM_TEXT(shape[axis]), axis,
+                       tci_dim_is_known(shape[axis]) ? "is" : "may be",
+                       tci_shape_text_of(rank, shape).text, TCI_LEAST_NOTE(shape[axis], 0));
+        return false;
+    }
+    return true;
+}
+
+/* The number of elements, the bytes and the strides of a shape are sizes too. */
+static bool tci_build_check_count(tci_graph *g, int rank, const tci_dim *shape, tc_dtype dtype)
+{
+    tci_dim count = tci_dtype_get(dtype)->bytes;
+    for (int i = rank - 1; i >= 0; i--) {
+        count = tci_dim_mul(count, shape[i]);
+        if (!tci_dim_is_valid(count)) {
+            char what[160];
+            snprintf(what, sizeof(what), "the number of elements of shape %s",
+                     tci_shape_text_of(rank, shape).text);
+            return tci_build_check_dim(g, what, count, TC_ERR_SHAPE);
+        }
+    }
+    return true;
 }
 
 /* Zero sizes are left out of the product: then no stride computed from the shape overflows either.
@@ -8044,7 +8414,7 @@ TCI_FN bool tci_build_check_shape(tci_graph *g, int rank, const tci_dim *shape, 
         }
         count *= size;
     }
-    return true;
+    return tci_build_is_known(rank, shape) || tci_build_check_count(g, rank, shape, dtype);
 }
 
 TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
@@ -8058,15 +8428,55 @@ TCI_FN bool tci_build_is_known(int rank, const tci_dim *shape)
 }
 
 #ifdef TC_DYNAMIC_SHAPES
+/* The only symbol of both; false: there is another or none. */
+static bool tci_build_lone_symbol(tci_dim a, tci_dim b, tci_dim *symbol)
+{
+    int n = 0;
+    return tci_dim_symbols(a, symbol, &n, 1) && tci_dim_symbols(b, symbol, &n, 1) && n == 1;
+}
+
+/* The least lower bound of `symbol`, above its own, at which the rule holds; -1: none. */
+static int64_t tci_build_helps(tci_dim symbol, tci_dim a, tci_dim b, bool (*rule)(tci_dim, tci_dim))
+{
+    const char *name = tci_dim_name(symbol);
+    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
+    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
+        if (rule(tci_dim_replace(a, 1, &symbol, &value), tci_dim_replace(b, 1, &symbol, &value))) {
+            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
+            bool holds = rule(tci_dim_replace(a, 1, &symbol, &from_there),
+                              tci_dim_replace(b, 1, &symbol, &from_there));
+            if (holds) {
+                return value;
+            }
+        }
+    }
+    return -1;
+}
+
+static bool tci_build_is_same(tci_dim a, tci_dim b)
+{
+    return a == b;
+}
+
 /* Two declarations of one name, the likely mistake, are told apart by their ranges. */
 TCI_FN tci_shape_text tci_build_unequal_note(tci_dim a, tci_dim b)
 {
     tci_shape_text t = {""};
     const char *name = tci_dim_name(a);
+    tci_dim symbol;
     if (tci_dim_is_known(a) && tci_dim_is_known(b)) {
         return t;
     }
-    if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
+    int64_t helps = -1;
+    bool compares = tci_dim_is_valid(a) && tci_dim_is_valid(b) && !tci_dim_is_known(a) &&
+                    !tci_dim_is_known(b);
+    if (compares && tci_build_lone_symbol(a, b, &symbol)) {
+        helps = tci_build_helps(symbol, a, b, tci_build_is_same);
+    }
+    if (helps >= 0) {
+        snprintf(t.text, sizeof(t.text), " (equal with TC_DIM(\"%.40s\", %" PRId64 ", ...))",
+                 tci_dim_name(symbol), helps);
+    } else if (name[0] && strcmp(name, tci_dim_name(b)) == 0) {
         snprintf(t.text, sizeof(t.text),
                  " (%.40s is declared as %" PRId64 "..%" PRId64 " and as %" PRId64 "..%" PRId64 ")",
                  name, tci_dim_least(a), tci_dim_most(a), tci_dim_least(b), tci_dim_most(b));
@@ -8081,21 +8491,11 @@ TCI_FN tci_shape_text tci_build_least_note(tci_dim size, int64_t needed)
 {
     tci_shape_text t = {""};
     tci_dim symbol;
-    int n = 0;
-    if (tci_dim_is_known(size) || !tci_dim_symbols(size, &symbol, &n, 1) || n != 1) {
-        return t;
-    }
-    const char *name = tci_dim_name(symbol);
-    int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
-    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
-        if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &value))) {
-            tci_dim from_there = tci_dim_symbol(name, -1, value, most);
-            if (tci_dim_le(needed, tci_dim_replace(size, 1, &symbol, &from_there))) {
-                snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
-                         name, value);
-            }
-            break;
-        }
+    bool lone = !tci_dim_is_known(size) && tci_build_lone_symbol(size, size, &symbol);
+    int64_t helps = lone ? tci_build_helps(symbol, needed, size, tci_dim_le) : -1;
+    if (helps >= 0) {
+        snprintf(t.text, sizeof(t.text), ": declare TC_DIM(\"%.40s\", %" PRId64 ", ...)",
+                 tci_dim_name(symbol), helps);
     }
     return t;
 }
@@ -8549,16 +8949,24 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
 
 /* ---- a size as a value ---- */
 
-/* A symbolic one is the last element of a ramp that is one longer. */
+/* A symbolic one is the last element of a ramp that is one longer; where it may be negative, that
+ * of what it is above its least, and the least added. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
 {
     if (tci_dim_is_known(size)) {
         tci_value f = {.f = (double)size}, i = {.i = size};
         return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
     }
-    tci_node *ramp = tci_build_iota(g, tci_dim_add(size, 1));
-    tci_node *last = tci_build_slice(g, ramp, 0, size, INT64_MAX, 1);
-    return tci_build_cast(g, tci_build_reshape(g, last, 0, NULL), dtype);
+    int64_t least = TCI_MIN(tci_dim_least(size), 0);
+    tci_dim above = tci_dim_sub(size, least);
+    tci_node *ramp = tci_build_iota(g, tci_dim_add(above, 1));
+    tci_node *last = tci_build_slice(g, ramp, 0, above, INT64_MAX, 1);
+    tci_node *value[2] = {tci_build_reshape(g, last, 0, NULL), NULL};
+    if (least < 0) {
+        value[1] = tci_graph_const(g, TC_I64, (tci_value){.i = least});
+        value[0] = tci_build_ew(g, TCI_OP_ADD, value);
+    }
+    return tci_build_cast(g, value[0], dtype);
 }
 
 /* ---- effects ---- */
@@ -8745,6 +9153,9 @@ TCI_FN tci_node *tci_build_expand(tci_graph *g, tci_node *x, int rank, const tci
         int from = i - (rank - x->rank);
         tci_dim have = from < 0 ? 1 : x->shape[from];
         out[i] = shape[i] == -1 && from >= 0 ? have : shape[i];
+        if (!tci_build_check_dim(g, "a size", out[i], TC_ERR_SHAPE)) {
+            return tci_words_put(g, &w, NULL);
+        }
         if (out[i] != have && have != 1) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "shape %s does not expand to %s: axis %d is %s, only size 1 repeats%s",
@@ -8807,8 +9218,8 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
     }
     tci_words w;
     int64_t *attr = tci_words_get(g, &w, 3 * x->rank);
-    if (!attr) {
-        return NULL;
+    if (!attr || !tci_build_check_dim(g, "the first element of a slice", start, TC_ERR_SHAPE)) {
+        return attr ? tci_words_put(g, &w, NULL) : NULL;
     }
     tci_dim *shape = attr + 2 * x->rank;
     for (int i = 0; i < x->rank; i++) {
@@ -8822,24 +9233,48 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
         attr[2 * axis + 1] = n != 1 ? step : 1;
     }
     return tci_words_put(g, &w,
-                         tci_graph_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                         tci_build_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
                                         2 * x->rank, attr));
 }
 
-/* A bound of a slice as Python takes it: from the end when negative, then held within [lo, hi]. A
- * symbolic one is a size, so never from the end. */
-static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim lo, tci_dim hi)
+/* A bound of a slice as Python takes it: from the end when negative; where it surely lies before or
+ * behind the axis, there. A symbolic one is a size, so never from the end. */
+static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behind)
 {
-    if (tci_dim_is_known(v) && v < 0) {
-        v = v < -tci_dim_most(n) ? lo : tci_dim_add(v, n);
+    if (!tci_dim_is_known(v)) {
+        return v;
     }
-    return tci_dim_min(tci_dim_max(v, lo), hi);
+    if (v < 0) {
+        return v < -tci_dim_most(n) ? before : tci_dim_add(v, n);
+    }
+    return v > tci_dim_most(n) ? behind : v;
 }
 
 /* How many of 0, stride, 2 * stride, ... lie before `way`. */
 static tci_dim tci_move_steps(tci_dim way, tci_dim stride)
 {
     return tci_dim_max(tci_dim_add(tci_dim_div(tci_dim_sub(way, 1), stride), 1), 0);
+}
+
+/* From the greater of `from` and `lo` to the lesser of `to` and `hi`. The four differences rather
+ * than one of the two: then x[1:] and x[:-1] have the same size, max(n - 1, 0). */
+static tci_dim tci_move_way(tci_dim from, tci_dim to, tci_dim lo, tci_dim hi)
+{
+    tci_dim inside = tci_dim_min(tci_dim_sub(to, from), tci_dim_sub(to, lo));
+    tci_dim across = tci_dim_min(tci_dim_sub(hi, from), tci_dim_sub(hi, lo));
+    return tci_dim_min(inside, across);
+}
+
+static tci_node *tci_move_slice_back(tci_graph *g, tci_node *x, int at, tci_dim start, tci_dim stop,
+                                     int64_t step)
+{
+    tci_dim n = x->shape[at], last = tci_dim_sub(n, 1);
+    bool open = stop == INT64_MAX || stop == INT64_MIN;
+    tci_dim from = tci_move_bound(start, n, -1, last);
+    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
+    tci_dim way = tci_move_way(to, from, -1, last);
+    return tci_move_slice_axis(g, x, at, tci_dim_min(tci_dim_max(from, -1), last),
+                               tci_move_steps(way, step == INT64_MIN ? INT64_MAX : -step), step);
 }
 
 TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim start, tci_dim stop,
@@ -8853,36 +9288,28 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim st
         tci_graph_fail(g, TC_ERR_AXIS, "a 0-d tensor has no axis %d to slice", axis);
         return NULL;
     }
-    if (!tci_build_axis(g, axis, x->rank, &at)) {
+    if (!tci_build_axis(g, axis, x->rank, &at) ||
+        !tci_build_check_dim(g, "the start", start, TC_ERR_ARGUMENT) ||
+        !tci_build_check_dim(g, "the stop", stop, TC_ERR_ARGUMENT) ||
+        !tci_build_check_dim(g, "the step", step, TC_ERR_ARGUMENT)) {
         return NULL;
     }
     if (step == 0) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    if (!tci_dim_is_valid(start) || !tci_dim_is_valid(stop) || !tci_dim_is_valid(step)) {
-        tci_graph_fail(g, TC_ERR_ARGUMENT,
-                       "start, stop or step is no valid symbolic size: expected numbers, or sizes "
-                       "as TC_DIM and tc_size give them");
-        return NULL;
+    if (tci_dim_is_known(step) && step < 0) {
+        return tci_move_slice_back(g, x, at, start, stop, step);
     }
-    tci_dim n = x->shape[at];
-    if (tci_dim_lt(0, step)) {
-        tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
-        tci_dim count = tci_move_steps(tci_dim_sub(to, from), step);
-        return tci_move_slice_axis(g, x, at, from, count, step);
-    }
-    if (!tci_dim_is_known(step)) {
+    if (!tci_dim_lt(0, step)) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
                        TCI_DIM_TEXT(step), TCI_LEAST_NOTE(step, 1));
         return NULL;
     }
-    bool open = stop == INT64_MAX || stop == INT64_MIN;
-    tci_dim last = tci_dim_sub(n, 1), from = tci_move_bound(start, n, -1, last);
-    tci_dim to = open ? -1 : tci_move_bound(stop, n, -1, last);
-    tci_dim count =
-        tci_move_steps(tci_dim_sub(from, to), step == INT64_MIN ? INT64_MAX : -step);
-    return tci_move_slice_axis(g, x, at, from, count, step);
+    tci_dim n = x->shape[at];
+    tci_dim from = tci_move_bound(start, n, 0, n), to = tci_move_bound(stop, n, 0, n);
+    tci_dim count = tci_move_steps(tci_move_way(from, to, 0, n), step);
+    return tci_move_slice_axis(g, x, at, tci_dim_min(tci_dim_max(from, 0), n), count, step);
 }
 
 TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
@@ -8901,7 +9328,7 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
 static bool tci_move_pad_fits(tci_dim count)
 {
     const int64_t limit = INT64_MAX / 8;
-    return tci_dim_is_known(count) ? count <= limit && count >= -limit : tci_dim_is_valid(count);
+    return !tci_dim_is_known(count) || (count <= limit && count >= -limit);
 }
 
 TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
@@ -8923,6 +9350,10 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
     }
     bool nothing = true;
     for (int i = 0; i < x->rank; i++) {
+        if (!tci_build_check_dim(g, "the padding before", before[i], TC_ERR_ARGUMENT) ||
+            !tci_build_check_dim(g, "the padding after", after[i], TC_ERR_ARGUMENT)) {
+            return tci_words_put(g, &w, NULL);
+        }
         bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
         shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
         nothing = nothing && before[i] == 0 && after[i] == 0;
@@ -10798,6 +11229,10 @@ static bool tci_composite_fields(tci_graph *g, const char *name, int64_t v[2], c
 {
     v[0] = given && given[0] ? given[0] : zero0;
     v[1] = given && given[1] ? given[1] : zero1;
+    if (!tci_build_check_dim(g, name, v[0], TC_ERR_ARGUMENT) ||
+        !tci_build_check_dim(g, name, v[1], TC_ERR_ARGUMENT)) {
+        return false;
+    }
     if (v[0] < 0 || v[1] < 0 || v[0] > INT64_MAX / 16 || v[1] > INT64_MAX / 16) {
         tci_graph_fail(g, TC_ERR_ARGUMENT,
                        "%s is {%s, %s}: expected small positive numbers", name, TCI_DIM_TEXT(v[0]),
@@ -10941,14 +11376,14 @@ static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride
     }
     int64_t span = dilation * (kernel - 1) + 1;
     tci_dim padded = tci_dim_add(size, padding), room = tci_dim_add(padded, padding - span);
-    if (!tci_dim_le(0, room)) {
-        *missing = room;
+    /* with ceil_mode the first may hang over by less than a step */
+    *missing = ceil_mode ? tci_dim_add(room, stride - 1) : room;
+    if (!tci_dim_le(0, *missing)) {
         return false;
     }
-    tci_dim count = tci_dim_add(tci_dim_div(room, stride), 1);
+    tci_dim count = tci_dim_add(tci_dim_div(*missing, stride), 1);
     if (ceil_mode) { /* a last one must start inside x or its near padding */
-        count = tci_dim_min(tci_dim_add(tci_dim_ceil_div(room, stride), 1),
-                            tci_dim_ceil_div(padded, stride));
+        count = tci_dim_min(count, tci_dim_ceil_div(padded, stride));
     }
     *after = tci_dim_sub(tci_dim_add(tci_dim_mul(tci_dim_sub(count, 1), stride), span), padded);
     return true;
@@ -10957,7 +11392,7 @@ static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride
 TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc_pool *o)
 {
     tci_composite_image image;
-    int64_t stride[2], padding[2], dilation[2];
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
     tci_dim after[2], missing;
     if (!x || !tci_composite_image_of(g, x, &image)) {
         return NULL;
@@ -10969,7 +11404,8 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
                        "{rows, columns}}");
         return NULL;
     }
-    if (!tci_composite_fields(g, "stride", stride, o->stride, o->kernel[0], o->kernel[1]) ||
+    if (!tci_composite_fields(g, "the kernel", kernel, o->kernel, 0, 0) ||
+        !tci_composite_fields(g, "stride", stride, o->stride, kernel[0], kernel[1]) ||
         !tci_composite_fields(g, "padding", padding, o->padding, 0, 0) ||
         !tci_composite_fields(g, "dilation", dilation, o->dilation, 1, 1)) {
         return NULL;
@@ -10989,18 +11425,18 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
         }
     }
     for (int i = 0; i < 2; i++) {
-        if (padding[i] > o->kernel[i] / 2) {
+        if (padding[i] > kernel[i] / 2) {
             tci_graph_fail(g, TC_ERR_ARGUMENT,
                            "padding %" PRId64 " is more than half of the kernel's %" PRId64,
-                           padding[i], o->kernel[i]);
+                           padding[i], kernel[i]);
             return NULL;
         }
-        if (!tci_composite_pool_axis(size[i], o->kernel[i], stride[i], dilation[i], padding[i],
+        if (!tci_composite_pool_axis(size[i], kernel[i], stride[i], dilation[i], padding[i],
                                      o->ceil_mode, &after[i], &missing)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
                            "a window of %" PRId64 " (dilation %" PRId64 ") does not fit %s "
                            "elements and padding %" PRId64 "%s",
-                           o->kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
+                           kernel[i], dilation[i], TCI_DIM_TEXT(size[i]), padding[i],
                            TCI_LEAST_NOTE(missing, 0));
             return NULL;
         }
@@ -11009,7 +11445,7 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
     tci_node *image4 = tci_build_reshape(g, x, 4, shape);
     tci_node *fill = tci_composite_lowest(g, (tc_dtype)x->dtype);
     tci_node *windows =
-        tci_composite_windows(g, image4, padding, after, fill, o->kernel, stride, dilation);
+        tci_composite_windows(g, image4, padding, after, fill, kernel, stride, dilation);
     const int last[2] = {4, 5};
     tc_axes axes = {last, 2, false};
     tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);
@@ -12668,6 +13104,8 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
+/* That every size and index is a number or an expression: asked in every compile. */
+TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k);
 
 /* ---- the executable form, shared by every backend ----
  * A built kernel is called for a range of tasks: task t in [0, n_tasks) covers outer points
@@ -13358,27 +13796,28 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
     }
 }
 
-/* No plain arithmetic was done on a symbolic number. */
-static void tci_kernel_verify_dims(tci_scratch *s, const tci_kernel *k)
+TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
 {
     for (int a = 0; a < k->n_axes; a++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->axes[a].size));
+        tci_dim_need(s, k->axes[a].size, "an axis of a kernel");
     }
     for (int x = 0; x < k->n_kx; x++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->kx[x].c) && tci_dim_is_valid(k->kx[x].lo) &&
-                          tci_dim_is_valid(k->kx[x].hi));
+        tci_dim_need(s, k->kx[x].c, "an index of a kernel");
+        tci_dim_need(s, k->kx[x].lo, "the least of an index of a kernel");
+        tci_dim_need(s, k->kx[x].hi, "the most of an index of a kernel");
     }
     for (int g = 0; g < k->n_guards; g++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->guards[g].lo) && tci_dim_is_valid(k->guards[g].hi));
+        tci_dim_need(s, k->guards[g].lo, "a bound in a kernel");
+        tci_dim_need(s, k->guards[g].hi, "a bound in a kernel");
     }
     for (int p = 0; p < k->n_operands; p++) {
-        TCI_ASSERT(s, tci_dim_is_valid(k->operands[p].n));
+        tci_dim_need(s, k->operands[p].n, "the number of elements of an operand of a kernel");
     }
 }
 
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
-    tci_kernel_verify_dims(s, k);
+    tci_kernel_need_dims(s, k);
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }
@@ -16841,8 +17280,8 @@ static void tci_pk_measure_all(tci_kernel *k)
         int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
         bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
     }
-    k->all_flops = flops == TCI_DIM_NONE ? k->all_flops : flops;
-    k->all_bytes = bytes == TCI_DIM_NONE ? k->all_bytes : bytes;
+    k->all_flops = tci_dim_is_valid(flops) ? flops : k->all_flops;
+    k->all_bytes = tci_dim_is_valid(bytes) ? bytes : k->all_bytes;
 }
 #endif
 
@@ -17285,6 +17724,7 @@ static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const 
     b.index = index;
     b.n = elems;
     b.bytes = tci_dim_mul(elems, tci_dtype_get((tc_dtype)n->dtype)->bytes);
+    tci_dim_need(s, b.bytes, "the memory of a value");
     b.node = n;
     TCI_PUSH(s, p->buffers, p->n_buffers, p->cap_buffers, b);
     return p->n_buffers - 1;
@@ -17386,6 +17826,7 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
         tci_lowered low = tci_plan_lower(s, f, g, p);
+        tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {
@@ -33216,8 +33657,8 @@ static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
     if (!w->out && !w->bad) {
         const int64_t *at = words;
         d = tci_dim_read(&at, words + n, w->symbols, w->n_symbols);
-        w->no_memory |= d == TCI_DIM_NONE;
-        w->bad |= d == TCI_DIM_NONE || at != words + n;
+        w->no_memory |= d == TCI_DIM_OF_FAULT(MEMORY);
+        w->bad |= !tci_dim_is_valid(d) || at != words + n;
     }
     tci_heap_free(words);
     return w->bad ? lo : d;
@@ -34793,6 +35234,8 @@ static void tci_compile_fill_native(tci_compile_batch_state *b, const tci_compil
         k->symbol = tci_compile_text(b, c, found->record.symbol);
         k->note = tci_compile_text(b, c, found->record.note);
         k->n_tasks = found->record.n_tasks;
+        tci_dim_need(&b->scratch, k->n_tasks, "the number of tasks of a kernel");
+        tci_dim_need(&b->scratch, found->record.work_bytes, "the work memory of a kernel");
         k->task_ns = found->record.task_ns;
         k->work_bytes = found->record.work_bytes;
         k->n_dims = found->record.n_dims;
@@ -38066,11 +38509,12 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
  * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
  *
  * The one idea: every number that is given is an equation, expression = number, and every symbol
- * has a range. An equation with one open symbol narrows its range: numbers of elements grow (or
- * shrink) with a size, so the values that fit lie together and are found by halving. That is done
- * until nothing narrows any more, which mostly closes all symbols at once. What then is open, batch
- * and height in batch * 3 * height * 64, is tried: the divisors of the number, or a short range,
- * each narrowing the rest; two that fit end the search.
+ * has a range. An equation with one open symbol narrows its range: numbers of elements mostly grow
+ * (or shrink) with a size, so the values that fit lie together and are found by halving; of others,
+ * as 3 * ceil(n / 3) - n, the first and the last that fits, by the bounds of the expression in
+ * halves of the range. That is done until nothing narrows any more, which mostly closes all symbols
+ * at once. What then is open, batch and height in batch * 3 * height * 64, is tried: the divisors
+ * of the number, or a short range, each narrowing the rest; two that fit end the search.
  *
  * No output has an element: then any sizes that fit do, as nothing is written. */
 
@@ -38082,7 +38526,9 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 
 enum {
     TCI_SOLVE_SHORT = 4096,   /* ranges up to this are tried value by value */
-    TCI_SOLVE_BUDGET = 100000 /* values tried in one search */
+    TCI_SOLVE_BUDGET = 100000, /* values tried in one search */
+    TCI_SOLVE_LOOKS = 4096,    /* ranges looked at for one end of one equation */
+    TCI_SOLVE_ALL_LOOKS = 1 << 18 /* in one search; from there on such equations narrow nothing */
 };
 
 /* shape[axis] of a port, or its number of elements where axis is -1. */
@@ -38092,6 +38538,7 @@ typedef struct tci_solve_equation {
     int32_t n;         /* symbols */
     int32_t *symbols;  /* their numbers */
     bool *divides;     /* d is a multiple of that symbol */
+    int8_t *direction; /* of d as that symbol grows (base/dim.h) */
 } tci_solve_equation;
 
 struct tci_solver {
@@ -38108,10 +38555,11 @@ typedef struct tci_solve {
     const tci_solver *v;
     const tc_bufs *inputs, *outputs;
     int64_t *point;            /* where expressions are evaluated */
+    int64_t *far;              /* with it: ranges in which they are */
     int64_t *found;
     int64_t *ranges;           /* per level: least, then most of each symbol */
     int32_t level;
-    int n_found, budget;       /* n_found 2: or it cannot be told */
+    int n_found, budget, looks; /* n_found 2: or it cannot be told */
     bool has_found;            /* `found` holds values that fit */
     int failed;                /* the equation that nothing fits at level 0, or -1 */
     int64_t *origin;           /* at level 0: the equation that closed each symbol, or -1 */
@@ -38144,16 +38592,18 @@ static bool tci_solve_add(tci_solver *v, char *block, size_t *at, tci_dim *list,
     }
     int32_t *symbols = tci_solve_carve(block, at, (size_t)n, sizeof(*symbols));
     bool *divides = tci_solve_carve(block, at, (size_t)n, sizeof(*divides));
+    int8_t *direction = tci_solve_carve(block, at, (size_t)n, sizeof(*direction));
     for (int i = 0; i < n && block; i++) {
         symbols[i] = tci_dim_ordinal(list[i]);
         divides[i] = tci_dim_divides(list[i], d);
+        direction[i] = (int8_t)tci_dim_direction(d, symbols[i]);
         if (symbols[i] < 0 || symbols[i] >= v->n) {
             return false;
         }
     }
     if (block) {
         v->equations[v->n_equations] =
-            (tci_solve_equation){d, port, axis, n, symbols, divides};
+            (tci_solve_equation){d, port, axis, n, symbols, divides, direction};
     }
     v->n_equations++;
     return true;
@@ -38227,7 +38677,7 @@ TCI_FN int tci_solver_untold(const tci_solver *v)
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
     size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
-    return (size_t)v->n * (3 + 2 * levels);
+    return (size_t)v->n * (4 + 2 * levels);
 }
 
 /* ---- one equation ---- */
@@ -38256,6 +38706,16 @@ static int tci_solve_targets(const tci_solve *s, const tci_solve_equation *e, in
     return b->dtype == -1 && bytes > 1 && b->n > 0 && b->n % bytes == 0 ? 2 : 1;
 }
 
+static int tci_solve_direction(const tci_solve_equation *e, int symbol)
+{
+    for (int i = 0; i < e->n; i++) {
+        if (e->symbols[i] == symbol) {
+            return e->direction[i];
+        }
+    }
+    return 0;
+}
+
 static int64_t tci_solve_at(const tci_solve *s, tci_dim d, int symbol, int64_t x)
 {
     s->point[symbol] = x;
@@ -38280,10 +38740,70 @@ static int64_t tci_solve_first(const tci_solve *s, tci_dim d, int symbol, int64_
     return lo;
 }
 
-/* Narrows [*lo, *hi] of the only open symbol to where d is target; false: it nowhere is. */
-static bool tci_solve_narrow(const tci_solve *s, tci_dim d, int symbol, int64_t target, int64_t *lo,
-                             int64_t *hi)
+/* Whether d can be target where the symbol is anything in [lo, hi]. */
+static bool tci_solve_may_be(const tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
+                             int64_t target)
 {
+    s->point[symbol] = lo;
+    s->far[symbol] = hi;
+    tci_dim_bounds b = tci_dim_value_in(d, s->point, s->far);
+    return b.least <= target && target <= b.most;
+}
+
+/* The first x in [lo, hi] (`last`: the last) where d is target, however d goes; where that takes
+ * too many looks, as far as they came. hi + 1 (lo - 1): there is none. Depth first, so the stack
+ * holds one range for each halving. */
+static int64_t tci_solve_nearest(tci_solve *s, tci_dim d, int symbol, int64_t lo, int64_t hi,
+                                 int64_t target, bool last)
+{
+    int64_t ends[64][2] = {{lo, hi}};
+    int n = 1;
+    int looks = TCI_MIN(s->looks, TCI_SOLVE_LOOKS);
+    while (n > 0) {
+        int64_t from = ends[n - 1][0], to = ends[n - 1][1];
+        if (looks-- == 0) {
+            return last ? to : from;
+        }
+        s->looks--;
+        n--;
+        if (!tci_solve_may_be(s, d, symbol, from, to, target)) {
+            continue;
+        }
+        if (from == to) {
+            return from;
+        }
+        int64_t half = from + (to - from) / 2;
+        int64_t lower[2] = {from, half}, upper[2] = {half + 1, to};
+        memcpy(ends[n++], last ? lower : upper, sizeof(lower));
+        memcpy(ends[n++], last ? upper : lower, sizeof(lower));
+    }
+    return last ? lo - 1 : hi + 1;
+}
+
+/* Narrows where d may go up and down; what is left in between need not fit. */
+static bool tci_solve_narrow_any(tci_solve *s, tci_dim d, int symbol, int64_t target,
+                                 int64_t *lo, int64_t *hi)
+{
+    for (int i = 0; i < s->v->n; i++) {
+        s->far[i] = s->point[i];
+    }
+    int64_t first = tci_solve_nearest(s, d, symbol, *lo, *hi, target, false);
+    if (first > *hi) {
+        return false;
+    }
+    *hi = tci_solve_nearest(s, d, symbol, first, *hi, target, true);
+    *lo = first;
+    return *lo <= *hi;
+}
+
+/* Narrows [*lo, *hi] of the only open symbol of e to where it is target; false: it nowhere is. */
+static bool tci_solve_narrow(tci_solve *s, const tci_solve_equation *e, int symbol,
+                             int64_t target, int64_t *lo, int64_t *hi)
+{
+    tci_dim d = e->d;
+    if (tci_solve_direction(e, symbol) == 2) {
+        return tci_solve_narrow_any(s, d, symbol, target, lo, hi);
+    }
     int64_t at_lo = tci_solve_at(s, d, symbol, *lo), at_hi = tci_solve_at(s, d, symbol, *hi);
     bool falling = at_hi < at_lo;
     if (target < TCI_MIN(at_lo, at_hi) || target > TCI_MAX(at_lo, at_hi)) {
@@ -38357,7 +38877,7 @@ static bool tci_solve_use(tci_solve *s, int equation, int *open, bool *changed)
     int64_t lo = INT64_MAX, hi = INT64_MIN;
     for (int t = 0; t < n; t++) {
         int64_t from = *least, to = *most;
-        if (tci_solve_narrow(s, e->d, symbol, targets[t], &from, &to)) {
+        if (tci_solve_narrow(s, e, symbol, targets[t], &from, &to)) {
             lo = TCI_MIN(lo, from);
             hi = TCI_MAX(hi, to);
         }
@@ -38442,11 +38962,12 @@ static bool tci_solve_split(tci_solve *s)
         const tci_solve_equation *e = &s->v->equations[i];
         int64_t targets[2];
         int symbol = 0;
-        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1) {
+        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1 &&
+            tci_solve_direction(e, symbol) != 2) {
             int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
             int64_t from[2] = {least, least}, to[2] = {most, most};
-            if (tci_solve_narrow(s, e->d, symbol, targets[0], &from[0], &to[0]) &&
-                tci_solve_narrow(s, e->d, symbol, targets[1], &from[1], &to[1])) {
+            if (tci_solve_narrow(s, e, symbol, targets[0], &from[0], &to[0]) &&
+                tci_solve_narrow(s, e, symbol, targets[1], &from[1], &to[1])) {
                 tci_solve_try(s, symbol, from[0], to[0]);
                 tci_solve_try(s, symbol, from[1], to[1]);
                 return true;
@@ -38586,7 +39107,8 @@ static void tci_solve_say_why(tci_solve_text *t, tci_solve *s, const tci_solve_e
     int64_t least = tci_dim_least(v->user[symbol]), most = tci_dim_most(v->user[symbol]);
     int64_t lo = least, hi = most, far_lo = 0, far_hi = (int64_t)1 << 44;
     int origin = (int)s->origin[symbol];
-    if (tci_solve_narrow(s, e->d, symbol, target, &lo, &hi)) {
+    bool one_way = tci_solve_direction(e, symbol) != 2;
+    if (tci_solve_narrow(s, e, symbol, target, &lo, &hi)) {
         tci_solve_say(t, "'%s' would be %lld", name, (long long)lo);
         if (lo < hi) {
             tci_solve_say(t, " to %lld", (long long)hi);
@@ -38600,14 +39122,14 @@ static void tci_solve_say_why(tci_solve_text *t, tci_solve *s, const tci_solve_e
                           (long long)tci_solve_least(s)[symbol],
                           (long long)tci_solve_most(s)[symbol]);
         }
-    } else if (tci_solve_narrow(s, e->d, symbol, target, &far_lo, &far_hi)) {
+    } else if (one_way && tci_solve_narrow(s, e, symbol, target, &far_lo, &far_hi)) {
         tci_solve_say(t, "'%s' would be %lld, expected %lld to %lld", name, (long long)far_lo,
                       (long long)least, (long long)most);
     } else {
         int64_t above = tci_solve_first(s, e->d, symbol, least, most, target, false, true);
         tci_solve_say(t, "no '%s' in %lld to %lld gives that", name, (long long)least,
                       (long long)most);
-        if (above > least && above <= most) {
+        if (one_way && above > least && above <= most) {
             int64_t at_below = tci_solve_at(s, e->d, symbol, above - 1);
             int64_t at_above = tci_solve_at(s, e->d, symbol, above);
             tci_solve_say(t, ": %lld makes %lld, %lld makes %lld", (long long)above - 1,
@@ -38650,6 +39172,26 @@ static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
     }
 }
 
+/* A buffer, not given with its sizes, of which one axis tells the symbol; -1: there is none. */
+static int tci_solve_teller(const tci_solve *s, int symbol)
+{
+    for (int i = 0; i < s->v->n_equations; i++) {
+        const tci_solve_equation *e = &s->v->equations[i];
+        const tc_buf *b = tci_solve_buffer(s, e->port);
+        if (!b || b->sizes || e->axis < 0 || e->n != 1 || e->symbols[0] != symbol) {
+            continue;
+        }
+        int way = e->direction[0]; /* it tells all values apart: it moves with each by 1 or more */
+        tci_dim moved = tci_dim_mul(s->v->code->symbols[symbol], way == 1 ? -1 : 1);
+        tci_dim rest = tci_dim_add(e->d, moved);
+        int left = tci_dim_is_valid(rest) ? tci_dim_direction(rest, symbol) : 2;
+        if ((way == 1 || way == -1) && (left == 0 || left == way)) {
+            return e->port;
+        }
+    }
+    return -1;
+}
+
 static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
 {
     const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
@@ -38659,6 +39201,30 @@ static void tci_solve_say_open(tci_solve_text *t, const tci_solve *s)
             tci_solve_say(t, "%s'%s'", between, tci_solve_name(s->v, i));
             between = ", ";
         }
+    }
+}
+
+/* Several values fit, or it takes too long to tell. */
+static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
+{
+    const int64_t *least = tci_solve_least(s), *most = tci_solve_most(s);
+    int port = -1, open = -1;
+    for (int i = 0; i < s->v->n && port < 0; i++) {
+        if (least[i] < most[i]) {
+            open = i;
+            port = tci_solve_teller(s, i);
+        }
+    }
+    tci_solve_say_open(t, s);
+    if (port >= 0) {
+        tci_solve_say(t, ": not certain from the numbers of elements given; expected the sizes "
+                         "of ");
+        tci_solve_say_port(t, s->v, port);
+        tci_solve_say(t, ", as TC_BUF_ND(pointer, sizes...)");
+    } else {
+        tci_solve_say(t, ": not certain from the buffers given, and no size of one would tell; "
+                         "expected a program with one more input that has an axis of size '%s'",
+                      open < 0 ? "" : tci_solve_name(s->v, open));
     }
 }
 
@@ -38694,12 +39260,13 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
                                   size_t text_room)
 {
     tci_solve s = {.v = v, .inputs = inputs, .outputs = outputs, .failed = -1,
-                   .budget = TCI_SOLVE_BUDGET};
+                   .budget = TCI_SOLVE_BUDGET, .looks = TCI_SOLVE_ALL_LOOKS};
     tci_solve_text t = {text, text_room};
     s.point = room;
     s.found = room + v->n;
     s.origin = room + 2 * (size_t)v->n;
-    s.ranges = room + 3 * (size_t)v->n;
+    s.far = room + 3 * (size_t)v->n;
+    s.ranges = room + 4 * (size_t)v->n;
     for (int i = 0; i < v->n; i++) {
         tci_solve_least(&s)[i] = tci_dim_least(v->user[i]);
         tci_solve_most(&s)[i] = tci_dim_most(v->user[i]);
@@ -38715,9 +39282,7 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
         return TC_OK;
     }
     if (s.n_found > 1) {
-        tci_solve_say_open(&t, &s);
-        tci_solve_say(&t, ": not certain from the numbers of elements given; expected the sizes of"
-                          " a buffer that has it, as TC_BUF_ND(pointer, sizes...)");
+        tci_solve_say_uncertain(&t, &s);
     } else if (s.failed >= 0) {
         tci_solve_say_failed(&t, &s);
     } else {
@@ -39948,7 +40513,7 @@ TC_API int64_t tc_size(tc_tensor t, int axis)
     if (!n || axis < -n->rank || axis >= n->rank) {
         return -1;
     }
-    return n->shape[axis < 0 ? axis + n->rank : axis];
+    return tci_dim_show(n->shape[axis < 0 ? axis + n->rank : axis]);
 }
 
 TC_API tc_dtype tc_dtype_of(tc_tensor t)
@@ -39960,14 +40525,14 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n && tci_build_is_known(n->rank, n->shape) ? tci_node_count(n) : -1;
+    return n ? tci_dim_show(tci_node_count(n)) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    int64_t count = tc_count(t);
-    return count < 0 ? -1 : count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    bool known = n && tci_build_is_known(n->rank, n->shape);
+    return known ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
 }
 
 /* ---- frames ---- */
@@ -40703,14 +41268,6 @@ static bool tci_leaf_check(tci_frame *f, tc_dtype dtype, int rank, const int64_t
            tci_build_check_shape(&f->ctx->graph, rank, sizes, dtype);
 }
 
-#ifdef TC_DYNAMIC_SHAPES
-TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
-{
-    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
-    return valid ? tci_dim_symbol(name, -1, least, most) : TCI_DIM_NONE;
-}
-#endif
-
 TC_API tc_tensor tc_input_at(tc_ctx *ctx, const char *name, int n, const int64_t *dtype_and_sizes,
                              tc_site here)
 {
@@ -41057,8 +41614,25 @@ static bool tci_ops_is_symbol(const tc_arg *a)
     return a->kind == TCI_OPS_INT && !tci_dim_is_known(a->i) && tci_dim_is_valid(a->i);
 }
 
+/* Neither a fault of tc_dim_add and the like nor what C arithmetic made of a symbolic size. */
+static bool tci_ops_check_number(tci_frame *f, const tc_arg *a)
+{
+    bool real = a->kind == TCI_OPS_FLOAT, symbol = tci_ops_is_symbol(a);
+    bool stray = real ? tci_dim_is_stray_real(a->f)
+                      : a->kind == TCI_OPS_INT && !symbol && tci_dim_is_stray(a->i);
+    if (stray) {
+        int fault = real ? TCI_DIM_FAULT_STRAY : tci_dim_fault(a->i);
+        tci_frame_fail(f, tci_dim_fault_status(fault), "an operand is %s",
+                       tci_dim_fault_text(fault));
+    }
+    return !stray;
+}
+
 static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
 {
+    if (!tci_ops_check_number(f, a)) {
+        return NULL;
+    }
     if (tci_ops_is_symbol(a)) {
         return tci_build_size_value(&f->ctx->graph, a->i, to);
     }
@@ -41346,11 +41920,27 @@ TC_API tc_tensor tc_unsqueeze_at(tc_tensor x, int axis, tc_site here)
     return tci_frame_end(&f, n ? tci_build_unsqueeze(&f.ctx->graph, n, axis) : NULL);
 }
 
+/* A number below 0 counts from the end; an expression has one meaning, at whatever value. */
+static bool tci_ops_check_bound(tci_frame *f, const char *what, tci_dim v)
+{
+    if (tci_dim_is_known(v) || !tci_dim_is_valid(v) || tci_dim_le(0, v)) {
+        return true; /* or the builder tells */
+    }
+    tci_frame_fail(f, TC_ERR_ARGUMENT,
+                   "the %s, %s, may be negative, and only a number counts from the end (tc_dim_max "
+                   "with 0 cuts it off)%s",
+                   what, TCI_DIM_TEXT(v), TCI_LEAST_NOTE(v, 0));
+    return false;
+}
+
 TC_API tc_tensor tc_slice_at(tc_tensor x, int axis, int64_t start, int64_t stop, int64_t step,
                              tc_site here)
 {
     tci_frame f;
     tci_node *n = tci_ops_one(&f, "tc_slice", x, here);
+    if (n && !(tci_ops_check_bound(&f, "start", start) && tci_ops_check_bound(&f, "stop", stop))) {
+        n = NULL;
+    }
     return tci_frame_end(&f, n ? tci_build_slice(&f.ctx->graph, n, axis, start, stop, step) : NULL);
 }
 
@@ -41623,6 +42213,9 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
         tci_frame_fail(&f, TC_ERR_DTYPE, "expected an integer or float dtype");
     } else if (step.f == 0.0) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT, "the step is 0");
+    } else if (!tci_ops_check_number(&f, &start) || !tci_ops_check_number(&f, &stop) ||
+               !tci_ops_check_number(&f, &step)) {
+        f.failed = true; /* and the reason is told */
     } else if (!tci_ops_arange_can(&start, &stop, &step)) {
         tci_frame_fail(&f, TC_ERR_ARGUMENT,
                        "start or stop is a symbolic size: expected integers, and a step that is a "

@@ -357,8 +357,8 @@
  * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
  * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
  * rule could fail for some value, the call fails and names the dimension: a window of 3 over a
- * height of 0 to 640 asks for TC_DIM("height", 3, 640), and max(n - 1, 0) plus n - 1 says from which
- * n on they are equal. The same name with other ranges is another size.
+ * height of 0 to 640 asks for TC_DIM("height", 3, 640), and sizes of max(n - 3, 0) and n - 3 tell
+ * from which n on they are equal. The same name with other ranges is another size.
  *
  * tc_size and tc_count give a symbolic size back, to be handed on as a size or bound (reshape,
  * expand, slice, pad, full, arange) or as an operand, where it stands for its value in the run:

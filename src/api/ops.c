@@ -64,7 +64,8 @@ static bool tci_ops_check_number(tci_frame *f, const tc_arg *a)
                       : a->kind == TCI_OPS_INT && !symbol && tci_dim_is_stray(a->i);
     if (stray) {
         int fault = real ? TCI_DIM_FAULT_STRAY : tci_dim_fault(a->i);
-        tci_frame_fail(f, tci_dim_fault_status(fault), "an operand is %s", tci_dim_fault_text(fault));
+        tci_frame_fail(f, tci_dim_fault_status(fault), "an operand is %s",
+                       tci_dim_fault_text(fault));
     }
     return !stray;
 }

@@ -188,8 +188,8 @@ TCI_FN bool tci_dim_is_valid(tci_dim d)
 
 /* It cannot be told for certain: n % 8 is a number like any other. What can: sums with numbers and
  * with each other, as multiples of the tag; quotients; and, of the symbolic sizes that users have,
- * differences, products and what is left of them in an int. How far from each of these still counts keeps numbers that happen to
- * look so as rare as one in millions. */
+ * differences, products and what is left of one in an int. How far from each of these still counts
+ * is so little that a number which only happens to look so is one in 100,000 of all. */
 enum { TCI_DIM_MULTIPLES = 16, TCI_DIM_QUOTIENTS = 4096, TCI_DIM_REAL_QUOTIENTS = 1024 };
 static const uint64_t tci_dim_small = (uint64_t)1 << 20; /* below that nothing is suspected */
 

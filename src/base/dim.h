@@ -26,7 +26,7 @@ typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 
 /* What is no size: the status that goes with it, and what it is. */
 #define TCI_DIM_FAULTS(X)                                                                          \
-    X(NONE, TC_ERR_ARGUMENT,                                                                        \
+    X(NONE, TC_ERR_ARGUMENT,                                                                       \
       "no valid TC_DIM: expected a name and 0 <= least <= most <= 2^40, or a size as tc_size "     \
       "returns it")                                                                                \
     X(STRAY, TC_ERR_ARGUMENT,                                                                      \

@@ -687,8 +687,8 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
 
 /* ---- a size as a value ---- */
 
-/* A symbolic one is the last element of a ramp that is one longer; where it may be negative, that of
- * what it is above its least, and the least added. */
+/* A symbolic one is the last element of a ramp that is one longer; where it may be negative, that
+ * of what it is above its least, and the least added. */
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
 {
     if (tci_dim_is_known(size)) {

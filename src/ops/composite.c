@@ -508,7 +508,7 @@ static tci_node *tci_composite_lowest(tci_graph *g, tc_dtype t)
     return tci_graph_const(g, t, v);
 }
 
-/* Windows along one axis: how many, hence how much padding the far side needs. False: there is none,
+/* Windows along one axis: how many, hence how much padding the far side needs. False: none fits,
  * or not at every value of a symbolic size, when *missing is what may be negative. */
 static bool tci_composite_pool_axis(tci_dim size, int64_t kernel, int64_t stride, int64_t dilation,
                                     int64_t padding, bool ceil_mode, tci_dim *after,

@@ -713,7 +713,8 @@ static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
     }
     tci_solve_say_open(t, s);
     if (port >= 0) {
-        tci_solve_say(t, ": not certain from the numbers of elements given; expected the sizes of ");
+        tci_solve_say(t, ": not certain from the numbers of elements given; expected the sizes "
+                         "of ");
         tci_solve_say_port(t, s->v, port);
         tci_solve_say(t, ", as TC_BUF_ND(pointer, sizes...)");
     } else {

@@ -726,7 +726,8 @@ TEST(other_numbers_are_not)
                               1000000000000u, 1000000000000000u, 1000000000000000000u};
     for (int i = 0; i < TCI_COUNT(plain); i++) {
         CHECK_MSG(!tci_dim_is_stray((int64_t)plain[i]), "%llx", (unsigned long long)plain[i]);
-        CHECK_MSG(!tci_dim_is_stray((int64_t)(0 - plain[i])), "-%llx", (unsigned long long)plain[i]);
+        CHECK_MSG(!tci_dim_is_stray((int64_t)(0 - plain[i])), "-%llx",
+                  (unsigned long long)plain[i]);
         CHECK_MSG(!tci_dim_is_stray_real((double)plain[i]), "%g", (double)plain[i]);
         CHECK_MSG(!tci_dim_is_stray_real(1 / (double)plain[i]), "1 / %g", (double)plain[i]);
     }
@@ -768,8 +769,9 @@ TEST(sizes_are_computed)
     refused(tc_mul(x, tc_dim_mul(2, tc_dim_div(n, z))), TC_ERR_ARGUMENT, quotient);
     refused(tc_slice(x, 0, tc_dim_div(n, -1), TC_END, 1), TC_ERR_ARGUMENT, quotient);
     const int64_t huge = (int64_t)1 << 60;
-    const int64_t large[] = {tc_dim_add(huge, huge), tc_dim_mul(huge, -huge), tc_dim_mul(n, huge + 1),
-                             tc_dim_min(n, TC_END), tc_dim_add(INT64_MIN, INT64_MIN)};
+    const int64_t large[] = {tc_dim_add(huge, huge), tc_dim_mul(huge, -huge),
+                             tc_dim_mul(n, huge + 1), tc_dim_min(n, TC_END),
+                             tc_dim_add(INT64_MIN, INT64_MIN)};
     for (int i = 0; i < TCI_COUNT(large); i++) {
         refused(tc_full(ctx, 0, TC_F32, large[i]), TC_ERR_LIMIT, "too large an expression");
     }
