@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "dcab62d9f3b33eb5"
+#define TCI_BUILD "238798fa734af825"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -41244,6 +41244,92 @@ TC_API tc_tensor tc_retain(tc_tensor t)
         k->retained = true;
     }
     return t;
+}
+/* ---- src/api/dim.c ---- */
+/* api/dim.c - symbolic sizes as users make them and compute with them.
+ *
+ * In: names and ranges, sizes, numbers. Out: sizes (base/dim.h), or what no call takes for one.
+ * The one idea: these calls have no context to keep an error in, so a mistake is a number that says
+ * which one it was (TCI_DIM_FAULTS), and the call that is given it as a size tells. Without
+ * TC_DYNAMIC_SHAPES sizes are numbers, and the rules the same. */
+
+static const int64_t tci_sizes_limit = (int64_t)1 << 60;
+
+#ifdef TC_DYNAMIC_SHAPES
+TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
+{
+    bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
+    return valid ? tci_dim_show(tci_dim_symbol(name, -1, least, most)) : TCI_DIM_OF_FAULT(NONE);
+}
+#endif
+
+/* A number that arithmetic on another stays inside int64. */
+static bool tci_sizes_is_small(int64_t v)
+{
+    return !tci_dim_is_known(v) || (v <= tci_sizes_limit && v >= -tci_sizes_limit);
+}
+
+/* The fault of an operand, as a result; 0: it has none. */
+static int64_t tci_sizes_fault(int64_t v)
+{
+    if (!tci_dim_is_valid(v) || (tci_dim_is_known(v) && tci_dim_is_stray(v))) {
+        return TCI_DIM_TAG + tci_dim_fault(v);
+    }
+    return tci_sizes_is_small(v) ? 0 : TCI_DIM_OF_FAULT(LARGE);
+}
+
+static int64_t tci_sizes_either_fault(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_fault(a);
+    return fault ? fault : tci_sizes_fault(b);
+}
+
+static int64_t tci_sizes_result(tci_dim d)
+{
+    return tci_sizes_is_small(d) ? tci_dim_show(d) : TCI_DIM_OF_FAULT(LARGE);
+}
+
+TC_API int64_t tc_dim_add(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_either_fault(a, b);
+    return fault ? fault : tci_sizes_result(tci_dim_add(a, b));
+}
+
+TC_API int64_t tc_dim_sub(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_either_fault(a, b);
+    return fault ? fault : tci_sizes_result(tci_dim_sub(a, b));
+}
+
+TC_API int64_t tc_dim_mul(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_either_fault(a, b);
+    if (!fault && tci_dim_is_known(a) && tci_dim_is_known(b) && a != 0) {
+        int64_t most = tci_sizes_limit / (a < 0 ? -a : a);
+        fault = b > most || b < -most ? TCI_DIM_OF_FAULT(LARGE) : 0;
+    }
+    return fault ? fault : tci_sizes_result(tci_dim_mul(a, b));
+}
+
+TC_API int64_t tc_dim_div(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_either_fault(a, b);
+    if (!fault && !tci_dim_le(1, b)) {
+        fault = TCI_DIM_OF_FAULT(DIVISOR);
+    }
+    return fault ? fault : tci_sizes_result(tci_dim_div(a, b));
+}
+
+TC_API int64_t tc_dim_min(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_either_fault(a, b);
+    return fault ? fault : tci_sizes_result(tci_dim_min(a, b));
+}
+
+TC_API int64_t tc_dim_max(int64_t a, int64_t b)
+{
+    int64_t fault = tci_sizes_either_fault(a, b);
+    return fault ? fault : tci_sizes_result(tci_dim_max(a, b));
 }
 /* ---- src/api/leaf.c ---- */
 /* api/leaf.c - leaves: named inputs, memory of the user, copies of it.

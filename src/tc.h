@@ -119,6 +119,7 @@
 #include "api/handle.c"
 #include "api/context.c"
 #include "api/scope.c"
+#include "api/dim.c"
 #include "api/leaf.c"
 #include "api/ops.c"
 #include "api/grad.c"
