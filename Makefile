@@ -10,7 +10,7 @@ OPT = -O1
 TC = .
 SAN =
 # The long ones first, so that the processors finish together.
-PARTS = cuda cpu include ops fuzz unit golden errors oom
+PARTS = cuda cpu opencl include ops fuzz unit golden errors oom
 TESTS =
 TEST_ARGS =
 BENCH_ARGS =
@@ -51,7 +51,7 @@ form = $(if $(filter $(1),$(DYNAMIC)),-dynamic)$(if $(filter $(1),$(CUDA)),-cuda
 library = $(if $(filter $(1),$(INSIDE)),$(B)/inside$(call form,$(1)).o,$(if $(filter $(1),$(STANDALONE)),,$(B)/tc.o))
 TEST_PROGRAMS := $(TEST_SOURCES:tests/%.c=$(B)/%)
 TEST_OUTS := $(TEST_PROGRAMS:%=%.out)
-EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
+EXAMPLE_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c examples/*/*.c))
 EXAMPLES_CXX := $(if $(shell command -v $(CXX)),$(patsubst %.cc,$(B)/%,$(wildcard examples/*.cc)))
 BENCH_PROGRAMS := $(patsubst %.c,$(B)/%,$(wildcard bench/*.c))
 
@@ -158,7 +158,7 @@ build/oracle: $(B)/oracle FORCE
 # ---- examples, benchmarks ----
 
 # As a user builds: the implementation is in the example itself.
-$(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(wildcard examples/*.h bench/*.h) $(USED)
+$(EXAMPLE_PROGRAMS) $(BENCH_PROGRAMS): $(B)/%: %.c $(wildcard examples/*.h examples/*/*.h bench/*.h) $(USED)
 	@mkdir -p $(@D)
 	$(CC) -std=gnu11 -g -O2 $(WARN) $(SAN) -I$(TC) $< -o $@ $(LIBS)
 

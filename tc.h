@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "238798fa734af825"
+#define TCI_BUILD "e21bf091aebbe281"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1482,6 +1482,25 @@ static inline const char *tc_error(const tc_call *c) { return tc_call_error(c); 
 extern "C" {
 #endif
 
+/* A language like C: generated source is scalar C99 (64-bit integers, double, unions, arrays of
+ * known size, no library, no function pointers) but for what stands here. Letters of `head`: $n the
+ * function's name, $w the number of words at `lits`, $(text$) the text for each operand; there and
+ * in `operand`, # is the operand's number. Texts are borrowed for the rest of the process. */
+struct tci_scratch;
+struct tci_dialect;
+typedef struct tc_dialect {
+    const char *prelude;    /* before everything: macros for what the language spells otherwise */
+    const char *space;      /* before the type that an operand's pointer points to: "__global " */
+    bool long_has_64_bits;  /* and takes the place of long long, which is something else there */
+    const char *operand;    /* an operand's memory, as a pointer to anything: "b#" */
+    /* From the function's signature to where its body begins. In scope there: operands as above,
+     * `lits`, a pointer to the literals' 64-bit words; `fault`, one to a word; task_begin and
+     * task_end, 64-bit. The body ends with a closing brace. */
+    const char *head;
+    /* NULL. Not so in tc's own dialects that have vectors or blocks of threads. */
+    struct tci_dialect *(*make)(struct tci_scratch *s, int vector_bytes);
+} tc_dialect;
+
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
@@ -1531,7 +1550,8 @@ typedef struct tc_launch {
 
 typedef struct tc_backend {
     const char *name;     /* required: what tc_options.backend says; under 16 characters */
-    const char *dialect;  /* required: the language of generated source: "c" */
+    const char *dialect;  /* required: the language of generated source: "c", or own_dialect's */
+    const tc_dialect *own_dialect; /* NULL: C */
     void *user;
 
     /* Required. Fills *target. Called once a process and vector width; does not block. */
@@ -25431,8 +25451,7 @@ TCI_FN void tci_loop_verify(tci_scratch *s, const tci_loop *l)
 
 typedef struct tci_dialect tci_dialect;
 struct tci_dialect {
-    const char *name;                 /* "c", "cuda" */
-    const char *restrict_word;        /* "__restrict__" */
+    const tc_dialect *words;          /* of head only where the hook is the C dialect's */
     const char *local_word;           /* before the declaration of an array: "", "__shared__ " */
     int vector_bytes;
     tci_scratch *s;
@@ -25461,6 +25480,12 @@ struct tci_dialect {
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
+/* A language like C, in scalar code; or what it makes itself. */
+TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);
+/* The whole source, when all of it is printed. */
+TCI_FN void tci_dialect_finish(const tci_dialect *d, tci_str *source);
+/* `text` with # replaced by a number. */
+TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number);
 
 #endif
 
@@ -25858,8 +25883,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
         const char *qualifier = o->is_output ? "" : "const ";
-        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i,
-                       qualifier, type, i);
+        const char *space = d->words->space;
+        tci_str_printf(out, "    %s%s%s *const p%d = (%s%s%s *)", space, qualifier, type, i, space,
+                       qualifier, type);
+        tci_dialect_number(out, d->words->operand, i);
+        tci_str_add(out, ";\n");
     }
     tci_c_block(&c, 0, 1);
     d->tail(d, out, symbol, l);
@@ -28005,6 +28033,7 @@ static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
 static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
+    tci_str_add(out, d->words->prelude);
     tci_str_add(
         out,
         "#if defined(__clang__) && (defined(__FMA__) || !defined(__x86_64__))\n"
@@ -28019,17 +28048,43 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+static const tc_dialect tci_cd_words = {
+    .prelude = "",
+    .space = "",
+    .operand = "bufs[#]",
+    .head = "__attribute__((visibility(\"default\")))\n"
+            "void $n(void *const *bufs, const tc_i64 *lits, tc_i64 *fault, tc_i64 task_begin, "
+            "tc_i64 task_end)\n{\n"};
+
+TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
+{
+    for (; *text; text++) {
+        if (*text == '#') {
+            tci_str_printf(out, "%d", number);
+        } else {
+            tci_str_add_n(out, text, 1);
+        }
+    }
+}
+
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                         int n_words)
 {
-    const char *word = d->type(d, TC_I64, 1);
-    (void)l;
-    (void)n_words;
-    tci_str_printf(
-        out,
-        "__attribute__((visibility(\"default\")))\n"
-        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
-        symbol, word, word, word, word);
+    (void)d->type(d, TC_I64, 1);
+    for (const char *at = d->words->head; *at; at++) {
+        const char *end = at[0] == '$' && at[1] == '(' ? strstr(at, "$)") : NULL;
+        if (end) {
+            const char *each = tci_scratch_printf(d->s, "%.*s", (int)(end - at - 2), at + 2);
+            for (int i = 0; i < l->n_operands; i++) {
+                tci_dialect_number(out, each, i);
+            }
+            at = end + 1;
+        } else if (at[0] == '$' && (at[1] == 'n' || at[1] == 'w')) {
+            tci_str_add(out, *++at == 'n' ? symbol : tci_scratch_printf(d->s, "%d", n_words));
+        } else {
+            tci_str_add_n(out, at, 1);
+        }
+    }
 }
 
 static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
@@ -28043,8 +28098,7 @@ static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const 
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
-    cd->d.name = "c";
-    cd->d.restrict_word = "__restrict__";
+    cd->d.words = &tci_cd_words;
     cd->d.local_word = "";
     cd->d.head = tci_cd_head;
     cd->d.tail = tci_cd_tail;
@@ -28061,6 +28115,54 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->helper_word = "";
     cd->out.s = s;
     return &cd->d;
+}
+
+static bool tci_cd_in_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* How much of the word or number at `at`, of n bytes, a language with 64 bits in a long has: of
+ * `long` before another `long`, nothing; of a number with the suffix ll, one letter less. */
+static size_t tci_cd_kept(const char *at, size_t n)
+{
+    if (!strncmp(at, "long long", 9)) {
+        return 0;
+    }
+    bool number = at[0] >= '0' && at[0] <= '9';
+    bool wide = n > 2 && (!strncmp(at + n - 2, "ll", 2) || !strncmp(at + n - 2, "LL", 2));
+    return number && wide ? n - 1 : n;
+}
+
+TCI_FN void tci_dialect_finish(const tci_dialect *d, tci_str *source)
+{
+    size_t to = 0, from = 0;
+    if (!d->words->long_has_64_bits || !source->n) {
+        return;
+    }
+    while (from < source->n) {
+        const char *at = source->text + from;
+        size_t n = 0;
+        while (tci_cd_in_word(at[n])) {
+            n++;
+        }
+        size_t kept = n ? tci_cd_kept(at, n) : 1;
+        memmove(source->text + to, at, kept);
+        to += kept;
+        from += n ? n : 1;
+    }
+    source->n = to;
+    source->text[to] = 0;
+}
+
+TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes)
+{
+    if (words && words->make) {
+        return words->make(s, vector_bytes);
+    }
+    tci_dialect *d = tci_dialect_c(s, words ? 0 : vector_bytes);
+    d->words = words ? words : &tci_cd_words;
+    return d;
 }
 
 /* ---- src/interp/loops.c ---- */
@@ -32025,14 +32127,10 @@ TCI_FN const tc_backend *tci_cpu_backend(void);
 /* cuda/backend.c. */
 #ifdef TCI_HAS_CUDA
 TCI_FN const tc_backend *tci_cuda_backend(void);
-TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes); /* cuda/dialect.c */
 #endif
 
 /* What plans and schedules for this backend must know. */
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o);
-/* The dialect of that name for vectors of this width; NULL: this build does not have it. */
-TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes);
-
 #endif
 
 /* ---- src/compile/backend.c, continued ---- */
@@ -32114,7 +32212,8 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
+    const tc_dialect *own = calls->own_dialect;
+    bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
@@ -32151,22 +32250,19 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     return m;
 }
 
-TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
+static bool tci_backend_has_dialect(const tc_backend *b)
 {
-    if (!strcmp(name, "c")) {
-        return tci_dialect_c(s, vector_bytes);
+    const tc_dialect *own = b->own_dialect;
+    if (!b->dialect || !own) {
+        return b->dialect && !strcmp(b->dialect, "c");
     }
-#ifdef TCI_HAS_CUDA
-    if (!strcmp(name, "cuda")) {
-        return tci_dialect_cuda(s, vector_bytes);
-    }
-#endif
-    return NULL;
+    bool words = own->prelude && own->space && own->operand && own->head;
+    return own->make || words;
 }
 
 static bool tci_backend_is_complete(const tc_backend *b)
 {
-    if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !b->dialect) {
+    if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !tci_backend_has_dialect(b)) {
         return false;
     }
     if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find
@@ -34601,13 +34697,9 @@ TCI_FN void tci_jit_schedule(tci_jit *j, bool verify)
 
 TCI_FN void tci_jit_emit(tci_jit *j)
 {
-    const char *name = j->backend->calls->dialect;
     int vector_bytes = TCI_MIN(j->backend->target.vector_bytes, j->compiler.vector_bytes);
     for (int file = 0; file < j->n_sources; file++) {
-        tci_dialect *d = tci_backend_dialect(j->s, name, vector_bytes);
-        if (!d) {
-            tci_scratch_fail(j->s, TC_ERR_BACKEND, "this build has no dialect '%.20s'", name);
-        }
+        tci_dialect *d = tci_dialect_make(j->s, j->backend->calls->own_dialect, vector_bytes);
         tci_str body = {.s = j->s};
         for (int i = 0; i < j->n_kernels; i++) {
             const tci_jit_kernel *k = &j->kernels[i];
@@ -34621,6 +34713,7 @@ TCI_FN void tci_jit_emit(tci_jit *j)
         tci_str_printf(source, "/* Generated by tc for %s. */\n", j->backend->target.features);
         d->prelude(d, source);
         tci_str_add_n(source, body.text, body.n);
+        tci_dialect_finish(d, source);
     }
 }
 

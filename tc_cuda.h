@@ -522,6 +522,7 @@ TCI_FN void tci_cuda_matrix_tail(tci_str *out, const char *symbol)
 enum { TCI_CUDA_MAX_THREADS = 512, TCI_CUDA_THREAD_BYTES = 16 };
 
 /* vector_bytes: of one thread's lanes. */
+TCI_FN const tc_dialect *tci_cuda_words(void); /* what backends hand in */
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
 
 #endif
@@ -916,6 +917,12 @@ static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, cons
     }
 }
 
+TCI_FN const tc_dialect *tci_cuda_words(void)
+{
+    static const tc_dialect words = {.space = "", .operand = "bufs[#]", .make = tci_dialect_cuda};
+    return &words;
+}
+
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
 {
     tci_dialect *d = tci_dialect_c(s, 0);
@@ -930,7 +937,7 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->helper_word = "__noinline__ ";
     bool is_new;
     tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
-    d->name = "cuda";
+    d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";
     d->prim = tci_cuda_prim;
@@ -2028,7 +2035,7 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
  * that in which they are taken: for the target the driver is looked up. */
 TCI_FN const tc_backend *tci_cuda_backend(void)
 {
-    static const tc_backend backend = {
+    static tc_backend backend = {
         .name = "cuda",
         .dialect = "cuda",
         .target = tci_cuda_target,
@@ -2050,6 +2057,7 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,
     };
+    backend.own_dialect = tci_cuda_words();
     tci_os_keep_over_fork(&tci_cuda.lock, tci_cuda_after_fork);
     tci_cu_keep_over_fork();
     return &backend;

@@ -30,6 +30,7 @@ typedef struct orc_run {
     bool silent;              /* no line at all */
     bool grad;                /* then replay the gradients too */
     bool differentiate;       /* that is under way */
+    int every;                /* each so many cases of a list; 0: all */
     bool symbolic;            /* under TC_DYNAMIC_SHAPES: inputs have symbolic sizes */
     orc_tally tallies[1024];
     int n_tallies;
@@ -477,6 +478,7 @@ static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
                                                                   : TC_FALLBACK_ALLOW;
     orc_pending *pending = (orc_pending *)calloc(ORC_BATCH, sizeof(*pending));
     const json *spec = list ? list->first : NULL;
+    int nth = 0;
     while (spec && pending) {
         tc_ctx *ctx;
         if (tc_ctx_make(&ctx, &options)) {
@@ -485,7 +487,7 @@ static bool orc_run_list(orc_run *r, const json *list, bool must_fail)
         }
         int n = 0;
         for (; spec && n < ORC_BATCH; spec = spec->next) {
-            if (r->differentiate && !orc_has_gradients(spec)) {
+            if ((r->differentiate && !orc_has_gradients(spec)) || (r->every && nth++ % r->every)) {
                 continue;
             }
             if (!r->filter || !regexec(r->filter, json_string(spec, "op"), 0, NULL, 0)) {

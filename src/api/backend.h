@@ -16,6 +16,25 @@
 extern "C" {
 #endif
 
+/* A language like C: generated source is scalar C99 (64-bit integers, double, unions, arrays of
+ * known size, no library, no function pointers) but for what stands here. Letters of `head`: $n the
+ * function's name, $w the number of words at `lits`, $(text$) the text for each operand; there and
+ * in `operand`, # is the operand's number. Texts are borrowed for the rest of the process. */
+struct tci_scratch;
+struct tci_dialect;
+typedef struct tc_dialect {
+    const char *prelude;    /* before everything: macros for what the language spells otherwise */
+    const char *space;      /* before the type that an operand's pointer points to: "__global " */
+    bool long_has_64_bits;  /* and takes the place of long long, which is something else there */
+    const char *operand;    /* an operand's memory, as a pointer to anything: "b#" */
+    /* From the function's signature to where its body begins. In scope there: operands as above,
+     * `lits`, a pointer to the literals' 64-bit words; `fault`, one to a word; task_begin and
+     * task_end, 64-bit. The body ends with a closing brace. */
+    const char *head;
+    /* NULL. Not so in tc's own dialects that have vectors or blocks of threads. */
+    struct tci_dialect *(*make)(struct tci_scratch *s, int vector_bytes);
+} tc_dialect;
+
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
@@ -65,7 +84,8 @@ typedef struct tc_launch {
 
 typedef struct tc_backend {
     const char *name;     /* required: what tc_options.backend says; under 16 characters */
-    const char *dialect;  /* required: the language of generated source: "c" */
+    const char *dialect;  /* required: the language of generated source: "c", or own_dialect's */
+    const tc_dialect *own_dialect; /* NULL: C */
     void *user;
 
     /* Required. Fills *target. Called once a process and vector width; does not block. */

@@ -88,7 +88,8 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     memcpy(b->target.arch, "c", 2);
     b->target.vector_bytes = target.vector_bytes;
     b->target.block_threads = target.block_threads;
-    bool spelled = !strcmp(calls->dialect, target.block_threads > 0 ? "cuda" : "c");
+    const tc_dialect *own = calls->own_dialect;
+    bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
@@ -125,22 +126,19 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     return m;
 }
 
-TCI_FN tci_dialect *tci_backend_dialect(tci_scratch *s, const char *name, int vector_bytes)
+static bool tci_backend_has_dialect(const tc_backend *b)
 {
-    if (!strcmp(name, "c")) {
-        return tci_dialect_c(s, vector_bytes);
+    const tc_dialect *own = b->own_dialect;
+    if (!b->dialect || !own) {
+        return b->dialect && !strcmp(b->dialect, "c");
     }
-#ifdef TCI_HAS_CUDA
-    if (!strcmp(name, "cuda")) {
-        return tci_dialect_cuda(s, vector_bytes);
-    }
-#endif
-    return NULL;
+    bool words = own->prelude && own->space && own->operand && own->head;
+    return own->make || words;
 }
 
 static bool tci_backend_is_complete(const tc_backend *b)
 {
-    if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !b->dialect) {
+    if (!b || !b->name || !b->name[0] || strlen(b->name) > 15 || !tci_backend_has_dialect(b)) {
         return false;
     }
     if (!b->target || !b->compiler || !b->compile || !b->module_load || !b->module_find

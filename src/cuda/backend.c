@@ -770,7 +770,7 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes)
  * that in which they are taken: for the target the driver is looked up. */
 TCI_FN const tc_backend *tci_cuda_backend(void)
 {
-    static const tc_backend backend = {
+    static tc_backend backend = {
         .name = "cuda",
         .dialect = "cuda",
         .target = tci_cuda_target,
@@ -792,6 +792,7 @@ TCI_FN const tc_backend *tci_cuda_backend(void)
         .is_device = tci_cuda_is_device,
         .last_error = tci_cuda_last_error,
     };
+    backend.own_dialect = tci_cuda_words();
     tci_os_keep_over_fork(&tci_cuda.lock, tci_cuda_after_fork);
     tci_cu_keep_over_fork();
     return &backend;

@@ -406,6 +406,12 @@ static void tci_cuda_tail(tci_dialect *d, tci_str *out, const char *symbol, cons
     }
 }
 
+TCI_FN const tc_dialect *tci_cuda_words(void)
+{
+    static const tc_dialect words = {.space = "", .operand = "bufs[#]", .make = tci_dialect_cuda};
+    return &words;
+}
+
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
 {
     tci_dialect *d = tci_dialect_c(s, 0);
@@ -420,7 +426,7 @@ TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes)
     cd->helper_word = "__noinline__ ";
     bool is_new;
     tci_cd_intern(cd, tci_cuda_halves_name, &is_new);
-    d->name = "cuda";
+    d->words = tci_cuda_words();
     d->vector_bytes = vector_bytes;
     d->local_word = "__shared__ ";
     d->prim = tci_cuda_prim;

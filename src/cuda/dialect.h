@@ -8,6 +8,7 @@
 enum { TCI_CUDA_MAX_THREADS = 512, TCI_CUDA_THREAD_BYTES = 16 };
 
 /* vector_bytes: of one thread's lanes. */
+TCI_FN const tc_dialect *tci_cuda_words(void); /* what backends hand in */
 TCI_FN tci_dialect *tci_dialect_cuda(tci_scratch *s, int vector_bytes);
 
 #endif

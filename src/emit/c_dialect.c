@@ -508,6 +508,7 @@ static const char *tci_cd_constant(tci_dialect *d, tc_dtype t, tci_value v)
 static void tci_cd_prelude(tci_dialect *d, tci_str *out)
 {
     tci_cd *cd = d->state;
+    tci_str_add(out, d->words->prelude);
     tci_str_add(
         out,
         "#if defined(__clang__) && (defined(__FMA__) || !defined(__x86_64__))\n"
@@ -522,17 +523,43 @@ static void tci_cd_prelude(tci_dialect *d, tci_str *out)
     tci_str_add_n(out, tci_str_text(&cd->out), cd->out.n);
 }
 
+static const tc_dialect tci_cd_words = {
+    .prelude = "",
+    .space = "",
+    .operand = "bufs[#]",
+    .head = "__attribute__((visibility(\"default\")))\n"
+            "void $n(void *const *bufs, const tc_i64 *lits, tc_i64 *fault, tc_i64 task_begin, "
+            "tc_i64 task_end)\n{\n"};
+
+TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number)
+{
+    for (; *text; text++) {
+        if (*text == '#') {
+            tci_str_printf(out, "%d", number);
+        } else {
+            tci_str_add_n(out, text, 1);
+        }
+    }
+}
+
 static void tci_cd_head(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l,
                         int n_words)
 {
-    const char *word = d->type(d, TC_I64, 1);
-    (void)l;
-    (void)n_words;
-    tci_str_printf(
-        out,
-        "__attribute__((visibility(\"default\")))\n"
-        "void %s(void *const *bufs, const %s *lits, %s *fault, %s task_begin, %s task_end)\n{\n",
-        symbol, word, word, word, word);
+    (void)d->type(d, TC_I64, 1);
+    for (const char *at = d->words->head; *at; at++) {
+        const char *end = at[0] == '$' && at[1] == '(' ? strstr(at, "$)") : NULL;
+        if (end) {
+            const char *each = tci_scratch_printf(d->s, "%.*s", (int)(end - at - 2), at + 2);
+            for (int i = 0; i < l->n_operands; i++) {
+                tci_dialect_number(out, each, i);
+            }
+            at = end + 1;
+        } else if (at[0] == '$' && (at[1] == 'n' || at[1] == 'w')) {
+            tci_str_add(out, *++at == 'n' ? symbol : tci_scratch_printf(d->s, "%d", n_words));
+        } else {
+            tci_str_add_n(out, at, 1);
+        }
+    }
 }
 
 static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const tci_loop *l)
@@ -546,8 +573,7 @@ static void tci_cd_tail(tci_dialect *d, tci_str *out, const char *symbol, const 
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
 {
     tci_cd *cd = TCI_NEW(s, tci_cd);
-    cd->d.name = "c";
-    cd->d.restrict_word = "__restrict__";
+    cd->d.words = &tci_cd_words;
     cd->d.local_word = "";
     cd->d.head = tci_cd_head;
     cd->d.tail = tci_cd_tail;
@@ -564,4 +590,52 @@ TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes)
     cd->helper_word = "";
     cd->out.s = s;
     return &cd->d;
+}
+
+static bool tci_cd_in_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+/* How much of the word or number at `at`, of n bytes, a language with 64 bits in a long has: of
+ * `long` before another `long`, nothing; of a number with the suffix ll, one letter less. */
+static size_t tci_cd_kept(const char *at, size_t n)
+{
+    if (!strncmp(at, "long long", 9)) {
+        return 0;
+    }
+    bool number = at[0] >= '0' && at[0] <= '9';
+    bool wide = n > 2 && (!strncmp(at + n - 2, "ll", 2) || !strncmp(at + n - 2, "LL", 2));
+    return number && wide ? n - 1 : n;
+}
+
+TCI_FN void tci_dialect_finish(const tci_dialect *d, tci_str *source)
+{
+    size_t to = 0, from = 0;
+    if (!d->words->long_has_64_bits || !source->n) {
+        return;
+    }
+    while (from < source->n) {
+        const char *at = source->text + from;
+        size_t n = 0;
+        while (tci_cd_in_word(at[n])) {
+            n++;
+        }
+        size_t kept = n ? tci_cd_kept(at, n) : 1;
+        memmove(source->text + to, at, kept);
+        to += kept;
+        from += n ? n : 1;
+    }
+    source->n = to;
+    source->text[to] = 0;
+}
+
+TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes)
+{
+    if (words && words->make) {
+        return words->make(s, vector_bytes);
+    }
+    tci_dialect *d = tci_dialect_c(s, words ? 0 : vector_bytes);
+    d->words = words ? words : &tci_cd_words;
+    return d;
 }

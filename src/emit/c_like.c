@@ -400,8 +400,11 @@ TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, c
         const tci_koperand *o = &l->operands[i];
         const char *type = tci_dtype_get((tc_dtype)o->dtype)->ctype;
         const char *qualifier = o->is_output ? "" : "const ";
-        tci_str_printf(out, "    %s%s *const p%d = (%s%s *)bufs[%d];\n", qualifier, type, i,
-                       qualifier, type, i);
+        const char *space = d->words->space;
+        tci_str_printf(out, "    %s%s%s *const p%d = (%s%s%s *)", space, qualifier, type, i, space,
+                       qualifier, type);
+        tci_dialect_number(out, d->words->operand, i);
+        tci_str_add(out, ";\n");
     }
     tci_c_block(&c, 0, 1);
     d->tail(d, out, symbol, l);

@@ -10,6 +10,7 @@
 #ifndef TCI_EMIT_DIALECT_H
 #define TCI_EMIT_DIALECT_H
 
+#include "../api/backend.h"
 #include "../base/str.h"
 #include "../loop/loop.h"
 #include "../loop/mem.h"
@@ -17,8 +18,7 @@
 
 typedef struct tci_dialect tci_dialect;
 struct tci_dialect {
-    const char *name;                 /* "c", "cuda" */
-    const char *restrict_word;        /* "__restrict__" */
+    const tc_dialect *words;          /* of head only where the hook is the C dialect's */
     const char *local_word;           /* before the declaration of an array: "", "__shared__ " */
     int vector_bytes;
     tci_scratch *s;
@@ -47,5 +47,11 @@ struct tci_dialect {
 TCI_FN void tci_emit_kernel(tci_str *out, tci_dialect *d, const tci_kernel *k, const tci_loop *l,
                             const char *symbol);
 TCI_FN tci_dialect *tci_dialect_c(tci_scratch *s, int vector_bytes); /* emit/c_dialect.c */
+/* A language like C, in scalar code; or what it makes itself. */
+TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, int vector_bytes);
+/* The whole source, when all of it is printed. */
+TCI_FN void tci_dialect_finish(const tci_dialect *d, tci_str *source);
+/* `text` with # replaced by a number. */
+TCI_FN void tci_dialect_number(tci_str *out, const char *text, int number);
 
 #endif

@@ -372,23 +372,28 @@ static tc_status emu_copy(void *user, void *to, const void *from, int64_t bytes)
     return TC_OK;
 }
 
-static const tc_backend emu_backend = {
-    .name = "emulated",
-    .dialect = "cuda",
-    .target = emu_target,
-    .compiler = emu_compiler,
-    .compile = emu_compile,
-    .module_load = emu_module_load,
-    .module_find = emu_module_find,
-    .module_free = emu_module_free,
-    .launch = emu_launch,
-    .sync = emu_sync,
-    .alloc = emu_alloc,
-    .free = emu_free,
-    .upload = emu_upload,
-    .download = emu_download,
-    .copy = emu_copy,
-    .last_error = emu_last_error,
-};
+static const tc_backend *emulation(void)
+{
+    static tc_backend emu_backend = {
+        .name = "emulated",
+        .dialect = "cuda",
+        .target = emu_target,
+        .compiler = emu_compiler,
+        .compile = emu_compile,
+        .module_load = emu_module_load,
+        .module_find = emu_module_find,
+        .module_free = emu_module_free,
+        .launch = emu_launch,
+        .sync = emu_sync,
+        .alloc = emu_alloc,
+        .free = emu_free,
+        .upload = emu_upload,
+        .download = emu_download,
+        .copy = emu_copy,
+        .last_error = emu_last_error,
+    };
+    emu_backend.own_dialect = tci_cuda_words();
+    return &emu_backend;
+}
 
 #endif

@@ -33,8 +33,8 @@ static void register_emulation(void)
     static tc_backend planned;
     if (!done) {
         done = true;
-        tc_register_backend(&emu_backend);
-        planned = emu_backend;
+        tc_register_backend(emulation());
+        planned = *emulation();
         planned.name = "planned";
         planned.target = planned_target;
         planned.compile = planned_compile;
@@ -624,7 +624,7 @@ TEST(nvrtc_takes_the_text)
         SKIP("NVRTC cannot be opened: %s", why);
     }
     static tc_backend backend;
-    backend = emu_backend;
+    backend = *emulation();
     backend.name = "nvrtc";
     backend.target = nvrtc_target;
     backend.compile = nvrtc_compile;

@@ -30,8 +30,8 @@ static void register_emulation(void)
     static tc_backend planned;
     if (!done) {
         done = true;
-        tc_register_backend(&emu_backend);
-        planned = emu_backend;
+        tc_register_backend(emulation());
+        planned = *emulation();
         planned.name = "planned";
         planned.target = planned_target;
         planned.compile = planned_compile;

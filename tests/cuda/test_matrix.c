@@ -12,7 +12,7 @@ static void register_emulation(void)
     static bool done;
     if (!done) {
         done = true;
-        tc_register_backend(&emu_backend);
+        tc_register_backend(emulation());
     }
 }
 
