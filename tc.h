@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e21bf091aebbe281"
+#define TCI_BUILD "081a81f4ddb1e565"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -131,8 +131,8 @@
  *
  * 5 NUMBERS AND DTYPES
  *
- * A dtype is TC_F32 or another name; none is equal to a size, so one that was forgotten before sizes
- * is an error.
+ * A dtype is TC_F32 or another name; none is equal to a size, so one that was forgotten before
+ * sizes is an error.
  *
  * Where an operand is expected a C number will do: tc_mul(x, 2). Numbers are weak, as in NumPy 2:
  * an integer takes the tensors' dtype (beside bool: i64), a floating number too where that is a
@@ -10491,9 +10491,9 @@ typedef struct tci_verify {
 static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
 {
     if (!holds) {
+        bool valid = tci_dtype_is_valid(v->n->dtype);
         tci_scratch_fail(v->s, TC_ERR_INTERNAL, "graph: %s %s %s: %s", tci_op_name(v->n->op),
-                         tci_dtype_is_valid(v->n->dtype) ? tci_dtype_get((tc_dtype)v->n->dtype)->name
-                                                      : "?",
+                         valid ? tci_dtype_get((tc_dtype)v->n->dtype)->name : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
 }

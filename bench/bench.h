@@ -194,7 +194,8 @@ static inline void bench_row(const char *name, double figure, const char *unit, 
 static inline void bench_note(const char *name, const char *text)
 {
     if (bench_state.json) {
-        printf("{\"bench\":\"%s\",\"name\":\"%s\",\"note\":\"%s\"}\n", bench_state.name, name, text);
+        printf("{\"bench\":\"%s\",\"name\":\"%s\",\"note\":\"%s\"}\n", bench_state.name, name,
+               text);
     } else {
         printf("%-50s %s\n", name, text);
     }

@@ -12,7 +12,7 @@
  * queue, one work-item a task: right everywhere and fast nowhere. Link with -ldl -lpthread.
  *
  * Every launch gets a block of device memory: word 0 takes the fault, the literals follow it.
- * Blocks are kept in a list and given back by `sync`, which carries the faults to the host first. */
+ * Blocks are kept in a list and given back by `sync`, which first carries faults to the host. */
 #ifndef TC_OPENCL_H
 #define TC_OPENCL_H
 

@@ -122,8 +122,8 @@
  *
  * 5 NUMBERS AND DTYPES
  *
- * A dtype is TC_F32 or another name; none is equal to a size, so one that was forgotten before sizes
- * is an error.
+ * A dtype is TC_F32 or another name; none is equal to a size, so one that was forgotten before
+ * sizes is an error.
  *
  * Where an operand is expected a C number will do: tc_mul(x, 2). Numbers are weak, as in NumPy 2:
  * an integer takes the tensors' dtype (beside bool: i64), a floating number too where that is a

@@ -15,7 +15,7 @@
 #include "c_spell.h"
 
 #include "../base/hash.h"
-#include "../loop/loop.h"
+#include "../loop/ir.h"
 
 static const char *tci_cd_type(tci_dialect *d, tc_dtype t, int lanes);
 

@@ -17,9 +17,9 @@ typedef struct tci_verify {
 static void tci_verify_that(const tci_verify *v, bool holds, const char *what)
 {
     if (!holds) {
+        bool valid = tci_dtype_is_valid(v->n->dtype);
         tci_scratch_fail(v->s, TC_ERR_INTERNAL, "graph: %s %s %s: %s", tci_op_name(v->n->op),
-                         tci_dtype_is_valid(v->n->dtype) ? tci_dtype_get((tc_dtype)v->n->dtype)->name
-                                                      : "?",
+                         valid ? tci_dtype_get((tc_dtype)v->n->dtype)->name : "?",
                          TCI_SHAPE_TEXT(v->n), what);
     }
 }
