@@ -219,8 +219,9 @@ static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
     }
     tci_storage *storage = tci_storage_make(count * (int64_t)bytes);
     if (storage && count) {
-        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : dense.items,
-                      dense.items + rank);
+        int64_t *words = dense.items;
+        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : words,
+                      words + rank);
     }
     tci_graph *g = &f->ctx->graph;
     tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0);

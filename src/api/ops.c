@@ -41,6 +41,12 @@ static bool tci_ops_is_huge(const tc_arg *a)
     return a->kind == TCI_OPS_INT && a->i < 0 && a->f > 0;
 }
 
+static bool tci_ops_is_less(const tc_arg *a, const tc_arg *b) /* of integers */
+{
+    bool huge = tci_ops_is_huge(b);
+    return tci_ops_is_huge(a) == huge ? a->i < b->i : huge;
+}
+
 static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
 {
     tci_value f = {.f = a->f}, i = {.i = a->i};
@@ -321,10 +327,10 @@ TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site
     tci_frame f;
     tci_words w;
     tci_node *node = tci_ops_shaped(&f, "tc_permute", x, n, order, "the order", here);
-    if (!node || !tci_words_get(&f.ctx->graph, &w, n)) {
+    int *axes = node ? tci_words_ints(&f.ctx->graph, &w, n) : NULL;
+    if (!axes) {
         return tci_frame_end(&f, NULL);
     }
-    int *axes = (int *)(void *)w.items;
     for (int i = 0; i < n; i++) {
         /* No tensor has so many axes: the builder refuses it with the others that are out of range.
          */
@@ -527,11 +533,8 @@ static tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w)
             return NULL;
         }
     }
-    if (!tci_words_get(&f->ctx->graph, w, xs.n)) {
-        return NULL;
-    }
-    tci_node **nodes = (tci_node **)(void *)w->items;
-    for (int i = 0; i < xs.n; i++) {
+    tci_node **nodes = tci_words_nodes(&f->ctx->graph, w, xs.n);
+    for (int i = 0; nodes && i < xs.n; i++) {
         nodes[i] = tci_handle_node(xs.items[i]);
     }
     return nodes;
@@ -594,15 +597,16 @@ static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return tci_dim_max(tci_dim_add(steps, 1), 0);
     }
     if (whole) {
-        bool up = step->i > 0;
-        if (up ? stop->i <= start->i : stop->i >= start->i) {
+        bool up = step->i > 0 || tci_ops_is_huge(step);
+        const tc_arg *low = up ? start : stop, *high = up ? stop : start;
+        if (!tci_ops_is_less(low, high)) {
             return 0;
         }
-        uint64_t way =
-            up ? (uint64_t)stop->i - (uint64_t)start->i : (uint64_t)start->i - (uint64_t)stop->i;
+        uint64_t way = (uint64_t)high->i - (uint64_t)low->i;
         uint64_t stride = up ? (uint64_t)step->i : 0 - (uint64_t)step->i;
         uint64_t n = (way - 1) / stride + 1;
-        return n > INT64_MAX ? -1 : (int64_t)n;
+        bool wrapped = tci_ops_is_huge(high) && low->f < 0 && way <= (uint64_t)high->i;
+        return wrapped || n > INT64_MAX ? -1 : (int64_t)n;
     }
     double n = ceil((stop->f - start->f) / step->f);
     if (!(n < 4.0e18) || !isfinite(start->f) || !isfinite(step->f)) {

@@ -65,10 +65,10 @@ static tci_node *tci_vjp_spread(const tci_vjp_row *v, tci_node *t)
 static tci_node *tci_vjp_fold(const tci_vjp_row *v, int op, tci_node *t)
 {
     tci_words w;
-    if (!t || !tci_words_get(v->g, &w, v->n->n_attr)) {
+    int *list = t ? tci_words_ints(v->g, &w, v->n->n_attr) : NULL;
+    if (!list) {
         return NULL;
     }
-    int *list = (int *)(void *)w.items;
     for (int i = 0; i < v->n->n_attr; i++) {
         list[i] = (int)v->n->attr[i];
     }

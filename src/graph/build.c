@@ -35,23 +35,47 @@ static const tci_build_row tci_build_rows[] = {
 
 /* ---- working memory, texts ---- */
 
-TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n)
+enum { TCI_WORDS_ITEM = sizeof(int64_t) }; /* what an item takes, whatever its type */
+
+_Static_assert(sizeof(tci_node *) <= TCI_WORDS_ITEM, "a list of pointers fits");
+
+static void *tci_words_take(tci_graph *g, tci_words *w, int n)
 {
     w->n = n;
-    w->items = w->own;
-    if (n > TCI_COUNT(w->own)) {
-        w->items = tci_graph_resize(g, NULL, 0, (size_t)n * sizeof(*w->items));
+    w->items = &w->own;
+    if (n > TCI_COUNT(w->own.words)) {
+        w->items = tci_graph_resize(g, NULL, 0, (size_t)n * TCI_WORDS_ITEM);
     }
     if (w->items && n > 0) {
-        memset(w->items, 0, (size_t)n * sizeof(*w->items));
+        memset(w->items, 0, (size_t)n * TCI_WORDS_ITEM);
     }
     return w->items;
 }
 
+TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN int *tci_words_ints(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
 TCI_FN tci_node *tci_words_put(tci_graph *g, tci_words *w, tci_node *result)
 {
-    if (w->items && w->items != w->own) {
-        tci_graph_resize(g, w->items, (size_t)w->n * sizeof(*w->items), 0);
+    if (w->items && w->items != (void *)&w->own) {
+        tci_graph_resize(g, w->items, (size_t)w->n * TCI_WORDS_ITEM, 0);
     }
     return result;
 }

@@ -180,10 +180,10 @@ static bool tci_contract_sum(tci_graph *g, tci_contract_term *t, const bool *dro
         return false;
     }
     tci_words w;
-    if (!tci_words_get(g, &w, n_drop)) {
+    int *axes = tci_words_ints(g, &w, n_drop);
+    if (!axes) {
         return false;
     }
-    int *axes = (int *)(void *)w.items;
     int n_axes = 0, n_kept = 0;
     for (int i = 0; i < t->n; i++) {
         if (drop[i]) {
@@ -211,12 +211,16 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
                        TCI_UNEQUAL_NOTE(size, t->node->shape[j]));
         return false;
     }
-    tci_words w;
-    if (!tci_words_get(g, &w, 2 * n)) {
+    tci_words w, v;
+    int *order = tci_words_ints(g, &w, n);
+    if (!order) {
         return false;
     }
-    int *order = (int *)(void *)w.items;
-    tci_dim *shape = w.items + n;
+    tci_dim *shape = tci_words_get(g, &v, n);
+    if (!shape) {
+        tci_words_put(g, &w, NULL);
+        return false;
+    }
     int at = 0;
     for (int d = 0; d < n; d++) {
         if (d != i && d != j) {
@@ -232,6 +236,7 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     t->n = n - 1;
     tci_node *flat = tci_build_reshape(g, tci_build_permute(g, t->node, n, order), n - 1, shape);
     t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, tci_dim_add(size, 1));
+    tci_words_put(g, &v, NULL);
     return tci_words_put(g, &w, t->node) != NULL;
 }
 
@@ -475,10 +480,10 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
                                  int n, const int64_t *out, int rank)
 {
     tci_words w;
-    if (!tci_words_get(g, &w, t->n)) {
+    bool *drop = tci_words_flags(g, &w, t->n);
+    if (!drop) {
         return false;
     }
-    bool *drop = (bool *)(void *)w.items;
     int n_drop = 0;
     for (int i = 0; i < t->n; i++) {
         bool needed = tci_contract_find(out, rank, t->labels[i]) >= 0;
@@ -502,10 +507,10 @@ static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const i
         return NULL;
     }
     tci_words w;
-    if (!tci_words_get(g, &w, rank)) {
+    int *order = tci_words_ints(g, &w, rank);
+    if (!order) {
         return NULL;
     }
-    int *order = (int *)(void *)w.items;
     for (int i = 0; i < rank; i++) {
         order[i] = tci_contract_find(t->labels, t->n, out[i]);
     }
@@ -622,18 +627,21 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
     }
     /* The product of two terms never has more labels than letters and dots. */
     int most = TCI_CONTRACT_LETTERS + max_rank;
-    const int term_words =
-        (int)((sizeof(tci_contract_term) + sizeof(int64_t) - 1) / sizeof(int64_t));
+    const size_t bytes = (size_t)n * sizeof(tci_contract_term);
+    tci_contract_term *terms = tci_graph_resize(g, NULL, 0, bytes);
     tci_words w;
-    if (!tci_words_get(g, &w, n * term_words + total + 3 * most)) {
-        return NULL;
+    int64_t *out = terms ? tci_words_get(g, &w, total + 3 * most) : NULL;
+    tci_node *r = NULL;
+    if (out) {
+        int64_t *room = out + most, *rest = out + 2 * most;
+        for (int t = 0; t < n; t++) {
+            terms[t] = (tci_contract_term){xs[t], rest, xs[t]->rank};
+            rest += t ? xs[t]->rank : most;
+        }
+        r = tci_words_put(g, &w, tci_contract_einsum(g, spec, terms, n, out, room));
     }
-    tci_contract_term *terms = (tci_contract_term *)(void *)w.items;
-    int64_t *labels = w.items + n * term_words;
-    int64_t *out = labels, *room = labels + most, *rest = labels + 2 * most;
-    for (int t = 0; t < n; t++) {
-        terms[t] = (tci_contract_term){xs[t], rest, xs[t]->rank};
-        rest += t ? xs[t]->rank : most;
+    if (terms) {
+        tci_graph_resize(g, terms, bytes, 0);
     }
-    return tci_words_put(g, &w, tci_contract_einsum(g, spec, terms, n, out, room));
+    return r;
 }

@@ -381,12 +381,14 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
         return NULL;
     }
     tci_words w;
-    if (!tci_build_axis(g, axis, x->rank, &at) || !tci_words_get(g, &w, 2 * x->rank)) {
+    bool is_axis = tci_build_axis(g, axis, x->rank, &at);
+    tci_dim *sizes = is_axis ? tci_words_get(g, &w, 2 * x->rank) : NULL;
+    if (!sizes) {
         return NULL;
     }
-    w.items[at] = before;
-    w.items[x->rank + at] = after;
-    return tci_words_put(g, &w, tci_build_pad_axes(g, x, w.items, w.items + x->rank, fill));
+    sizes[at] = before;
+    sizes[x->rank + at] = after;
+    return tci_words_put(g, &w, tci_build_pad_axes(g, x, sizes, sizes + x->rank, fill));
 }
 
 /* ---- cat ---- */
@@ -457,11 +459,10 @@ static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int
     if (!shape) {
         return NULL;
     }
-    if (!tci_words_get(g, &parts, n)) {
+    tci_node **in = tci_words_nodes(g, &parts, n);
+    if (!in) {
         return tci_words_put(g, &w, NULL);
     }
-    _Static_assert(sizeof(tci_node *) <= sizeof(int64_t), "nodes fit words");
-    tci_node **in = (tci_node **)(void *)parts.items;
     memcpy(shape, first->shape, (size_t)first->rank * sizeof(*shape));
     shape[at] = size;
     int n_in = 0;

@@ -42,10 +42,10 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
                                       bool keepdims)
 {
     tci_words w;
-    if (!x || !tci_words_get(g, &w, n)) {
+    int *list = x ? tci_words_ints(g, &w, n) : NULL;
+    if (!list) {
         return NULL;
     }
-    int *list = (int *)(void *)w.items;
     for (int i = 0; i < n; i++) {
         list[i] = (int)axes[i];
     }

@@ -587,6 +587,25 @@ TEST(arange_counts)
     tc_ctx_free(ctx);
 }
 
+/* Unsigned numbers beyond the signed ones are what they are. */
+TEST(arange_of_u64)
+{
+    const uint64_t half = (uint64_t)1 << 63;
+    uint64_t got[10];
+    begin();
+    tc_tensor y = tc_arange(ctx, half - 5, half + 5, 1, TC_U64);
+    REQUIRE(tc_count(y) == 10 && tc_read(y, got, 10) == TC_OK);
+    CHECK(got[0] == half - 5 && got[5] == half && got[9] == half + 4);
+    y = tc_arange(ctx, UINT64_MAX, UINT64_MAX - 9, -3, TC_U64);
+    REQUIRE(tc_count(y) == 3 && tc_read(y, got, 3) == TC_OK);
+    CHECK(got[0] == UINT64_MAX && got[2] == UINT64_MAX - 6);
+    CHECK_EQ_INT(tc_count(tc_arange(ctx, 0, UINT64_MAX, half, TC_U64)), 2);
+    CHECK_EQ_INT(tc_count(tc_arange(ctx, UINT64_MAX, 0, 1, TC_U64)), 0);
+    CHECK_EQ_INT(tc_status_of(tc_arange(ctx, 0, UINT64_MAX, 1, TC_U64)), TC_ERR_LIMIT);
+    CHECK_EQ_INT(tc_status_of(tc_arange(ctx, -5, UINT64_MAX, INT64_MAX, TC_U64)), TC_ERR_LIMIT);
+    tc_ctx_free(ctx);
+}
+
 /* ---- text and verifier ---- */
 
 static tci_scratch *scratch_open(void)
