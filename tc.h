@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "081a81f4ddb1e565"
+#define TCI_BUILD "90ce81be9d984520"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -8177,13 +8177,18 @@ TCI_FN tci_node_list tci_graph_sort(tci_scratch *s, tci_node *const *roots, int 
 #define TCI_GRAPH_BUILD_H
 
 
-/* Working memory of a builder: on the stack for ordinary ranks, from the graph's memory beyond. */
+/* Working memory of a builder: on the stack for ordinary ranks, from the graph's memory beyond. It
+ * is a list of one type at a time, that of the call which got it. */
 typedef struct tci_words {
-    int64_t own[48];
-    int64_t *items;
+    union { int64_t words[48]; int ints[48]; bool flags[48]; tci_node *nodes[48]; } own;
+    void *items;
     int n;
 } tci_words;
-TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n); /* zeroed; NULL: out of memory */
+/* Zeroed; NULL: out of memory. */
+TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n);
+TCI_FN int *tci_words_ints(tci_graph *g, tci_words *w, int n);
+TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n);
+TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n);
 TCI_FN tci_node *tci_words_put(tci_graph *g, tci_words *w, tci_node *result); /* gives it back */
 
 /* "[3, 4]", for messages; lives as long as the full expression it stands in. */
@@ -8317,23 +8322,47 @@ static const tci_build_row tci_build_rows[] = {
 
 /* ---- working memory, texts ---- */
 
-TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n)
+enum { TCI_WORDS_ITEM = sizeof(int64_t) }; /* what an item takes, whatever its type */
+
+_Static_assert(sizeof(tci_node *) <= TCI_WORDS_ITEM, "a list of pointers fits");
+
+static void *tci_words_take(tci_graph *g, tci_words *w, int n)
 {
     w->n = n;
-    w->items = w->own;
-    if (n > TCI_COUNT(w->own)) {
-        w->items = tci_graph_resize(g, NULL, 0, (size_t)n * sizeof(*w->items));
+    w->items = &w->own;
+    if (n > TCI_COUNT(w->own.words)) {
+        w->items = tci_graph_resize(g, NULL, 0, (size_t)n * TCI_WORDS_ITEM);
     }
     if (w->items && n > 0) {
-        memset(w->items, 0, (size_t)n * sizeof(*w->items));
+        memset(w->items, 0, (size_t)n * TCI_WORDS_ITEM);
     }
     return w->items;
 }
 
+TCI_FN int64_t *tci_words_get(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN int *tci_words_ints(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN bool *tci_words_flags(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
+TCI_FN tci_node **tci_words_nodes(tci_graph *g, tci_words *w, int n)
+{
+    return tci_words_take(g, w, n);
+}
+
 TCI_FN tci_node *tci_words_put(tci_graph *g, tci_words *w, tci_node *result)
 {
-    if (w->items && w->items != w->own) {
-        tci_graph_resize(g, w->items, (size_t)w->n * sizeof(*w->items), 0);
+    if (w->items && w->items != (void *)&w->own) {
+        tci_graph_resize(g, w->items, (size_t)w->n * TCI_WORDS_ITEM, 0);
     }
     return result;
 }
@@ -9407,12 +9436,14 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
         return NULL;
     }
     tci_words w;
-    if (!tci_build_axis(g, axis, x->rank, &at) || !tci_words_get(g, &w, 2 * x->rank)) {
+    bool is_axis = tci_build_axis(g, axis, x->rank, &at);
+    tci_dim *sizes = is_axis ? tci_words_get(g, &w, 2 * x->rank) : NULL;
+    if (!sizes) {
         return NULL;
     }
-    w.items[at] = before;
-    w.items[x->rank + at] = after;
-    return tci_words_put(g, &w, tci_build_pad_axes(g, x, w.items, w.items + x->rank, fill));
+    sizes[at] = before;
+    sizes[x->rank + at] = after;
+    return tci_words_put(g, &w, tci_build_pad_axes(g, x, sizes, sizes + x->rank, fill));
 }
 
 /* ---- cat ---- */
@@ -9483,11 +9514,10 @@ static tci_node *tci_move_cat_join(tci_graph *g, tci_node *const *xs, int n, int
     if (!shape) {
         return NULL;
     }
-    if (!tci_words_get(g, &parts, n)) {
+    tci_node **in = tci_words_nodes(g, &parts, n);
+    if (!in) {
         return tci_words_put(g, &w, NULL);
     }
-    _Static_assert(sizeof(tci_node *) <= sizeof(int64_t), "nodes fit words");
-    tci_node **in = (tci_node **)(void *)parts.items;
     memcpy(shape, first->shape, (size_t)first->rank * sizeof(*shape));
     shape[at] = size;
     int n_in = 0;
@@ -9881,10 +9911,10 @@ static bool tci_contract_sum(tci_graph *g, tci_contract_term *t, const bool *dro
         return false;
     }
     tci_words w;
-    if (!tci_words_get(g, &w, n_drop)) {
+    int *axes = tci_words_ints(g, &w, n_drop);
+    if (!axes) {
         return false;
     }
-    int *axes = (int *)(void *)w.items;
     int n_axes = 0, n_kept = 0;
     for (int i = 0; i < t->n; i++) {
         if (drop[i]) {
@@ -9912,12 +9942,16 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
                        TCI_UNEQUAL_NOTE(size, t->node->shape[j]));
         return false;
     }
-    tci_words w;
-    if (!tci_words_get(g, &w, 2 * n)) {
+    tci_words w, v;
+    int *order = tci_words_ints(g, &w, n);
+    if (!order) {
         return false;
     }
-    int *order = (int *)(void *)w.items;
-    tci_dim *shape = w.items + n;
+    tci_dim *shape = tci_words_get(g, &v, n);
+    if (!shape) {
+        tci_words_put(g, &w, NULL);
+        return false;
+    }
     int at = 0;
     for (int d = 0; d < n; d++) {
         if (d != i && d != j) {
@@ -9933,6 +9967,7 @@ static bool tci_contract_diagonal(tci_graph *g, tci_contract_term *t, int i, int
     t->n = n - 1;
     tci_node *flat = tci_build_reshape(g, tci_build_permute(g, t->node, n, order), n - 1, shape);
     t->node = tci_build_slice(g, flat, -1, 0, INT64_MAX, tci_dim_add(size, 1));
+    tci_words_put(g, &v, NULL);
     return tci_words_put(g, &w, t->node) != NULL;
 }
 
@@ -10176,10 +10211,10 @@ static bool tci_contract_sum_own(tci_graph *g, tci_contract_term *t, const tci_c
                                  int n, const int64_t *out, int rank)
 {
     tci_words w;
-    if (!tci_words_get(g, &w, t->n)) {
+    bool *drop = tci_words_flags(g, &w, t->n);
+    if (!drop) {
         return false;
     }
-    bool *drop = (bool *)(void *)w.items;
     int n_drop = 0;
     for (int i = 0; i < t->n; i++) {
         bool needed = tci_contract_find(out, rank, t->labels[i]) >= 0;
@@ -10203,10 +10238,10 @@ static tci_node *tci_contract_finish(tci_graph *g, tci_contract_term *t, const i
         return NULL;
     }
     tci_words w;
-    if (!tci_words_get(g, &w, rank)) {
+    int *order = tci_words_ints(g, &w, rank);
+    if (!order) {
         return NULL;
     }
-    int *order = (int *)(void *)w.items;
     for (int i = 0; i < rank; i++) {
         order[i] = tci_contract_find(t->labels, t->n, out[i]);
     }
@@ -10323,20 +10358,23 @@ TCI_FN tci_node *tci_build_einsum(tci_graph *g, const char *spec, tci_node *cons
     }
     /* The product of two terms never has more labels than letters and dots. */
     int most = TCI_CONTRACT_LETTERS + max_rank;
-    const int term_words =
-        (int)((sizeof(tci_contract_term) + sizeof(int64_t) - 1) / sizeof(int64_t));
+    const size_t bytes = (size_t)n * sizeof(tci_contract_term);
+    tci_contract_term *terms = tci_graph_resize(g, NULL, 0, bytes);
     tci_words w;
-    if (!tci_words_get(g, &w, n * term_words + total + 3 * most)) {
-        return NULL;
+    int64_t *out = terms ? tci_words_get(g, &w, total + 3 * most) : NULL;
+    tci_node *r = NULL;
+    if (out) {
+        int64_t *room = out + most, *rest = out + 2 * most;
+        for (int t = 0; t < n; t++) {
+            terms[t] = (tci_contract_term){xs[t], rest, xs[t]->rank};
+            rest += t ? xs[t]->rank : most;
+        }
+        r = tci_words_put(g, &w, tci_contract_einsum(g, spec, terms, n, out, room));
     }
-    tci_contract_term *terms = (tci_contract_term *)(void *)w.items;
-    int64_t *labels = w.items + n * term_words;
-    int64_t *out = labels, *room = labels + most, *rest = labels + 2 * most;
-    for (int t = 0; t < n; t++) {
-        terms[t] = (tci_contract_term){xs[t], rest, xs[t]->rank};
-        rest += t ? xs[t]->rank : most;
+    if (terms) {
+        tci_graph_resize(g, terms, bytes, 0);
     }
-    return tci_words_put(g, &w, tci_contract_einsum(g, spec, terms, n, out, room));
+    return r;
 }
 /* ---- src/graph/print.c ---- */
 /* graph/print.c - the text of a graph: for dumps, golden tests and error reports.
@@ -10918,10 +10956,10 @@ static tci_node *tci_composite_reduce(tci_graph *g, int op, tci_node *x, const i
                                       bool keepdims)
 {
     tci_words w;
-    if (!x || !tci_words_get(g, &w, n)) {
+    int *list = x ? tci_words_ints(g, &w, n) : NULL;
+    if (!list) {
         return NULL;
     }
-    int *list = (int *)(void *)w.items;
     for (int i = 0; i < n; i++) {
         list[i] = (int)axes[i];
     }
@@ -11582,10 +11620,10 @@ static tci_node *tci_vjp_spread(const tci_vjp_row *v, tci_node *t)
 static tci_node *tci_vjp_fold(const tci_vjp_row *v, int op, tci_node *t)
 {
     tci_words w;
-    if (!t || !tci_words_get(v->g, &w, v->n->n_attr)) {
+    int *list = t ? tci_words_ints(v->g, &w, v->n->n_attr) : NULL;
+    if (!list) {
         return NULL;
     }
-    int *list = (int *)(void *)w.items;
     for (int i = 0; i < v->n->n_attr; i++) {
         list[i] = (int)v->n->attr[i];
     }
@@ -32471,7 +32509,7 @@ static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int 
     for (int i = 0; i < w->n_captured; i++) {
         TCI_PUSH(w->s, r->inputs, r->n_inputs, w->cap_inputs, w->captured[i]);
     }
-    r->captured = r->inputs + r->n_user_inputs;
+    r->captured = r->n_inputs > 0 ? r->inputs + r->n_user_inputs : NULL;
     r->n_captured = w->n_captured;
 }
 
@@ -41645,8 +41683,9 @@ static tc_tensor tci_leaf_copy_in(tci_frame *f, const void *data, tc_dtype dtype
     }
     tci_storage *storage = tci_storage_make(count * (int64_t)bytes);
     if (storage && count) {
-        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : dense.items,
-                      dense.items + rank);
+        int64_t *words = dense.items;
+        tci_leaf_copy(storage->data, data, bytes, rank, sizes, strides ? strides : words,
+                      words + rank);
     }
     tci_graph *g = &f->ctx->graph;
     tci_node *x = tci_leaf_data(g, dtype, rank, sizes, storage, NULL, 0);
@@ -41776,6 +41815,12 @@ static tc_dtype tci_ops_weak(tc_dtype t, int kind)
 static bool tci_ops_is_huge(const tc_arg *a)
 {
     return a->kind == TCI_OPS_INT && a->i < 0 && a->f > 0;
+}
+
+static bool tci_ops_is_less(const tc_arg *a, const tc_arg *b) /* of integers */
+{
+    bool huge = tci_ops_is_huge(b);
+    return tci_ops_is_huge(a) == huge ? a->i < b->i : huge;
 }
 
 static tci_value tci_ops_value(const tc_arg *a, tc_dtype to)
@@ -42058,10 +42103,10 @@ TC_API tc_tensor tc_permute_at(tc_tensor x, int n, const int64_t *order, tc_site
     tci_frame f;
     tci_words w;
     tci_node *node = tci_ops_shaped(&f, "tc_permute", x, n, order, "the order", here);
-    if (!node || !tci_words_get(&f.ctx->graph, &w, n)) {
+    int *axes = node ? tci_words_ints(&f.ctx->graph, &w, n) : NULL;
+    if (!axes) {
         return tci_frame_end(&f, NULL);
     }
-    int *axes = (int *)(void *)w.items;
     for (int i = 0; i < n; i++) {
         /* No tensor has so many axes: the builder refuses it with the others that are out of range.
          */
@@ -42264,11 +42309,8 @@ static tci_node **tci_ops_list(tci_frame *f, tc_tensors xs, tci_words *w)
             return NULL;
         }
     }
-    if (!tci_words_get(&f->ctx->graph, w, xs.n)) {
-        return NULL;
-    }
-    tci_node **nodes = (tci_node **)(void *)w->items;
-    for (int i = 0; i < xs.n; i++) {
+    tci_node **nodes = tci_words_nodes(&f->ctx->graph, w, xs.n);
+    for (int i = 0; nodes && i < xs.n; i++) {
         nodes[i] = tci_handle_node(xs.items[i]);
     }
     return nodes;
@@ -42331,15 +42373,16 @@ static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, con
         return tci_dim_max(tci_dim_add(steps, 1), 0);
     }
     if (whole) {
-        bool up = step->i > 0;
-        if (up ? stop->i <= start->i : stop->i >= start->i) {
+        bool up = step->i > 0 || tci_ops_is_huge(step);
+        const tc_arg *low = up ? start : stop, *high = up ? stop : start;
+        if (!tci_ops_is_less(low, high)) {
             return 0;
         }
-        uint64_t way =
-            up ? (uint64_t)stop->i - (uint64_t)start->i : (uint64_t)start->i - (uint64_t)stop->i;
+        uint64_t way = (uint64_t)high->i - (uint64_t)low->i;
         uint64_t stride = up ? (uint64_t)step->i : 0 - (uint64_t)step->i;
         uint64_t n = (way - 1) / stride + 1;
-        return n > INT64_MAX ? -1 : (int64_t)n;
+        bool wrapped = tci_ops_is_huge(high) && low->f < 0 && way <= (uint64_t)high->i;
+        return wrapped || n > INT64_MAX ? -1 : (int64_t)n;
     }
     double n = ceil((stop->f - start->f) / step->f);
     if (!(n < 4.0e18) || !isfinite(start->f) || !isfinite(step->f)) {

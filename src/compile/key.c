@@ -163,7 +163,7 @@ static void tci_key_walk_all(tci_key_walk *w, tci_node *const *user_inputs, int 
     for (int i = 0; i < w->n_captured; i++) {
         TCI_PUSH(w->s, r->inputs, r->n_inputs, w->cap_inputs, w->captured[i]);
     }
-    r->captured = r->inputs + r->n_user_inputs;
+    r->captured = r->n_inputs > 0 ? r->inputs + r->n_user_inputs : NULL;
     r->n_captured = w->n_captured;
 }
 
