@@ -46,7 +46,7 @@ typedef struct tci_root {
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
     /* nodes evaluated, once per distinct index */
     tci_node **inlined; int32_t n_inlined;
-    int32_t n_insts;
+    int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
     int32_t buffer;               /* where its value is kept; -1: nowhere */
     /* buffers that also get it (program outputs) */
     int32_t *outputs; int32_t n_outputs, cap_outputs;
@@ -58,7 +58,7 @@ typedef struct tci_group {
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
     bool has_reduce, has_contract, has_scan;
-    int32_t n_insts;
+    int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
 
@@ -68,26 +68,56 @@ typedef struct tci_fusion {
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
     int32_t *order;               /* groups in execution order */
-    int32_t stamp;
+    int32_t stamp;                /* counts the walks that mark what they met */
+    int32_t n_forced;             /* values that this round forced into memory */
+    tci_node **walk; int cap_walk; /* a stack */
     tci_str *why;
 } tci_fusion;
 
 /* node->pass of every node while a plan is made. */
 typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
-    bool forced;         /* must be a root */
-    int32_t cost;        /* flops of one evaluation with everything inlined, capped */
-    int32_t n_uses, depth, moves; /* of the depth rule */
-    int32_t seen_group, n_groups; /* scratch of the sharing rule */
-    int32_t seen_root, n_here;    /* scratch of the re-evaluation rule */
+    bool forced;         /* is a root, from the next round on if it is none in this one */
+    uint8_t why;         /* forced for this reason (plan/why.h) */
+    int32_t buffer;      /* of a leaf */
+    int32_t n_uses, depth, moves;     /* of the depth rule */
+    int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
+    int32_t group, operand_of;        /* the last group that evaluated it, that read it */
+    int32_t n_here;                   /* how often the root at hand evaluates it */
+    int32_t at;                       /* position in the list of plan/store.c's division */
+    /* the last walk (tci_fusion.stamp) that did so with it */
+    int32_t met, walked, counted, needed, covered, done;
 } tci_pnode;
 static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n->pass; }
+
+/* Has memory of its own, whatever is planned. */
+static inline bool tci_plan_is_leaf(const tci_node *n)
+{
+    return n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+}
 
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
                                tci_machine machine);
+/* plan/root.c: the roots of a round; fills what root number `root` reads and evaluates. */
+TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
+TCI_FN void tci_root_probe(tci_fusion *f, int root);
+/* plan/store.c. By what a repetition is counted: */
+typedef enum tci_store_mode {
+    TCI_STORE_BY_GROUP,
+    TCI_STORE_BY_ROOT,
+    TCI_STORE_NOTHING /* and forces nothing */
+} tci_store_mode;
+TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round */
+TCI_FN void tci_store_begin(tci_fusion *f);     /* of a round */
+/* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
+TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
+/* What node n adds to the size of a kernel (plan/cost.h) for root r. */
+TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
+TCI_FN bool tci_store_is_large(const tci_root *r);
+TCI_FN void tci_store_report(tci_fusion *f);
 /* plan/group.c */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why);
@@ -103,8 +133,6 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan);
-/* Buffer of a leaf, made on demand by plan/plan.c. */
-TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 

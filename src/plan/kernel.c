@@ -147,7 +147,7 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_pk *p = l->user;
     int root = tci_pnode_of(n)->root;
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+    bool leaf = tci_plan_is_leaf(n);
     const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
     if (!leaf && (!r || (r->group == (int)(p->g - p->f->groups) && r->kind == TCI_ROOT_VALUE))) {
         return -1;
@@ -156,7 +156,7 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
         return p->red_of[root];
     }
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
-    int buffer = leaf ? tci_plan_leaf_buffer(p->plan, n) : r->buffer;
+    int buffer = leaf ? tci_pnode_of(n)->buffer : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
     return tci_lower_load(l, tci_pk_operand(p, buffer, false),
                           (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
@@ -502,10 +502,8 @@ static void tci_pk_attempt(tci_pk *p)
     for (int f = 0; f < p->n_families; f++) {
         tci_pk_make_axes(p, &p->families[f], true);
     }
-    for (int r = 0; r < p->f->n_roots; r++) {
-        if (p->f->roots[r].group == (int)(p->g - p->f->groups)) {
-            p->red_of[r] = -1;
-        }
+    for (int m = 0; m < p->g->n_roots; m++) {
+        p->red_of[p->g->roots[m]] = -1;
     }
     for (int m = 0; m < p->g->n_roots; m++) {
         if (p->f->roots[p->g->roots[m]].kind != TCI_ROOT_VALUE) {

@@ -35,7 +35,7 @@ static tci_dim tci_plan_leaf_extent(const tci_node *n)
     return extent;
 }
 
-TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
+static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
 {
     for (int b = 0; b < p->n_buffers; b++) {
         if (p->buffers[b].kind == TCI_BUF_INPUT && p->buffers[b].node == leaf) {
@@ -43,6 +43,18 @@ TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
         }
     }
     return -1;
+}
+
+static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_pnode_of(f->nodes.items[i])->buffer = -1;
+    }
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].node->pass) { /* an input that nothing reads has none */
+            tci_pnode_of(p->buffers[b].node)->buffer = b;
+        }
+    }
 }
 
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
@@ -148,7 +160,11 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_plan_algorithm(s, g, outputs, n_roots, machine);
+    for (int i = 0; i < n_inputs; i++) {
+        inputs[i]->pass = NULL;
+    }
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
+    tci_plan_leaf_buffers(p, f);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);
     tci_plan_memory(s, p);

@@ -11,6 +11,8 @@
     X(SIZE, "the joined kernel would be too large")                                                \
     X(SHARED, "several kernels read it and computing it again costs more than memory")             \
     X(AGAIN, "it would be computed again for many elements")                                       \
+    X(LARGE, "the kernel would be too large, and the fewest bytes cross here")                     \
+    X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
@@ -19,5 +21,15 @@ typedef enum tci_why {
 #undef TCI_ROW
         TCI_WHY_COUNT
 } tci_why;
+
+static inline const char *tci_why_text(tci_why why)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, text) text,
+        TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return texts[why];
+}
 
 #endif

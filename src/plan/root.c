@@ -1,0 +1,250 @@
+/* plan/root.c - which nodes are roots, and what each reads.
+ *
+ * In: the nodes, and those among them that get memory (`forced`). Out: the roots in topological
+ * order, each with its domain; a probed root with its reads, its leaves and the nodes that it
+ * evaluates. A probe lowers a root on its own into a kernel that is thrown away. A node that was
+ * forced after this round's roots were found is a leaf to the probes that still follow. */
+#include "group.h"
+
+/* ---- roots ---- */
+
+static uint8_t tci_root_kind_of(const tci_node *n)
+{
+    if (tci_plan_is_leaf(n)) {
+        return TCI_ROOT_VALUE;
+    }
+    return tci_op_is_reduce(n->op)     ? TCI_ROOT_REDUCE
+           : n->op == TCI_OP_CONTRACT ? TCI_ROOT_CONTRACT
+           : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
+                                      : TCI_ROOT_VALUE;
+}
+
+static bool tci_root_has(const int64_t *list, int n, int64_t v)
+{
+    for (int i = 0; i < n; i++) {
+        if (list[i] == v) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Domain of a contraction: a size per output label, then per summed label in order of first use. */
+static void tci_root_contract_domain(tci_scratch *s, tci_root *r)
+{
+    const tci_node *n = r->node;
+    int rank_a = (int)n->attr[0], rank_b = (int)n->attr[1], rank_out = (int)n->attr[2];
+    const int64_t *labels = n->attr + 3, *out = labels + rank_a + rank_b;
+    r->domain = TCI_NEW_ARRAY(s, tci_dim, rank_a + rank_b + rank_out + 1);
+    int64_t *summed = TCI_NEW_ARRAY(s, int64_t, rank_a + rank_b + 1);
+    int n_summed = 0;
+    for (int i = 0; i < rank_out; i++) {
+        r->domain[i] = n->shape[i];
+    }
+    for (int i = 0; i < rank_a + rank_b; i++) {
+        if (!tci_root_has(out, rank_out, labels[i]) &&
+            !tci_root_has(summed, n_summed, labels[i])) {
+            r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i]
+                                                        : n->in[1]->shape[i - rank_a];
+            summed[n_summed++] = labels[i];
+        }
+    }
+    r->n_domain = rank_out + n_summed;
+}
+
+static void tci_root_domain(tci_scratch *s, tci_root *r)
+{
+    const tci_node *n = r->node;
+    r->out_axis = TCI_NEW_ARRAY(s, int32_t, n->rank + 1);
+    r->n_out = n->rank;
+    for (int i = 0; i < n->rank; i++) {
+        r->out_axis[i] = i;
+    }
+    if (r->kind == TCI_ROOT_CONTRACT) {
+        tci_root_contract_domain(s, r);
+    } else if (r->kind == TCI_ROOT_REDUCE) {
+        const tci_node *in = n->in[0];
+        r->domain = TCI_NEW_ARRAY(s, tci_dim, in->rank + 1);
+        r->n_domain = in->rank;
+        int kept = 0, reduced = n->rank;
+        for (int i = 0; i < in->rank; i++) {
+            r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
+        }
+    } else {
+        r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
+        r->n_domain = n->rank;
+        for (int i = 0; i < n->rank; i++) {
+            int at = i;
+            if (r->kind == TCI_ROOT_SCAN) { /* the scanned axis comes last */
+                at = i == n->attr[0] ? n->rank - 1 : i > n->attr[0] ? i - 1 : i;
+                r->out_axis[i] = at;
+            }
+            r->domain[at] = n->shape[i];
+        }
+        r->n_out = r->kind == TCI_ROOT_SCAN ? n->rank - 1 : n->rank;
+    }
+    r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
+}
+
+static void tci_root_add(tci_fusion *f, tci_node *n)
+{
+    if (tci_pnode_of(n)->root >= 0) {
+        return;
+    }
+    tci_root r = {0};
+    r.node = n;
+    r.kind = tci_root_kind_of(n);
+    r.group = -1;
+    r.buffer = -1;
+    tci_root_domain(f->s, &r);
+    TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, r);
+    tci_pnode_of(n)->root = f->n_roots - 1;
+}
+
+TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs)
+{
+    f->n_roots = f->n_groups = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_pnode_of(f->nodes.items[i])->root = -1;
+    }
+    for (int i = 0; i < n_outputs; i++) {
+        tci_pnode_of(outputs[i])->forced = true;
+    }
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i];
+        if (tci_pnode_of(n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
+            tci_root_add(f, n);
+        }
+    }
+    for (int i = 0; i < n_outputs; i++) {
+        f->roots[tci_pnode_of(outputs[i])->root].is_output = true;
+    }
+}
+
+/* ---- probes ---- */
+
+typedef struct tci_root_prober {
+    tci_fusion *f;
+    tci_root *r;
+    int self, stamp;
+} tci_root_prober;
+
+static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, const int *idx)
+{
+    tci_read read = {root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
+    for (int i = 0; i < n->rank; i++) {
+        const tci_kx *x = &l->k->kx[idx[i]];
+        read.axes[i] = x->op == TCI_KX_AXIS ? (int32_t)x->c : -1;
+        read.pure &= x->op == TCI_KX_AXIS ? l->k->axes[x->c].size == n->shape[i] : n->shape[i] == 1;
+        for (int j = 0; j < i; j++) {
+            read.pure &= read.axes[i] < 0 || read.axes[j] != read.axes[i];
+        }
+    }
+    return read;
+}
+
+/* Counts n among the operands of the probed root, once; true the first time. */
+static bool tci_root_meets(const tci_root_prober *p, const tci_node *n)
+{
+    tci_pnode *pn = tci_pnode_of(n);
+    bool first = pn->met != p->stamp;
+    pn->met = p->stamp;
+    p->r->n_operands += first;
+    return first;
+}
+
+static int tci_root_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    tci_root_prober *p = l->user;
+    int root = tci_pnode_of(n)->root;
+    bool leaf = tci_plan_is_leaf(n) || (root < 0 && tci_pnode_of(n)->forced);
+    if (!leaf && (root < 0 || root == p->self)) {
+        return -1;
+    }
+    bool first = tci_root_meets(p, n);
+    if (!leaf) {
+        tci_read read = tci_root_make_read(l, root, n, idx);
+        TCI_PUSH(l->s, p->r->reads, p->r->n_reads, p->r->cap_reads, read);
+    } else if (first) {
+        TCI_PUSH(l->s, p->r->leaves, p->r->n_leaves, p->r->cap_leaves, n);
+    }
+    tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
+    int x = tci_lower_offset(l, n->rank, n->shape, NULL, idx);
+    return tci_lower_load(l, (int)n->id, t, x, guard);
+}
+
+static int tci_root_literal(tci_lower *l, tci_node *n)
+{
+    (void)l;
+    return (int)n->id;
+}
+
+/* The inputs of a root that its stage evaluates, with their indices over the root's domain. */
+TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
+                                       const int *domain)
+{
+    const tci_node *n = r->node, *in = n->in[input];
+    int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
+    if (r->kind == TCI_ROOT_SCAN) {
+        for (int i = 0; i < in->rank; i++) {
+            idx[i] = domain[r->out_axis[i]];
+        }
+        return idx;
+    }
+    if (r->kind == TCI_ROOT_REDUCE) {
+        int kept = 0, reduced = n->rank;
+        for (int i = 0; i < in->rank; i++) {
+            idx[i] = domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++];
+        }
+        return idx;
+    }
+    int rank_a = (int)n->attr[0], rank_b = (int)n->attr[1], rank_out = (int)n->attr[2];
+    const int64_t *labels = n->attr + 3, *out = labels + rank_a + rank_b;
+    int64_t *of = TCI_NEW_ARRAY(l->s, int64_t, rank_out + rank_a + rank_b + 1);
+    int n_of = 0;
+    for (int i = 0; i < rank_out; i++) {
+        of[n_of++] = out[i];
+    }
+    for (int i = 0; i < rank_a + rank_b; i++) {
+        if (!tci_root_has(of, n_of, labels[i])) {
+            of[n_of++] = labels[i];
+        }
+    }
+    for (int i = 0; i < in->rank; i++) {
+        int64_t label = labels[input * rank_a + i];
+        for (int d = 0; d < n_of; d++) {
+            if (of[d] == label) {
+                idx[i] = domain[d];
+            }
+        }
+    }
+    return idx;
+}
+
+TCI_FN void tci_root_probe(tci_fusion *f, int self)
+{
+    tci_root *r = &f->roots[self];
+    tci_kernel *k = tci_kernel_make(f->s);
+    tci_lower l;
+    tci_lower_init(&l, f->s, k);
+    tci_root_prober p = {f, r, self, ++f->stamp};
+    l.user = &p;
+    l.access = tci_root_access;
+    l.literal = tci_root_literal;
+    int *domain = TCI_NEW_ARRAY(f->s, int, r->n_domain + 1);
+    for (int i = 0; i < r->n_domain; i++) {
+        int axis = tci_kernel_axis(k, r->domain[i], false);
+        domain[i] = tci_kx_axis(k, axis);
+    }
+    if (r->kind == TCI_ROOT_VALUE) {
+        tci_lower_value(&l, r->node, domain, 0);
+    } else {
+        for (int i = 0; i < r->node->n_in; i++) {
+            tci_lower_value(&l, r->node->in[i], tci_plan_input_index(&l, r, i, domain), 0);
+        }
+    }
+    r->n_inlined = tci_lower_visited(&l, &r->inlined);
+    for (int i = 0; i < r->n_inlined; i++) {
+        r->weight += tci_store_weight(r, r->inlined[i]);
+    }
+}

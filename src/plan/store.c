@@ -1,0 +1,375 @@
+/* plan/store.c - which values get memory although nothing else asks for it.
+ *
+ * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
+ *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
+ *                      more than to write it and read it (plan/cost.h)
+ *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
+ *   where it is deep   evaluating it unrolls many reductions or moves for each of its users
+ *
+ * Repetition is found while roots are placed, in topological order. Each node knows its home: the
+ * group that evaluated it last. A root whose walk meets a node with another home repeats that node
+ * and all below it; the topmost dear one is forced at once, and later walks end there. So a value
+ * that is carried on from step to step is stored at the step where its repetition begins to cost,
+ * and no walk goes further back than that: the work is linear in nodes. What is forced becomes a
+ * root in the next round (plan/group.c), with everything placed anew.
+ *
+ * The cost of a node is that of one evaluation with all that is inlined into it: flops and sources
+ * of distinct nodes down to what lies in memory. The walk that adds them up ends early, as a few
+ * nodes suffice to be dear. */
+#include "cost.h"
+#include "group.h"
+#include "why.h"
+
+/* ---- what nodes cost ---- */
+
+static bool tci_store_may(const tci_node *n)
+{
+    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
+           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
+}
+
+/* Read from memory by whoever uses it. */
+static bool tci_store_in_memory(const tci_node *n)
+{
+    return tci_plan_is_leaf(n) || tci_pnode_of(n)->root >= 0 || tci_pnode_of(n)->forced;
+}
+
+/* Flops of one evaluation, as if of values of four bytes. */
+static double tci_store_flops(const tci_node *n)
+{
+    double flops = tci_op_is_ew(n->op)   ? tci_lower_cost(n->op)
+                   : n->op == TCI_OP_CAT ? 2 * n->n_in
+                                         : tci_store_may(n);
+    if (flops == 0) {
+        return 0;
+    }
+    const tci_dtype_info *t = tci_dtype_get((tc_dtype)n->in[n->n_in - 1]->dtype);
+    return flops * tci_dtype_get((tc_dtype)t->compute)->bytes / 4;
+}
+
+TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
+{
+    if ((n != r->node && tci_store_in_memory(n)) || !tci_store_may(n)) {
+        return 0;
+    }
+    if (n->op == TCI_OP_CAT) {
+        return n->n_in;
+    }
+    int cost = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : 1;
+    return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
+}
+
+typedef struct tci_store_cost {
+    double flops; /* per element */
+    double bytes; /* of sources per element, but for the largest, in whose place the value is read */
+} tci_store_cost;
+
+static double tci_store_count(const tci_node *n)
+{
+    return (double)TCI_MAX(1, tci_dim_hint(tci_node_count(n)));
+}
+
+static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
+{
+    tci_store_cost cost = {0, 0};
+    double all = tci_store_count(v), largest = 0;
+    int stamp = ++f->stamp, n = 0, visited = 0;
+    TCI_PUSH(f->s, f->walk, n, f->cap_walk, v);
+    while (n > 0) {
+        tci_node *u = f->walk[--n];
+        double share = TCI_MIN(1, tci_store_count(u) / all);
+        if (++visited > TCI_COST_WALK) {
+            cost.flops = TCI_COST_AGAIN;
+            break;
+        }
+        if (u != v && tci_store_in_memory(u)) {
+            double bytes = share * tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            cost.bytes += bytes;
+            largest = TCI_MAX(largest, bytes);
+            continue;
+        }
+        cost.flops += share * tci_store_flops(u);
+        for (int i = 0; i < u->n_in; i++) {
+            if (tci_pnode_of(u->in[i])->walked != stamp) {
+                tci_pnode_of(u->in[i])->walked = stamp;
+                TCI_PUSH(f->s, f->walk, n, f->cap_walk, u->in[i]);
+            }
+        }
+    }
+    cost.bytes -= largest;
+    return cost;
+}
+
+static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
+{
+    tci_pnode_of(n)->forced = true;
+    tci_pnode_of(n)->why = (uint8_t)why;
+    f->n_forced++;
+}
+
+/* ---- division of a large kernel ---- */
+
+/* The nodes that a root evaluates, inputs first. Per position: the last one that uses it, its
+ * weight, its bytes (0: it is not stored, its users read what it moves), and the bytes of all whose
+ * last use it is. */
+typedef struct tci_store_list {
+    tci_node **nodes; int n;
+    int32_t *last, *weight;
+    double *bytes, *ends;
+} tci_store_list;
+
+TCI_FN bool tci_store_is_large(const tci_root *r)
+{
+    return r->weight > TCI_COST_KERNEL_OPS || r->n_operands > TCI_COST_KERNEL_OPERANDS;
+}
+
+static bool tci_store_listed(const tci_store_list *l, const tci_node *n)
+{
+    int at = tci_pnode_of(n)->at;
+    return at < l->n && l->nodes[at] == n;
+}
+
+static void tci_store_last_uses(tci_store_list *l)
+{
+    for (int i = l->n - 1; i >= 0; i--) {
+        const tci_node *n = l->nodes[i];
+        int use = l->bytes[i] > 0 || l->last[i] == 0 ? i : l->last[i];
+        for (int j = 0; j < n->n_in; j++) {
+            if (tci_store_listed(l, n->in[j])) {
+                int at = tci_pnode_of(n->in[j])->at;
+                l->last[at] = TCI_MAX(l->last[at], use);
+            }
+        }
+        l->last[i] = l->last[i] > 0 ? l->last[i] : l->n; /* the root */
+        l->ends[l->last[i]] += l->bytes[i];
+    }
+}
+
+static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int stamp)
+{
+    int n = r->n_inlined;
+    tci_store_list l = {TCI_NEW_ARRAY(f->s, tci_node *, n + 1), 0,
+                        TCI_NEW_ARRAY(f->s, int32_t, n + 1), TCI_NEW_ARRAY(f->s, int32_t, n + 1),
+                        TCI_NEW_ARRAY(f->s, double, n + 1), TCI_NEW_ARRAY(f->s, double, n + 1)};
+    for (int i = 0; i < n; i++) {
+        tci_node *u = r->inlined[i];
+        tci_pnode *p = tci_pnode_of(u);
+        bool here = p->done == stamp && (u == r->node || !p->forced);
+        if (here && !tci_store_listed(&l, u)) {
+            p->at = l.n;
+            l.weight[l.n] = p->n_here * tci_store_weight(r, u);
+            l.bytes[l.n] = !tci_store_may(u) ? 0
+                                             : tci_store_count(u) *
+                                                   tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            l.nodes[l.n++] = u;
+        }
+    }
+    for (int j = 0; r->kind != TCI_ROOT_VALUE && j < r->node->n_in; j++) {
+        if (tci_store_listed(&l, r->node->in[j])) { /* the reduction uses them last */
+            l.last[tci_pnode_of(r->node->in[j])->at] = l.n;
+        }
+    }
+    tci_store_last_uses(&l);
+    return l;
+}
+
+/* How many operands the node at `at` adds to a part of the list. */
+static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
+{
+    int count = 0;
+    for (int j = 0; l->bytes[at] > 0 && j < l->nodes[at]->n_in; j++) {
+        const tci_node *n = l->nodes[at]->in[j];
+        while (!tci_store_in_memory(n) && !tci_store_may(n) && n->n_in > 0) {
+            n = n->in[0];
+        }
+        tci_pnode *p = tci_pnode_of(n);
+        count += tci_store_in_memory(n) && p->met != stamp;
+        p->met = stamp;
+    }
+    return count;
+}
+
+/* The position in the later half of [first, end) after which the fewest bytes are still used. */
+static int tci_store_cheapest(const tci_store_list *l, int first, int end)
+{
+    double live = 0, least = -1;
+    int best = end - 1;
+    for (int i = first; i < end; i++) {
+        live += l->bytes[i] - l->ends[i];
+        if (i >= first + (end - 1 - first) / 2 && (least < 0 || live <= least)) {
+            least = live;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Forces what is made in [first, cut] and used after it. */
+static void tci_store_cut(tci_fusion *f, tci_store_list *l, int first, int cut)
+{
+    for (int i = first; i <= cut; i++) {
+        if (l->bytes[i] > 0 && l->last[i] > cut) {
+            tci_store_force(f, l->nodes[i], TCI_WHY_LARGE);
+            l->ends[l->last[i]] -= l->bytes[i];
+        }
+    }
+}
+
+/* Goes through what root r evaluates and cuts it in parts of which none is too large. A part is
+ * looked at again from its cut on, at most half of it, so the work is linear. */
+static void tci_store_divide(tci_fusion *f, const tci_root *r, int stamp)
+{
+    tci_store_list l = tci_store_make_list(f, r, stamp);
+    int first = 0, weight = 0, operands = 0, part = ++f->stamp;
+    for (int i = 0; i < l.n; i++) {
+        weight += l.weight[i];
+        operands += tci_store_new_operands(&l, i, part);
+        bool large = weight > TCI_COST_KERNEL_OPS || operands > TCI_COST_KERNEL_OPERANDS;
+        if (large && i > first) {
+            int cut = tci_store_cheapest(&l, first, i);
+            tci_store_cut(f, &l, first, cut);
+            first = cut + 1;
+            weight = operands = 0;
+            part = ++f->stamp;
+            i = cut;
+        }
+    }
+}
+
+/* ---- repetition ---- */
+
+TCI_FN void tci_store_begin(tci_fusion *f)
+{
+    f->n_forced = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
+        p->home = p->group = p->operand_of = -1;
+        p->n_homes = 0;
+    }
+}
+
+/* Forces n, which is evaluated at home `where`, if that repeats too much. */
+static bool tci_store_repeats(tci_fusion *f, tci_node *n, int where)
+{
+    const tci_pnode *p = tci_pnode_of(n);
+    bool shared = p->n_homes > 0 && p->home != where;
+    if (!tci_store_may(n) || (!shared && p->n_here == 1)) {
+        return false;
+    }
+    tci_store_cost cost = tci_store_measure(f, n);
+    double bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    shared = shared && p->n_homes * (4 * cost.flops + TCI_COST_MOVE * cost.bytes) >=
+                           2 * TCI_COST_MOVE * bytes;
+    if (!shared && (p->n_here == 1 || p->n_here * cost.flops < TCI_COST_AGAIN)) {
+        return false;
+    }
+    tci_store_force(f, n, shared ? TCI_WHY_SHARED : TCI_WHY_AGAIN);
+    return true;
+}
+
+static void tci_store_mark_inputs(const tci_node *n, int needed, int covered)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        tci_pnode *p = tci_pnode_of(n->in[i]);
+        p->needed = needed ? needed : p->needed;
+        p->covered = covered ? covered : p->covered;
+    }
+}
+
+/* How often each node is evaluated by root r, at distinct indices. */
+static void tci_store_count_here(const tci_root *r, int stamp)
+{
+    for (int i = 0; i < r->n_inlined; i++) {
+        tci_pnode *p = tci_pnode_of(r->inlined[i]);
+        p->n_here = p->counted == stamp ? p->n_here + 1 : 1;
+        p->counted = stamp;
+    }
+}
+
+/* From the root down: what a forced node alone needed is not evaluated here any more (`needed`);
+ * what it needs too is left for the next round, which sees it evaluated elsewhere (`covered`). */
+TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
+{
+    tci_root *r = &f->roots[root];
+    int where = mode == TCI_STORE_BY_ROOT ? root : r->group, stamp = ++f->stamp;
+    tci_store_count_here(r, stamp);
+    tci_pnode_of(r->node)->needed = stamp;
+    tci_store_mark_inputs(r->node, r->kind == TCI_ROOT_VALUE ? 0 : stamp, 0);
+    for (int i = r->n_inlined - 1; i >= 0; i--) {
+        tci_node *n = r->inlined[i];
+        tci_pnode *p = tci_pnode_of(n);
+        if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(n))) {
+            continue;
+        }
+        p->done = stamp;
+        bool covered = p->covered == stamp;
+        bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
+                    (!covered || mode == TCI_STORE_BY_ROOT);
+        if (asks && tci_store_repeats(f, n, where)) {
+            tci_store_mark_inputs(n, 0, stamp);
+            continue;
+        }
+        p->n_homes += p->home != where;
+        p->home = where;
+        p->group = r->group;
+        tci_store_mark_inputs(n, stamp, covered ? stamp : 0);
+    }
+    if (mode != TCI_STORE_NOTHING && tci_store_is_large(r)) {
+        tci_store_divide(f, r, stamp);
+    }
+}
+
+/* ---- depth ---- */
+
+static bool tci_store_moves(const tci_node *n)
+{
+    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
+           n->op == TCI_OP_GATHER;
+}
+
+/* Bounds what a probe can inline: along one path at most TCI_COST_DEPTH reductions or index
+ * changes under a value with several users, else evaluation would repeat without end. */
+TCI_FN void tci_store_cut_depth(tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
+            tci_pnode_of(f->nodes.items[i]->in[j])->n_uses++;
+        }
+    }
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i];
+        tci_pnode *p = tci_pnode_of(n);
+        for (int j = 0; j < n->n_in; j++) {
+            p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
+            p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
+        }
+        p->depth += tci_op_is_reduce(n->op);
+        p->moves += tci_store_moves(n);
+        bool deep = p->depth >= TCI_COST_DEPTH || p->moves >= TCI_COST_DEPTH;
+        if (deep && p->n_uses > 1 && tci_store_may(n) && !p->forced) {
+            tci_store_force(f, n, TCI_WHY_DEEP);
+        }
+        if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
+            p->depth = p->moves = 0;
+        }
+    }
+}
+
+/* ---- report ---- */
+
+/* One line for each value that has memory for a reason of this room. */
+TCI_FN void tci_store_report(tci_fusion *f)
+{
+    int stamp = ++f->stamp;
+    for (int i = 0; i < f->n_roots; i++) {
+        for (int j = 0; j < f->roots[i].n_reads; j++) {
+            const tci_root *q = &f->roots[f->roots[i].reads[j].root];
+            tci_pnode *p = tci_pnode_of(q->node);
+            if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
+                p->met = stamp;
+                tci_str_printf(f->why, "%s gets memory: %s\n", tci_op_name(q->node->op),
+                               tci_why_text((tci_why)p->why));
+            }
+        }
+    }
+}
