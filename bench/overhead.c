@@ -301,7 +301,7 @@ static const tc_backend idle_backend = {.name = "idle",
                                         .module_find = idle_find,
                                         .module_free = idle_free};
 
-/* One chain: all of it is one kernel. */
+/* One chain: a row of kernels, each as large as a kernel may be. */
 static tc_tensor grow_chain(tc_tensor x, int n)
 {
     tc_tensor y = x;

@@ -6,14 +6,15 @@
 #define TCI_PLAN_COST_H
 
 enum {
-    /* Flops on a value that take as long as moving it once. Storing it moves it twice (a line is
-     * read before it is written). */
+    /* Flops on a value that take as long as moving it once. Storing it moves it twice (a line of a
+     * cache is read before it is written). */
     TCI_COST_MOVE = 6,
-    TCI_COST_AGAIN = 64,          /* flops x repetitions in one kernel above which it is stored */
+    /* Flops on four bytes x evaluations in one kernel from which a value is stored. */
+    TCI_COST_AGAIN = 64,
     TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
-    TCI_COST_WALK = 64,           /* nodes below a value that are looked at before it is dear */
+    TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */
     /* A kernel's operations, a call of exp or sin as TCI_COST_CALL: from about here on a C compiler
-     * takes more time for each (gcc 12: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), while
+     * takes more time for each (gcc -O3: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), and
      * one more load and store no longer matter beside them. */
     TCI_COST_KERNEL_OPS = 400,
     TCI_COST_CALL = 6,

@@ -1,18 +1,30 @@
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
- * program output, and whatever the cost rules force into memory. All other nodes are inlined where
- * they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its output
- * axes, then the summed ones; for a SCAN its other axes, then the scanned one.
+ * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
+ * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one.
  *
- * Probe: each root is lowered once on its own to learn what it reads, at which index, and what that
- * costs. A read is `pure` when every axis of what is read is an axis of the reader's domain (or has
- * size 1).
+ * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
+ * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
+ * has size 1).
  *
  * Group: roots over one outer space. A reader joins the group of what it reads when the read is
- * pure and keeps the outer index; siblings join when their spaces are equal. Invariants: groups
- * form a DAG; within a group roots are in topological order; a group with a CONTRACT or SCAN holds
- * no other reduction. */
+ * pure and keeps the outer index; siblings join when their spaces are equal. A softmax of x[8, 100]
+ * is one group, whose outer space is the rows:
+ *
+ *     root                     domain        outer_of    reads
+ *     REDUCE m = max(x, 1)     8, 100        0, -1
+ *     REDUCE s = sum(exp(..))  8, 100        0, -1       m, axes {0}
+ *     VALUE  y = exp(..) / s   8, 100        0, -1       m, axes {0}; s, axes {0}
+ *
+ * A read's axes name an axis of the reader's domain per axis of what is read; through them the
+ * reader's outer_of follows from that of what it reads.
+ *
+ * Invariants: groups form a DAG; within a group roots are in topological order; a root reads only
+ * roots of lower numbers; a group with a CONTRACT or SCAN holds no other reduction; what a group's
+ * roots evaluate and read together stays below the limits of plan/cost.h, unless one root alone
+ * exceeds them. */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 

@@ -34,17 +34,15 @@ static bool tci_store_in_memory(const tci_node *n)
     return tci_plan_is_leaf(n) || tci_pnode_of(n)->root >= 0 || tci_pnode_of(n)->forced;
 }
 
-/* Flops of one evaluation, as if of values of four bytes. */
-static double tci_store_flops(const tci_node *n)
+/* Flops of one evaluation, times the bytes of what they are done on. */
+static int tci_store_work(const tci_node *n)
 {
-    double flops = tci_op_is_ew(n->op)   ? tci_lower_cost(n->op)
-                   : n->op == TCI_OP_CAT ? 2 * n->n_in
-                                         : tci_store_may(n);
-    if (flops == 0) {
-        return 0;
+    if (!tci_store_may(n)) {
+        return 0; /* moves only */
     }
+    int flops = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : n->op == TCI_OP_CAT ? 2 * n->n_in : 1;
     const tci_dtype_info *t = tci_dtype_get((tc_dtype)n->in[n->n_in - 1]->dtype);
-    return flops * tci_dtype_get((tc_dtype)t->compute)->bytes / 4;
+    return flops * tci_dtype_get((tc_dtype)t->compute)->bytes;
 }
 
 TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
@@ -59,15 +57,15 @@ TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
     return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
 }
 
-typedef struct tci_store_cost {
-    double flops; /* per element */
-    double bytes; /* of sources per element, but for the largest, in whose place the value is read */
-} tci_store_cost;
-
 static double tci_store_count(const tci_node *n)
 {
     return (double)TCI_MAX(1, tci_dim_hint(tci_node_count(n)));
 }
+
+/* Of evaluating a value once, in whole: work and bytes read. The largest source is not counted: who
+ * reads the value instead reads as much. All are whole numbers, so that every machine decides
+ * alike. */
+typedef struct tci_store_cost { double work, bytes; } tci_store_cost;
 
 static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
 {
@@ -77,18 +75,18 @@ static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
     TCI_PUSH(f->s, f->walk, n, f->cap_walk, v);
     while (n > 0) {
         tci_node *u = f->walk[--n];
-        double share = TCI_MIN(1, tci_store_count(u) / all);
+        double count = TCI_MIN(all, tci_store_count(u));
         if (++visited > TCI_COST_WALK) {
-            cost.flops = TCI_COST_AGAIN;
+            cost.work = TCI_COST_AGAIN * 4 * all;
             break;
         }
         if (u != v && tci_store_in_memory(u)) {
-            double bytes = share * tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            double bytes = count * tci_dtype_get((tc_dtype)u->dtype)->bytes;
             cost.bytes += bytes;
             largest = TCI_MAX(largest, bytes);
             continue;
         }
-        cost.flops += share * tci_store_flops(u);
+        cost.work += count * tci_store_work(u);
         for (int i = 0; i < u->n_in; i++) {
             if (tci_pnode_of(u->in[i])->walked != stamp) {
                 tci_pnode_of(u->in[i])->walked = stamp;
@@ -257,10 +255,10 @@ static bool tci_store_repeats(tci_fusion *f, tci_node *n, int where)
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);
-    double bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    shared = shared && p->n_homes * (4 * cost.flops + TCI_COST_MOVE * cost.bytes) >=
-                           2 * TCI_COST_MOVE * bytes;
-    if (!shared && (p->n_here == 1 || p->n_here * cost.flops < TCI_COST_AGAIN)) {
+    double count = tci_store_count(n), bytes = count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    double repeats = p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes);
+    shared = shared && repeats >= 2 * TCI_COST_MOVE * bytes;
+    if (!shared && (p->n_here == 1 || p->n_here * cost.work < 4 * TCI_COST_AGAIN * count)) {
         return false;
     }
     tci_store_force(f, n, shared ? TCI_WHY_SHARED : TCI_WHY_AGAIN);

@@ -46,10 +46,11 @@ static void plan(tc_tensors inputs, tc_tensors outputs)
                              "%d kernels, %d launches, expected %d: %s", info.n_kernels,           \
                              info.n_steps, (n), why)
 
-TEST(a_chain_of_any_length_is_one_kernel)
+/* Up to where a compiler takes more time for each operation; test_unrolled.c has the rest. */
+TEST(a_chain_is_one_kernel)
 {
     open_ctx();
-    for (int length = 1; length <= 3000; length = length * 4 + 1) {
+    for (int length = 1; length <= 150; length = length * 2 + 1) {
         tc_tensor x = tc_input(ctx, "x", TC_F32, 1000), y = x;
         for (int i = 0; i < length; i++) {
             y = i % 3 == 0 ? tc_sin(y) : i % 3 == 1 ? tc_add(y, x) : tc_relu(y);
