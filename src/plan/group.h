@@ -98,7 +98,7 @@ typedef struct tci_pnode {
     int32_t n_here;                   /* how often the root at hand evaluates it */
     int32_t at;                       /* position in the list of plan/store.c's division */
     /* the last walk (tci_fusion.stamp) that did so with it */
-    int32_t met, walked, counted, needed, covered, done;
+    int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
 static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n->pass; }
 

@@ -246,31 +246,36 @@ TCI_FN void tci_store_begin(tci_fusion *f)
     }
 }
 
-/* Forces n, which is evaluated at home `where`, if that repeats too much. */
-static bool tci_store_repeats(tci_fusion *f, tci_node *n, int where)
+/* Would storing n, which another home evaluated too, cost less than that? */
+static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    bool shared = p->n_homes > 0 && p->home != where;
-    if (!tci_store_may(n) || (!shared && p->n_here == 1)) {
+    if (!tci_store_may(n) || p->n_homes == 0 || p->home == where) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);
-    double count = tci_store_count(n), bytes = count * tci_dtype_get((tc_dtype)n->dtype)->bytes;
-    double repeats = p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes);
-    shared = shared && repeats >= 2 * TCI_COST_MOVE * bytes;
-    if (!shared && (p->n_here == 1 || p->n_here * cost.work < 4 * TCI_COST_AGAIN * count)) {
-        return false;
-    }
-    tci_store_force(f, n, shared ? TCI_WHY_SHARED : TCI_WHY_AGAIN);
-    return true;
+    double bytes = tci_store_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
 }
 
-static void tci_store_mark_inputs(const tci_node *n, int needed, int covered)
+/* n is not evaluated here: what only it needs is not `needed`, what others need too is `covered`. */
+static void tci_store_cover_inputs(const tci_node *n, int stamp)
 {
     for (int i = 0; i < n->n_in; i++) {
-        tci_pnode *p = tci_pnode_of(n->in[i]);
-        p->needed = needed ? needed : p->needed;
-        p->covered = covered ? covered : p->covered;
+        tci_pnode_of(n->in[i])->covered = stamp;
+    }
+}
+
+/* n is evaluated here. An input `turns` where n evaluates it at other indices than its own. */
+static void tci_store_need_inputs(const tci_node *n, int stamp)
+{
+    const tci_pnode *p = tci_pnode_of(n);
+    bool keeps = tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST;
+    for (int i = 0; i < n->n_in; i++) {
+        tci_pnode *in = tci_pnode_of(n->in[i]);
+        in->needed = stamp;
+        in->covered = p->covered == stamp ? stamp : in->covered;
+        in->turns = !keeps || p->n_here < in->n_here ? stamp : in->turns;
     }
 }
 
@@ -284,35 +289,65 @@ static void tci_store_count_here(const tci_root *r, int stamp)
     }
 }
 
-/* From the root down: what a forced node alone needed is not evaluated here any more (`needed`);
- * what it needs too is left for the next round, which sees it evaluated elsewhere (`covered`). */
-TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
+/* From the root down: forces the topmost values that others evaluated and that are dear; notes who
+ * evaluates the rest. Below a forced one the next round decides, which sees who evaluates that. */
+static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, tci_store_mode mode,
+                                  int stamp)
 {
-    tci_root *r = &f->roots[root];
-    int where = mode == TCI_STORE_BY_ROOT ? root : r->group, stamp = ++f->stamp;
-    tci_store_count_here(r, stamp);
-    tci_pnode_of(r->node)->needed = stamp;
-    tci_store_mark_inputs(r->node, r->kind == TCI_ROOT_VALUE ? 0 : stamp, 0);
     for (int i = r->n_inlined - 1; i >= 0; i--) {
         tci_node *n = r->inlined[i];
         tci_pnode *p = tci_pnode_of(n);
         if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(n))) {
             continue;
         }
-        p->done = stamp;
-        bool covered = p->covered == stamp;
         bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
-                    (!covered || mode == TCI_STORE_BY_ROOT);
-        if (asks && tci_store_repeats(f, n, where)) {
-            tci_store_mark_inputs(n, 0, stamp);
+                    (p->covered != stamp || mode == TCI_STORE_BY_ROOT);
+        p->done = stamp;
+        if (asks && tci_store_is_shared(f, n, where)) {
+            tci_store_force(f, n, TCI_WHY_SHARED);
+            tci_store_cover_inputs(n, stamp);
             continue;
         }
         p->n_homes += p->home != where;
         p->home = where;
         p->group = r->group;
-        tci_store_mark_inputs(n, stamp, covered ? stamp : 0);
+        tci_store_need_inputs(n, stamp);
     }
-    if (mode != TCI_STORE_NOTHING && tci_store_is_large(r)) {
+}
+
+/* From the leaves up: forces what root r evaluates at several indices as soon as that is dear. Only
+ * what turns is asked: what is read at its own index alone is stored with its reader. */
+static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_inlined; i++) {
+        tci_node *n = r->inlined[i];
+        const tci_pnode *p = tci_pnode_of(n);
+        if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
+            p->n_here == 1 || p->forced || !tci_store_may(n)) {
+            continue;
+        }
+        double work = tci_store_measure(f, n).work;
+        if (p->n_here * work >= 4 * TCI_COST_AGAIN * tci_store_count(n)) {
+            tci_store_force(f, n, TCI_WHY_AGAIN);
+            any = true;
+        }
+    }
+    return any;
+}
+
+TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
+{
+    tci_root *r = &f->roots[root];
+    int stamp = ++f->stamp;
+    tci_store_count_here(r, stamp);
+    tci_pnode_of(r->node)->needed = stamp;
+    if (r->kind != TCI_ROOT_VALUE) {
+        tci_store_need_inputs(r->node, stamp);
+    }
+    tci_store_note_shared(f, r, mode == TCI_STORE_BY_ROOT ? root : r->group, mode, stamp);
+    if (mode != TCI_STORE_NOTHING && !tci_store_force_again(f, r, stamp) &&
+        tci_store_is_large(r)) {
         tci_store_divide(f, r, stamp);
     }
 }
