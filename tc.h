@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "90ce81be9d984520"
+#define TCI_BUILD "adcd6aec7339cb81"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -15301,18 +15301,30 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
- * program output, and whatever the cost rules force into memory. All other nodes are inlined where
- * they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its output
- * axes, then the summed ones; for a SCAN its other axes, then the scanned one.
+ * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
+ * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one.
  *
- * Probe: each root is lowered once on its own to learn what it reads, at which index, and what that
- * costs. A read is `pure` when every axis of what is read is an axis of the reader's domain (or has
- * size 1).
+ * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
+ * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
+ * has size 1).
  *
  * Group: roots over one outer space. A reader joins the group of what it reads when the read is
- * pure and keeps the outer index; siblings join when their spaces are equal. Invariants: groups
- * form a DAG; within a group roots are in topological order; a group with a CONTRACT or SCAN holds
- * no other reduction. */
+ * pure and keeps the outer index; siblings join when their spaces are equal. A softmax of x[8, 100]
+ * is one group, whose outer space is the rows:
+ *
+ *     root                     domain        outer_of    reads
+ *     REDUCE m = max(x, 1)     8, 100        0, -1
+ *     REDUCE s = sum(exp(..))  8, 100        0, -1       m, axes {0}
+ *     VALUE  y = exp(..) / s   8, 100        0, -1       m, axes {0}; s, axes {0}
+ *
+ * A read's axes name an axis of the reader's domain per axis of what is read; through them the
+ * reader's outer_of follows from that of what it reads.
+ *
+ * Invariants: groups form a DAG; within a group roots are in topological order; a root reads only
+ * roots of lower numbers; a group with a CONTRACT or SCAN holds no other reduction; what a group's
+ * roots evaluate and read together stays below the limits of plan/cost.h, unless one root alone
+ * exceeds them. */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -15442,7 +15454,7 @@ typedef struct tci_root {
     tci_node **leaves; int32_t n_leaves, cap_leaves;   /* distinct leaves read */
     /* nodes evaluated, once per distinct index */
     tci_node **inlined; int32_t n_inlined;
-    int32_t n_insts;
+    int32_t weight, n_operands;   /* of these evaluations; distinct leaves and reads */
     int32_t buffer;               /* where its value is kept; -1: nowhere */
     /* buffers that also get it (program outputs) */
     int32_t *outputs; int32_t n_outputs, cap_outputs;
@@ -15454,7 +15466,7 @@ typedef struct tci_group {
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
     bool has_reduce, has_contract, has_scan;
-    int32_t n_insts;
+    int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
 
@@ -15464,26 +15476,56 @@ typedef struct tci_fusion {
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
     int32_t *order;               /* groups in execution order */
-    int32_t stamp;
+    int32_t stamp;                /* counts the walks that mark what they met */
+    int32_t n_forced;             /* values that this round forced into memory */
+    tci_node **walk; int cap_walk; /* a stack */
     tci_str *why;
 } tci_fusion;
 
 /* node->pass of every node while a plan is made. */
 typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
-    bool forced;         /* must be a root */
-    int32_t cost;        /* flops of one evaluation with everything inlined, capped */
-    int32_t n_uses, depth, moves; /* of the depth rule */
-    int32_t seen_group, n_groups; /* scratch of the sharing rule */
-    int32_t seen_root, n_here;    /* scratch of the re-evaluation rule */
+    bool forced;         /* is a root, from the next round on if it is none in this one */
+    uint8_t why;         /* forced for this reason (plan/why.h) */
+    int32_t buffer;      /* of a leaf */
+    int32_t n_uses, depth, moves;     /* of the depth rule */
+    int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
+    int32_t group, operand_of;        /* the last group that evaluated it, that read it */
+    int32_t n_here;                   /* how often the root at hand evaluates it */
+    int32_t at;                       /* position in the list of plan/store.c's division */
+    /* the last walk (tci_fusion.stamp) that did so with it */
+    int32_t met, walked, counted, needed, covered, turns, done;
 } tci_pnode;
 static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n->pass; }
+
+/* Has memory of its own, whatever is planned. */
+static inline bool tci_plan_is_leaf(const tci_node *n)
+{
+    return n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+}
 
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
  * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
                                tci_machine machine);
+/* plan/root.c: the roots of a round; fills what root number `root` reads and evaluates. */
+TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
+TCI_FN void tci_root_probe(tci_fusion *f, int root);
+/* plan/store.c. By what a repetition is counted: */
+typedef enum tci_store_mode {
+    TCI_STORE_BY_GROUP,
+    TCI_STORE_BY_ROOT,
+    TCI_STORE_NOTHING /* and forces nothing */
+} tci_store_mode;
+TCI_FN void tci_store_cut_depth(tci_fusion *f); /* before the first round */
+TCI_FN void tci_store_begin(tci_fusion *f);     /* of a round */
+/* Root number `root` was placed: notes what it evaluates, forces what repeats or divides it. */
+TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
+/* What node n adds to the size of a kernel (plan/cost.h) for root r. */
+TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
+TCI_FN bool tci_store_is_large(const tci_root *r);
+TCI_FN void tci_store_report(tci_fusion *f);
 /* plan/group.c */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why);
@@ -15499,8 +15541,6 @@ typedef struct tci_lowered {
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan);
-/* Buffer of a leaf, made on demand by plan/plan.c. */
-TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 
@@ -15519,6 +15559,8 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
     X(SIZE, "the joined kernel would be too large")                                                \
     X(SHARED, "several kernels read it and computing it again costs more than memory")             \
     X(AGAIN, "it would be computed again for many elements")                                       \
+    X(LARGE, "the kernel would be too large, and the fewest bytes cross here")                     \
+    X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
@@ -15527,6 +15569,16 @@ typedef enum tci_why {
 #undef TCI_ROW
         TCI_WHY_COUNT
 } tci_why;
+
+static inline const char *tci_why_text(tci_why why)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, text) text,
+        TCI_WHY_ROWS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return texts[why];
+}
 
 #endif
 
@@ -16054,52 +16106,19 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
         roots[i] = roots[i]->pass;
     }
 }
-/* ---- src/plan/group.c ---- */
-/* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
+/* ---- src/plan/root.c ---- */
+/* plan/root.c - which nodes are roots, and what each reads.
  *
- * The walk: mark roots; probe each; put each, in topological order, into the first group that takes
- * it (groups it reads from, newest first, then recent siblings) or a new one; then look for values
- * that were inlined into several kernels or many times into one at a cost above memory's, force
- * those into memory and start over (at most four rounds). Every refusal leaves a line in `why`. */
-
-enum {
-    TCI_GROUP_MAX_INSTS = 20000,  /* of one kernel made by joining roots */
-    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage that looks at all values */
-    TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
-    TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
-    TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
-    TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
-    /* flops above which a shared value is stored instead of repeated */
-    TCI_GROUP_SHARED_COST = 12,
-    TCI_GROUP_AGAIN_COST = 64,    /* flops x repetitions in one kernel above which it is stored */
-    /* reductions, or moves, inlined on one path before a shared value is stored */
-    TCI_GROUP_DEPTH = 6,
-    TCI_GROUP_ROUNDS = 4
-};
-
-static const char *const tci_why_texts[] = {
-#define TCI_ROW(id, text) text,
-    TCI_WHY_ROWS(TCI_ROW)
-#undef TCI_ROW
-};
-
-static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
-                             tci_why why)
-{
-    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op),
-                   tci_op_name(source->op), tci_why_texts[why]);
-}
+ * In: the nodes, and those among them that get memory (`forced`). Out: the roots in topological
+ * order, each with its domain; a probed root with its reads, its leaves and the nodes that it
+ * evaluates. A probe lowers a root on its own into a kernel that is thrown away. A node that was
+ * forced after this round's roots were found is a leaf to the probes that still follow. */
 
 /* ---- roots ---- */
 
-static bool tci_group_is_leaf(const tci_node *n)
+static uint8_t tci_root_kind_of(const tci_node *n)
 {
-    return n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
-}
-
-static uint8_t tci_group_kind(const tci_node *n)
-{
-    if (tci_group_is_leaf(n)) {
+    if (tci_plan_is_leaf(n)) {
         return TCI_ROOT_VALUE;
     }
     return tci_op_is_reduce(n->op)     ? TCI_ROOT_REDUCE
@@ -16108,7 +16127,7 @@ static uint8_t tci_group_kind(const tci_node *n)
                                       : TCI_ROOT_VALUE;
 }
 
-static bool tci_group_has(const int64_t *list, int n, int64_t v)
+static bool tci_root_has(const int64_t *list, int n, int64_t v)
 {
     for (int i = 0; i < n; i++) {
         if (list[i] == v) {
@@ -16119,7 +16138,7 @@ static bool tci_group_has(const int64_t *list, int n, int64_t v)
 }
 
 /* Domain of a contraction: a size per output label, then per summed label in order of first use. */
-static void tci_group_contract_domain(tci_scratch *s, tci_root *r)
+static void tci_root_contract_domain(tci_scratch *s, tci_root *r)
 {
     const tci_node *n = r->node;
     int rank_a = (int)n->attr[0], rank_b = (int)n->attr[1], rank_out = (int)n->attr[2];
@@ -16131,8 +16150,8 @@ static void tci_group_contract_domain(tci_scratch *s, tci_root *r)
         r->domain[i] = n->shape[i];
     }
     for (int i = 0; i < rank_a + rank_b; i++) {
-        if (!tci_group_has(out, rank_out, labels[i]) &&
-            !tci_group_has(summed, n_summed, labels[i])) {
+        if (!tci_root_has(out, rank_out, labels[i]) &&
+            !tci_root_has(summed, n_summed, labels[i])) {
             r->domain[rank_out + n_summed] = i < rank_a ? n->in[0]->shape[i]
                                                         : n->in[1]->shape[i - rank_a];
             summed[n_summed++] = labels[i];
@@ -16141,7 +16160,7 @@ static void tci_group_contract_domain(tci_scratch *s, tci_root *r)
     r->n_domain = rank_out + n_summed;
 }
 
-static void tci_group_domain(tci_scratch *s, tci_root *r)
+static void tci_root_domain(tci_scratch *s, tci_root *r)
 {
     const tci_node *n = r->node;
     r->out_axis = TCI_NEW_ARRAY(s, int32_t, n->rank + 1);
@@ -16150,14 +16169,14 @@ static void tci_group_domain(tci_scratch *s, tci_root *r)
         r->out_axis[i] = i;
     }
     if (r->kind == TCI_ROOT_CONTRACT) {
-        tci_group_contract_domain(s, r);
+        tci_root_contract_domain(s, r);
     } else if (r->kind == TCI_ROOT_REDUCE) {
         const tci_node *in = n->in[0];
         r->domain = TCI_NEW_ARRAY(s, tci_dim, in->rank + 1);
         r->n_domain = in->rank;
         int kept = 0, reduced = n->rank;
         for (int i = 0; i < in->rank; i++) {
-            r->domain[tci_group_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
+            r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
         r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
@@ -16175,22 +16194,22 @@ static void tci_group_domain(tci_scratch *s, tci_root *r)
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
 }
 
-static void tci_group_add_root(tci_fusion *f, tci_node *n)
+static void tci_root_add(tci_fusion *f, tci_node *n)
 {
     if (tci_pnode_of(n)->root >= 0) {
         return;
     }
     tci_root r = {0};
     r.node = n;
-    r.kind = tci_group_kind(n);
+    r.kind = tci_root_kind_of(n);
     r.group = -1;
     r.buffer = -1;
-    tci_group_domain(f->s, &r);
+    tci_root_domain(f->s, &r);
     TCI_PUSH(f->s, f->roots, f->n_roots, f->cap_roots, r);
     tci_pnode_of(n)->root = f->n_roots - 1;
 }
 
-static void tci_group_find_roots(tci_fusion *f, tci_node *const *outputs, int n_outputs)
+TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs)
 {
     f->n_roots = f->n_groups = 0;
     for (int i = 0; i < f->nodes.n; i++) {
@@ -16201,8 +16220,8 @@ static void tci_group_find_roots(tci_fusion *f, tci_node *const *outputs, int n_
     }
     for (int i = 0; i < f->nodes.n; i++) {
         tci_node *n = f->nodes.items[i];
-        if (tci_pnode_of(n)->forced || tci_group_kind(n) != TCI_ROOT_VALUE) {
-            tci_group_add_root(f, n);
+        if (tci_pnode_of(n)->forced || tci_root_kind_of(n) != TCI_ROOT_VALUE) {
+            tci_root_add(f, n);
         }
     }
     for (int i = 0; i < n_outputs; i++) {
@@ -16212,13 +16231,13 @@ static void tci_group_find_roots(tci_fusion *f, tci_node *const *outputs, int n_
 
 /* ---- probes ---- */
 
-typedef struct tci_group_probe {
+typedef struct tci_root_prober {
     tci_fusion *f;
     tci_root *r;
-    int self;
-} tci_group_probe;
+    int self, stamp;
+} tci_root_prober;
 
-static tci_read tci_group_make_read(tci_lower *l, int root, const tci_node *n, const int *idx)
+static tci_read tci_root_make_read(tci_lower *l, int root, const tci_node *n, const int *idx)
 {
     tci_read read = {root, true, TCI_NEW_ARRAY(l->s, int32_t, n->rank + 1)};
     for (int i = 0; i < n->rank; i++) {
@@ -16232,32 +16251,37 @@ static tci_read tci_group_make_read(tci_lower *l, int root, const tci_node *n, c
     return read;
 }
 
-static int tci_group_probe_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+/* Counts n among the operands of the probed root, once; true the first time. */
+static bool tci_root_meets(const tci_root_prober *p, const tci_node *n)
 {
-    tci_group_probe *p = l->user;
+    tci_pnode *pn = tci_pnode_of(n);
+    bool first = pn->met != p->stamp;
+    pn->met = p->stamp;
+    p->r->n_operands += first;
+    return first;
+}
+
+static int tci_root_access(tci_lower *l, tci_node *n, const int *idx, int guard)
+{
+    tci_root_prober *p = l->user;
     int root = tci_pnode_of(n)->root;
-    bool leaf = tci_group_is_leaf(n);
+    bool leaf = tci_plan_is_leaf(n) || (root < 0 && tci_pnode_of(n)->forced);
     if (!leaf && (root < 0 || root == p->self)) {
         return -1;
     }
-    if (root >= 0 && root != p->self && !leaf) {
-        tci_read read = tci_group_make_read(l, root, n, idx);
+    bool first = tci_root_meets(p, n);
+    if (!leaf) {
+        tci_read read = tci_root_make_read(l, root, n, idx);
         TCI_PUSH(l->s, p->r->reads, p->r->n_reads, p->r->cap_reads, read);
-    } else {
-        bool have = false;
-        for (int i = 0; i < p->r->n_leaves; i++) {
-            have |= p->r->leaves[i] == n;
-        }
-        if (!have) {
-            TCI_PUSH(l->s, p->r->leaves, p->r->n_leaves, p->r->cap_leaves, n);
-        }
+    } else if (first) {
+        TCI_PUSH(l->s, p->r->leaves, p->r->n_leaves, p->r->cap_leaves, n);
     }
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute;
     int x = tci_lower_offset(l, n->rank, n->shape, NULL, idx);
     return tci_lower_load(l, (int)n->id, t, x, guard);
 }
 
-static int tci_group_probe_literal(tci_lower *l, tci_node *n)
+static int tci_root_literal(tci_lower *l, tci_node *n)
 {
     (void)l;
     return (int)n->id;
@@ -16278,7 +16302,7 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     if (r->kind == TCI_ROOT_REDUCE) {
         int kept = 0, reduced = n->rank;
         for (int i = 0; i < in->rank; i++) {
-            idx[i] = domain[tci_group_has(n->attr, n->n_attr, i) ? reduced++ : kept++];
+            idx[i] = domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++];
         }
         return idx;
     }
@@ -16290,7 +16314,7 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
         of[n_of++] = out[i];
     }
     for (int i = 0; i < rank_a + rank_b; i++) {
-        if (!tci_group_has(of, n_of, labels[i])) {
+        if (!tci_root_has(of, n_of, labels[i])) {
             of[n_of++] = labels[i];
         }
     }
@@ -16305,16 +16329,16 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     return idx;
 }
 
-static void tci_group_probe_root(tci_fusion *f, int self)
+TCI_FN void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
     tci_kernel *k = tci_kernel_make(f->s);
     tci_lower l;
     tci_lower_init(&l, f->s, k);
-    tci_group_probe p = {f, r, self};
+    tci_root_prober p = {f, r, self, ++f->stamp};
     l.user = &p;
-    l.access = tci_group_probe_access;
-    l.literal = tci_group_probe_literal;
+    l.access = tci_root_access;
+    l.literal = tci_root_literal;
     int *domain = TCI_NEW_ARRAY(f->s, int, r->n_domain + 1);
     for (int i = 0; i < r->n_domain; i++) {
         int axis = tci_kernel_axis(k, r->domain[i], false);
@@ -16327,8 +16351,467 @@ static void tci_group_probe_root(tci_fusion *f, int self)
             tci_lower_value(&l, r->node->in[i], tci_plan_input_index(&l, r, i, domain), 0);
         }
     }
-    r->n_insts = k->n_insts;
     r->n_inlined = tci_lower_visited(&l, &r->inlined);
+    for (int i = 0; i < r->n_inlined; i++) {
+        r->weight += tci_store_weight(r, r->inlined[i]);
+    }
+}
+/* ---- src/plan/store.c ---- */
+/* plan/store.c - which values get memory although nothing else asks for it.
+ *
+ * A node that is no root is evaluated anew by every kernel that needs it. So it is made a root
+ *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
+ *                      more than to write it and read it (plan/cost.h)
+ *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
+ *   where it is deep   evaluating it unrolls many reductions or moves for each of its users
+ *
+ * Repetition is found while roots are placed, in topological order. Each node knows its home: the
+ * group that evaluated it last. A root whose walk meets a node with another home repeats that node
+ * and all below it; the topmost dear one is forced at once, and later walks end there. So a value
+ * that is carried on from step to step is stored at the step where its repetition begins to cost,
+ * and no walk goes further back than that: the work is linear in nodes. What is forced becomes a
+ * root in the next round (plan/group.c), with everything placed anew.
+ *
+ * The cost of a node is that of one evaluation with all that is inlined into it: flops and sources
+ * of distinct nodes down to what lies in memory. The walk that adds them up ends early, as a few
+ * nodes suffice to be dear. */
+/* ---- src/plan/cost.h ---- */
+/* plan/cost.h - what a plan weighs: the numbers of fusion, in one place.
+ *
+ * They are ratios of times, not of one chip: a vector machine with several cores does 5 to 10 flops
+ * on a value in the time in which it moves the value to or from memory. */
+#ifndef TCI_PLAN_COST_H
+#define TCI_PLAN_COST_H
+
+enum {
+    /* Flops on a value that take as long as moving it once. Storing it moves it twice (a line of a
+     * cache is read before it is written). */
+    TCI_COST_MOVE = 6,
+    /* Flops on four bytes x evaluations in one kernel from which a value is stored. */
+    TCI_COST_AGAIN = 64,
+    TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
+    TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */
+    /* A kernel's operations, a call of exp or sin as TCI_COST_CALL: from about here on a C compiler
+     * takes more time for each (gcc -O3: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), and
+     * one more load and store no longer matter beside them. */
+    TCI_COST_KERNEL_OPS = 400,
+    TCI_COST_CALL = 6,
+    TCI_COST_KERNEL_OPERANDS = 64 /* leaves and values in memory that one kernel reads */
+};
+
+#endif
+
+/* ---- src/plan/store.c, continued ---- */
+/* ---- what nodes cost ---- */
+
+static bool tci_store_may(const tci_node *n)
+{
+    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
+           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
+}
+
+/* Read from memory by whoever uses it. */
+static bool tci_store_in_memory(const tci_node *n)
+{
+    return tci_plan_is_leaf(n) || tci_pnode_of(n)->root >= 0 || tci_pnode_of(n)->forced;
+}
+
+/* Flops of one evaluation, times the bytes of what they are done on. */
+static int tci_store_work(const tci_node *n)
+{
+    if (!tci_store_may(n)) {
+        return 0; /* moves only */
+    }
+    int flops = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : n->op == TCI_OP_CAT ? 2 * n->n_in : 1;
+    const tci_dtype_info *t = tci_dtype_get((tc_dtype)n->in[n->n_in - 1]->dtype);
+    return flops * tci_dtype_get((tc_dtype)t->compute)->bytes;
+}
+
+TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
+{
+    if ((n != r->node && tci_store_in_memory(n)) || !tci_store_may(n)) {
+        return 0;
+    }
+    if (n->op == TCI_OP_CAT) {
+        return n->n_in;
+    }
+    int cost = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : 1;
+    return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
+}
+
+static double tci_store_count(const tci_node *n)
+{
+    return (double)TCI_MAX(1, tci_dim_hint(tci_node_count(n)));
+}
+
+/* Of evaluating a value once, in whole: work and bytes read. The largest source is not counted: who
+ * reads the value instead reads as much. All are whole numbers, so that every machine decides
+ * alike. */
+typedef struct tci_store_cost { double work, bytes; } tci_store_cost;
+
+static tci_store_cost tci_store_measure(tci_fusion *f, tci_node *v)
+{
+    tci_store_cost cost = {0, 0};
+    double all = tci_store_count(v), largest = 0;
+    int stamp = ++f->stamp, n = 0, visited = 0;
+    TCI_PUSH(f->s, f->walk, n, f->cap_walk, v);
+    while (n > 0) {
+        tci_node *u = f->walk[--n];
+        double count = TCI_MIN(all, tci_store_count(u));
+        if (++visited > TCI_COST_WALK) {
+            cost.work = TCI_COST_AGAIN * 4 * all;
+            break;
+        }
+        if (u != v && tci_store_in_memory(u)) {
+            double bytes = count * tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            cost.bytes += bytes;
+            largest = TCI_MAX(largest, bytes);
+            continue;
+        }
+        cost.work += count * tci_store_work(u);
+        for (int i = 0; i < u->n_in; i++) {
+            if (tci_pnode_of(u->in[i])->walked != stamp) {
+                tci_pnode_of(u->in[i])->walked = stamp;
+                TCI_PUSH(f->s, f->walk, n, f->cap_walk, u->in[i]);
+            }
+        }
+    }
+    cost.bytes -= largest;
+    return cost;
+}
+
+static void tci_store_force(tci_fusion *f, tci_node *n, tci_why why)
+{
+    tci_pnode_of(n)->forced = true;
+    tci_pnode_of(n)->why = (uint8_t)why;
+    f->n_forced++;
+}
+
+/* ---- division of a large kernel ---- */
+
+/* The nodes that a root evaluates, inputs first. Per position: the last one that uses it, its
+ * weight, its bytes (0: it is not stored, its users read what it moves), and the bytes of all whose
+ * last use it is. */
+typedef struct tci_store_list {
+    tci_node **nodes; int n;
+    int32_t *last, *weight;
+    double *bytes, *ends;
+} tci_store_list;
+
+TCI_FN bool tci_store_is_large(const tci_root *r)
+{
+    return r->weight > TCI_COST_KERNEL_OPS || r->n_operands > TCI_COST_KERNEL_OPERANDS;
+}
+
+static bool tci_store_listed(const tci_store_list *l, const tci_node *n)
+{
+    int at = tci_pnode_of(n)->at;
+    return at < l->n && l->nodes[at] == n;
+}
+
+static void tci_store_last_uses(tci_store_list *l)
+{
+    for (int i = l->n - 1; i >= 0; i--) {
+        const tci_node *n = l->nodes[i];
+        int use = l->bytes[i] > 0 || l->last[i] == 0 ? i : l->last[i];
+        for (int j = 0; j < n->n_in; j++) {
+            if (tci_store_listed(l, n->in[j])) {
+                int at = tci_pnode_of(n->in[j])->at;
+                l->last[at] = TCI_MAX(l->last[at], use);
+            }
+        }
+        l->last[i] = l->last[i] > 0 ? l->last[i] : l->n; /* the root */
+        l->ends[l->last[i]] += l->bytes[i];
+    }
+}
+
+static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int stamp)
+{
+    int n = r->n_inlined;
+    tci_store_list l = {TCI_NEW_ARRAY(f->s, tci_node *, n + 1), 0,
+                        TCI_NEW_ARRAY(f->s, int32_t, n + 1), TCI_NEW_ARRAY(f->s, int32_t, n + 1),
+                        TCI_NEW_ARRAY(f->s, double, n + 1), TCI_NEW_ARRAY(f->s, double, n + 1)};
+    for (int i = 0; i < n; i++) {
+        tci_node *u = r->inlined[i];
+        tci_pnode *p = tci_pnode_of(u);
+        bool here = p->done == stamp && (u == r->node || !p->forced);
+        if (here && !tci_store_listed(&l, u)) {
+            p->at = l.n;
+            l.weight[l.n] = p->n_here * tci_store_weight(r, u);
+            l.bytes[l.n] = !tci_store_may(u) ? 0
+                                             : tci_store_count(u) *
+                                                   tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            l.nodes[l.n++] = u;
+        }
+    }
+    for (int j = 0; r->kind != TCI_ROOT_VALUE && j < r->node->n_in; j++) {
+        if (tci_store_listed(&l, r->node->in[j])) { /* the reduction uses them last */
+            l.last[tci_pnode_of(r->node->in[j])->at] = l.n;
+        }
+    }
+    tci_store_last_uses(&l);
+    return l;
+}
+
+/* How many operands the node at `at` adds to a part of the list. */
+static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
+{
+    int count = 0;
+    for (int j = 0; l->bytes[at] > 0 && j < l->nodes[at]->n_in; j++) {
+        const tci_node *n = l->nodes[at]->in[j];
+        while (!tci_store_in_memory(n) && !tci_store_may(n) && n->n_in > 0) {
+            n = n->in[0];
+        }
+        tci_pnode *p = tci_pnode_of(n);
+        count += tci_store_in_memory(n) && p->met != stamp;
+        p->met = stamp;
+    }
+    return count;
+}
+
+/* The position in the later half of [first, end) after which the fewest bytes are still used. */
+static int tci_store_cheapest(const tci_store_list *l, int first, int end)
+{
+    double live = 0, least = -1;
+    int best = end - 1;
+    for (int i = first; i < end; i++) {
+        live += l->bytes[i] - l->ends[i];
+        if (i >= first + (end - 1 - first) / 2 && (least < 0 || live <= least)) {
+            least = live;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Forces what is made in [first, cut] and used after it. */
+static void tci_store_cut(tci_fusion *f, tci_store_list *l, int first, int cut)
+{
+    for (int i = first; i <= cut; i++) {
+        if (l->bytes[i] > 0 && l->last[i] > cut) {
+            tci_store_force(f, l->nodes[i], TCI_WHY_LARGE);
+            l->ends[l->last[i]] -= l->bytes[i];
+        }
+    }
+}
+
+/* Goes through what root r evaluates and cuts it in parts of which none is too large. A part is
+ * looked at again from its cut on, at most half of it, so the work is linear. */
+static void tci_store_divide(tci_fusion *f, const tci_root *r, int stamp)
+{
+    tci_store_list l = tci_store_make_list(f, r, stamp);
+    int first = 0, weight = 0, operands = 0, part = ++f->stamp;
+    for (int i = 0; i < l.n; i++) {
+        weight += l.weight[i];
+        operands += tci_store_new_operands(&l, i, part);
+        bool large = weight > TCI_COST_KERNEL_OPS || operands > TCI_COST_KERNEL_OPERANDS;
+        if (large && i > first) {
+            int cut = tci_store_cheapest(&l, first, i);
+            tci_store_cut(f, &l, first, cut);
+            first = cut + 1;
+            weight = operands = 0;
+            part = ++f->stamp;
+            i = cut;
+        }
+    }
+}
+
+/* ---- repetition ---- */
+
+TCI_FN void tci_store_begin(tci_fusion *f)
+{
+    f->n_forced = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
+        p->home = p->group = p->operand_of = -1;
+        p->n_homes = 0;
+    }
+}
+
+/* Would storing n, which another home evaluated too, cost less than that? */
+static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
+{
+    const tci_pnode *p = tci_pnode_of(n);
+    if (!tci_store_may(n) || p->n_homes == 0 || p->home == where) {
+        return false;
+    }
+    tci_store_cost cost = tci_store_measure(f, n);
+    double bytes = tci_store_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
+}
+
+/* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
+static void tci_store_cover_inputs(const tci_node *n, int stamp)
+{
+    for (int i = 0; i < n->n_in; i++) {
+        tci_pnode_of(n->in[i])->covered = stamp;
+    }
+}
+
+/* n is evaluated here. An input `turns` where n evaluates it at other indices than its own. */
+static void tci_store_need_inputs(const tci_node *n, int stamp)
+{
+    const tci_pnode *p = tci_pnode_of(n);
+    bool keeps = tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST;
+    for (int i = 0; i < n->n_in; i++) {
+        tci_pnode *in = tci_pnode_of(n->in[i]);
+        in->needed = stamp;
+        in->covered = p->covered == stamp ? stamp : in->covered;
+        in->turns = !keeps || p->n_here < in->n_here ? stamp : in->turns;
+    }
+}
+
+/* How often each node is evaluated by root r, at distinct indices. */
+static void tci_store_count_here(const tci_root *r, int stamp)
+{
+    for (int i = 0; i < r->n_inlined; i++) {
+        tci_pnode *p = tci_pnode_of(r->inlined[i]);
+        p->n_here = p->counted == stamp ? p->n_here + 1 : 1;
+        p->counted = stamp;
+    }
+}
+
+/* From the root down: forces the topmost values that others evaluated and that are dear; notes who
+ * evaluates the rest. Below a forced one the next round decides, which sees who evaluates that. */
+static void tci_store_note_shared(tci_fusion *f, const tci_root *r, int where, tci_store_mode mode,
+                                  int stamp)
+{
+    for (int i = r->n_inlined - 1; i >= 0; i--) {
+        tci_node *n = r->inlined[i];
+        tci_pnode *p = tci_pnode_of(n);
+        if (p->needed != stamp || p->done == stamp || (n != r->node && tci_store_in_memory(n))) {
+            continue;
+        }
+        bool asks = n != r->node && mode != TCI_STORE_NOTHING &&
+                    (p->covered != stamp || mode == TCI_STORE_BY_ROOT);
+        p->done = stamp;
+        if (asks && tci_store_is_shared(f, n, where)) {
+            tci_store_force(f, n, TCI_WHY_SHARED);
+            tci_store_cover_inputs(n, stamp);
+            continue;
+        }
+        p->n_homes += p->home != where;
+        p->home = where;
+        p->group = r->group;
+        tci_store_need_inputs(n, stamp);
+    }
+}
+
+/* From the leaves up: forces what root r evaluates at several indices as soon as that is dear. Only
+ * what turns is asked: what is read at its own index alone is stored with its reader. */
+static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_inlined; i++) {
+        tci_node *n = r->inlined[i];
+        const tci_pnode *p = tci_pnode_of(n);
+        if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
+            p->n_here == 1 || p->forced || !tci_store_may(n)) {
+            continue;
+        }
+        double work = tci_store_measure(f, n).work;
+        if (p->n_here * work >= 4 * TCI_COST_AGAIN * tci_store_count(n)) {
+            tci_store_force(f, n, TCI_WHY_AGAIN);
+            any = true;
+        }
+    }
+    return any;
+}
+
+TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
+{
+    tci_root *r = &f->roots[root];
+    int stamp = ++f->stamp;
+    tci_store_count_here(r, stamp);
+    tci_pnode_of(r->node)->needed = stamp;
+    if (r->kind != TCI_ROOT_VALUE) {
+        tci_store_need_inputs(r->node, stamp);
+    }
+    tci_store_note_shared(f, r, mode == TCI_STORE_BY_ROOT ? root : r->group, mode, stamp);
+    if (mode != TCI_STORE_NOTHING && !tci_store_force_again(f, r, stamp) &&
+        tci_store_is_large(r)) {
+        tci_store_divide(f, r, stamp);
+    }
+}
+
+/* ---- depth ---- */
+
+static bool tci_store_moves(const tci_node *n)
+{
+    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
+           n->op == TCI_OP_GATHER;
+}
+
+/* Bounds what a probe can inline: along one path at most TCI_COST_DEPTH reductions or index
+ * changes under a value with several users, else evaluation would repeat without end. */
+TCI_FN void tci_store_cut_depth(tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
+            tci_pnode_of(f->nodes.items[i]->in[j])->n_uses++;
+        }
+    }
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_node *n = f->nodes.items[i];
+        tci_pnode *p = tci_pnode_of(n);
+        for (int j = 0; j < n->n_in; j++) {
+            p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
+            p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
+        }
+        p->depth += tci_op_is_reduce(n->op);
+        p->moves += tci_store_moves(n);
+        bool deep = p->depth >= TCI_COST_DEPTH || p->moves >= TCI_COST_DEPTH;
+        if (deep && p->n_uses > 1 && tci_store_may(n) && !p->forced) {
+            tci_store_force(f, n, TCI_WHY_DEEP);
+        }
+        if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
+            p->depth = p->moves = 0;
+        }
+    }
+}
+
+/* ---- report ---- */
+
+/* One line for each value that has memory for a reason of this room. */
+TCI_FN void tci_store_report(tci_fusion *f)
+{
+    int stamp = ++f->stamp;
+    for (int i = 0; i < f->n_roots; i++) {
+        for (int j = 0; j < f->roots[i].n_reads; j++) {
+            const tci_root *q = &f->roots[f->roots[i].reads[j].root];
+            tci_pnode *p = tci_pnode_of(q->node);
+            if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
+                p->met = stamp;
+                tci_str_printf(f->why, "%s gets memory: %s\n", tci_op_name(q->node->op),
+                               tci_why_text((tci_why)p->why));
+            }
+        }
+    }
+}
+/* ---- src/plan/group.c ---- */
+/* plan/group.c - fusion. See plan/group.h for roots, probes and groups.
+ *
+ * A round: find the roots; probe each and put it, in topological order, into the first group that
+ * takes it (groups it reads from, newest first, then recent siblings) or a new one; note what it
+ * evaluates (plan/store.c), which may force values into memory. While a round forced any, the next
+ * one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a round counts
+ * repetition by root and not by group, which leaves nothing dear to repeat, and the one after it is
+ * the last. Every refusal leaves a line in `why`. */
+
+enum {
+    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage that looks at all values */
+    TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
+    TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
+    TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
+    TCI_GROUP_WALK = 512,         /* groups visited before a cycle is assumed */
+    TCI_GROUP_ROUNDS = 4
+};
+
+static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
+                             tci_why why)
+{
+    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op),
+                   tci_op_name(source->op), tci_why_text(why));
 }
 
 /* ---- joining ---- */
@@ -16359,6 +16842,47 @@ static void tci_group_add_dep(tci_fusion *f, tci_group *g, int dep)
     TCI_PUSH(f->s, g->deps, g->n_deps, g->cap_deps, dep);
 }
 
+typedef struct tci_group_size { int weight, operands; } tci_group_size;
+
+/* What root r adds to a group: nodes that nothing there evaluates, sources that nothing there
+ * reads. */
+static tci_group_size tci_group_added(tci_fusion *f, const tci_root *r, int group)
+{
+    tci_group_size size = {0, 0};
+    int stamp = ++f->stamp;
+    for (int i = 0; i < r->n_inlined; i++) {
+        bool there = tci_pnode_of(r->inlined[i])->group == group;
+        size.weight += there ? 0 : tci_store_weight(r, r->inlined[i]);
+    }
+    for (int i = 0; i < r->n_leaves; i++) {
+        size.operands += tci_pnode_of(r->leaves[i])->operand_of != group;
+    }
+    for (int i = 0; i < r->n_reads; i++) {
+        const tci_root *q = &f->roots[r->reads[i].root];
+        tci_pnode *p = tci_pnode_of(q->node);
+        size.operands += q->group != group && p->operand_of != group && p->met != stamp;
+        p->met = stamp;
+    }
+    return size;
+}
+
+/* May root r, put into a group, make its kernel too large? The sums come first: they are upper
+ * bounds. */
+static bool tci_group_is_large(tci_fusion *f, const tci_root *r, int group)
+{
+    const tci_group *g = &f->groups[group];
+    if (g->n_roots >= TCI_GROUP_MAX_ROOTS) {
+        return true;
+    }
+    if (g->weight + r->weight <= TCI_COST_KERNEL_OPS &&
+        g->n_operands + r->n_operands <= TCI_COST_KERNEL_OPERANDS) {
+        return false;
+    }
+    tci_group_size more = tci_group_added(f, r, group);
+    return (more.weight > 0 && g->weight + more.weight > TCI_COST_KERNEL_OPS) ||
+           (more.operands > 0 && g->n_operands + more.operands > TCI_COST_KERNEL_OPERANDS);
+}
+
 static void tci_group_put(tci_fusion *f, int group, int root)
 {
     tci_root *r = &f->roots[root];
@@ -16368,10 +16892,17 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
     g->has_scan |= r->kind == TCI_ROOT_SCAN;
-    g->n_insts += r->n_insts;
+    tci_group_size more = tci_group_added(f, r, group);
+    g->weight += more.weight;
+    g->n_operands += more.operands;
+    for (int i = 0; i < r->n_leaves; i++) {
+        tci_pnode_of(r->leaves[i])->operand_of = group;
+    }
     for (int i = 0; i < r->n_reads; i++) {
-        if (f->roots[r->reads[i].root].group != group) {
-            tci_group_add_dep(f, g, f->roots[r->reads[i].root].group);
+        const tci_root *q = &f->roots[r->reads[i].root];
+        tci_pnode_of(q->node)->operand_of = group;
+        if (q->group != group) {
+            tci_group_add_dep(f, g, q->group);
         }
     }
 }
@@ -16530,7 +17061,7 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
 {
     tci_root *r = &f->roots[root];
     tci_group *g = &f->groups[group];
-    if (g->n_insts + r->n_insts > TCI_GROUP_MAX_INSTS || g->n_roots >= TCI_GROUP_MAX_ROOTS) {
+    if (tci_group_is_large(f, r, group)) {
         *why = TCI_WHY_SIZE;
         return false;
     }
@@ -16629,6 +17160,9 @@ static bool tci_group_join_sibling(tci_fusion *f, int root, int group)
             return false;
         }
     }
+    if (tci_store_is_large(r)) {
+        return false;
+    }
     for (int i = 0; i < r->n_reads; i++) { /* what reads a member is no sibling */
         if (f->roots[r->reads[i].root].group == group) {
             return false;
@@ -16672,7 +17206,8 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
 static void tci_group_refuse_sibling(tci_fusion *f, int root, int last)
 {
     const tci_root *r = &f->roots[root];
-    for (int g = f->n_groups - 1; g >= last && r->n_reads == 0; g--) {
+    bool tells = r->n_reads == 0 && !tci_store_is_large(r);
+    for (int g = f->n_groups - 1; g >= last && tells; g--) {
         const tci_root *first = &f->roots[f->groups[g].roots[0]];
         if (tci_group_shares_source(f, r, first)) {
             bool same = r->kind == first->kind && r->n_domain == first->n_domain;
@@ -16714,116 +17249,6 @@ static void tci_group_place(tci_fusion *f, int root)
     tci_group_put(f, tci_group_new(f, root), root);
 }
 
-/* ---- what inlining repeats ---- */
-
-static void tci_group_costs(tci_fusion *f)
-{
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_node *n = f->nodes.items[i];
-        int64_t cost = tci_op_is_ew(n->op)   ? tci_lower_cost(n->op)
-                       : n->op == TCI_OP_CAT ? 2 * n->n_in
-                                             : 0;
-        for (int j = 0; j < n->n_in; j++) {
-            tci_pnode *p = tci_pnode_of(n->in[j]);
-            cost += p->root >= 0 ? 0 : p->cost;
-        }
-        tci_pnode_of(n)->cost = (int32_t)TCI_MIN(cost, 1 << 20);
-    }
-}
-
-static bool tci_group_may_store(const tci_node *n)
-{
-    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
-           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
-}
-
-/* Counts in how many groups, and how often in one root, each inlined node was evaluated. */
-static void tci_group_count_repeats(tci_fusion *f)
-{
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
-        p->seen_group = p->seen_root = -1;
-        p->n_groups = p->n_here = 0;
-    }
-    for (int g = 0; g < f->n_groups; g++) {
-        for (int m = 0; m < f->groups[g].n_roots; m++) {
-            int root = f->groups[g].roots[m];
-            int here = 0;
-            for (int i = 0; i < f->roots[root].n_inlined; i++) {
-                tci_pnode *p = tci_pnode_of(f->roots[root].inlined[i]);
-                p->n_groups += p->seen_group != g;
-                p->seen_group = g;
-                here = p->seen_root == root ? here + 1 : 1;
-                p->seen_root = root;
-                p->n_here = TCI_MAX(p->n_here, here);
-            }
-        }
-    }
-}
-
-/* Forces the topmost repeated values into memory; true when there were any. */
-static bool tci_group_force_repeats(tci_fusion *f)
-{
-    tci_group_count_repeats(f);
-    bool any = false;
-    for (int i = f->nodes.n - 1; i >= 0; i--) {
-        tci_node *n = f->nodes.items[i];
-        tci_pnode *p = tci_pnode_of(n);
-        if (p->forced || p->root >= 0 || tci_group_is_leaf(n)) {
-            continue;
-        }
-        bool shared = p->n_groups > 1 && p->cost >= TCI_GROUP_SHARED_COST;
-        bool again = p->n_here > 1 && (int64_t)p->n_here * p->cost >= TCI_GROUP_AGAIN_COST;
-        if ((shared || again) && tci_group_may_store(n)) {
-            p->forced = any = true;
-            tci_str_printf(f->why, "%s gets memory: %s\n", tci_op_name(n->op),
-                           tci_why_texts[shared ? TCI_WHY_SHARED : TCI_WHY_AGAIN]);
-            for (int j = 0; j < n->n_in; j++) { /* what feeds only it is no longer repeated */
-                tci_pnode_of(n->in[j])->n_groups = 0;
-                tci_pnode_of(n->in[j])->n_here = 0;
-            }
-        } else if (p->n_groups == 0) {
-            for (int j = 0; j < n->n_in; j++) {
-                tci_pnode_of(n->in[j])->n_groups = 0;
-                tci_pnode_of(n->in[j])->n_here = 0;
-            }
-        }
-    }
-    return any;
-}
-
-static bool tci_group_moves(const tci_node *n)
-{
-    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
-           n->op == TCI_OP_GATHER;
-}
-
-/* Bounds what a probe can inline: along one path at most TCI_GROUP_DEPTH reductions or index
- * changes under a value with several users, else evaluation would repeat without end. */
-static void tci_group_cut_depth(tci_fusion *f)
-{
-    for (int i = 0; i < f->nodes.n; i++) {
-        for (int j = 0; j < f->nodes.items[i]->n_in; j++) {
-            tci_pnode_of(f->nodes.items[i]->in[j])->n_uses++;
-        }
-    }
-    for (int i = 0; i < f->nodes.n; i++) {
-        tci_node *n = f->nodes.items[i];
-        tci_pnode *p = tci_pnode_of(n);
-        for (int j = 0; j < n->n_in; j++) {
-            p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
-            p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
-        }
-        p->depth += tci_op_is_reduce(n->op);
-        p->moves += tci_group_moves(n);
-        bool deep = p->depth >= TCI_GROUP_DEPTH || p->moves >= TCI_GROUP_DEPTH;
-        p->forced |= deep && p->n_uses > 1 && tci_group_may_store(n);
-        if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
-            p->depth = p->moves = 0;
-        }
-    }
-}
-
 /* ---- order ---- */
 
 static void tci_group_sort(tci_fusion *f)
@@ -16856,32 +17281,54 @@ static void tci_group_sort(tci_fusion *f)
     }
 }
 
-TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_str *why)
+/* ---- rounds ---- */
+
+static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                   tci_str *why)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
     f->why = why;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
+    tci_pnode *all = TCI_NEW_ARRAY(s, tci_pnode, f->nodes.n + 1);
     for (int i = 0; i < f->nodes.n; i++) {
-        tci_pnode *p = TCI_NEW(s, tci_pnode);
-        p->forced = f->nodes.items[i]->mark == 1;
-        f->nodes.items[i]->pass = p;
+        all[i].forced = f->nodes.items[i]->mark == 1;
+        all[i].why = TCI_WHY_COUNT;
+        f->nodes.items[i]->pass = &all[i];
     }
-    tci_group_cut_depth(f);
-    for (int round = 0; round < TCI_GROUP_ROUNDS; round++) {
-        size_t keep = why->n;
-        tci_group_find_roots(f, outputs, n_outputs);
-        for (int r = 0; r < f->n_roots; r++) {
-            tci_group_probe_root(f, r);
+    return f;
+}
+
+static void tci_group_round(tci_fusion *f, tci_node *const *outputs, int n_outputs,
+                            tci_store_mode mode)
+{
+    tci_root_find(f, outputs, n_outputs);
+    tci_store_begin(f);
+    for (int r = 0; r < f->n_roots; r++) {
+        tci_root_probe(f, r);
+        if (mode != TCI_STORE_NOTHING && tci_store_is_large(&f->roots[r])) {
+            tci_group_put(f, tci_group_new(f, r), r); /* it will be divided */
+        } else {
             tci_group_place(f, r);
         }
-        tci_group_costs(f);
-        if (round + 1 == TCI_GROUP_ROUNDS || !tci_group_force_repeats(f)) {
-            break;
-        }
-        why->n = TCI_MIN(why->n, keep);
+        tci_store_note(f, r, mode);
     }
+}
+
+TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
+                                 tci_str *why)
+{
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, why);
+    tci_store_cut_depth(f);
+    size_t keep = why->n;
+    for (int round = 0; round == 0 || f->n_forced > 0; round++) {
+        why->n = TCI_MIN(why->n, keep);
+        tci_group_round(f, outputs, n_outputs,
+                        round < TCI_GROUP_ROUNDS    ? TCI_STORE_BY_GROUP
+                        : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
+                                                    : TCI_STORE_NOTHING);
+    }
+    tci_store_report(f);
     tci_group_sort(f);
     return f;
 }
@@ -17033,7 +17480,7 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
 {
     tci_pk *p = l->user;
     int root = tci_pnode_of(n)->root;
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+    bool leaf = tci_plan_is_leaf(n);
     const tci_root *r = root >= 0 ? &p->f->roots[root] : NULL;
     if (!leaf && (!r || (r->group == (int)(p->g - p->f->groups) && r->kind == TCI_ROOT_VALUE))) {
         return -1;
@@ -17042,7 +17489,7 @@ static int tci_pk_access(tci_lower *l, tci_node *n, const int *idx, int guard)
         return p->red_of[root];
     }
     TCI_ASSERT(p->s, leaf || r->buffer >= 0);
-    int buffer = leaf ? tci_plan_leaf_buffer(p->plan, n) : r->buffer;
+    int buffer = leaf ? tci_pnode_of(n)->buffer : r->buffer;
     int x = tci_lower_offset(l, n->rank, n->shape, leaf ? n->strides : NULL, idx);
     return tci_lower_load(l, tci_pk_operand(p, buffer, false),
                           (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute, x, guard);
@@ -17388,10 +17835,8 @@ static void tci_pk_attempt(tci_pk *p)
     for (int f = 0; f < p->n_families; f++) {
         tci_pk_make_axes(p, &p->families[f], true);
     }
-    for (int r = 0; r < p->f->n_roots; r++) {
-        if (p->f->roots[r].group == (int)(p->g - p->f->groups)) {
-            p->red_of[r] = -1;
-        }
+    for (int m = 0; m < p->g->n_roots; m++) {
+        p->red_of[p->g->roots[m]] = -1;
     }
     for (int m = 0; m < p->g->n_roots; m++) {
         if (p->f->roots[p->g->roots[m]].kind != TCI_ROOT_VALUE) {
@@ -17802,7 +18247,7 @@ static tci_dim tci_plan_leaf_extent(const tci_node *n)
     return extent;
 }
 
-TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
+static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
 {
     for (int b = 0; b < p->n_buffers; b++) {
         if (p->buffers[b].kind == TCI_BUF_INPUT && p->buffers[b].node == leaf) {
@@ -17810,6 +18255,18 @@ TCI_FN int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
         }
     }
     return -1;
+}
+
+static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f)
+{
+    for (int i = 0; i < f->nodes.n; i++) {
+        tci_pnode_of(f->nodes.items[i])->buffer = -1;
+    }
+    for (int b = 0; b < p->n_buffers; b++) {
+        if (p->buffers[b].node->pass) { /* an input that nothing reads has none */
+            tci_pnode_of(p->buffers[b].node)->buffer = b;
+        }
+    }
 }
 
 /* Memory of roots: outputs get the program's buffers, others a temporary if any other group reads
@@ -17915,7 +18372,11 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_plan_algorithm(s, g, outputs, n_roots, machine);
+    for (int i = 0; i < n_inputs; i++) {
+        inputs[i]->pass = NULL;
+    }
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
+    tci_plan_leaf_buffers(p, f);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);
     tci_plan_memory(s, p);

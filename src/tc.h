@@ -66,6 +66,8 @@
 #include "kernel/concrete.c"
 
 #include "plan/algorithm.c"
+#include "plan/root.c"
+#include "plan/store.c"
 #include "plan/group.c"
 #include "plan/kernel.c"
 #include "plan/memory.c"

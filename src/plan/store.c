@@ -258,7 +258,7 @@ static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
     return p->n_homes * (cost.work + TCI_COST_MOVE * cost.bytes) >= 2 * TCI_COST_MOVE * bytes;
 }
 
-/* n is not evaluated here: what only it needs is not `needed`, what others need too is `covered`. */
+/* n is not evaluated here. What it needs is `covered`; what others need too stays `needed`. */
 static void tci_store_cover_inputs(const tci_node *n, int stamp)
 {
     for (int i = 0; i < n->n_in; i++) {

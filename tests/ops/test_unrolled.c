@@ -2,8 +2,7 @@
  * times the steps a plan has some eight times the launches, flops, bytes and workspace, and the
  * same few kernels. Nothing is compiled or timed, all is counted. The values are those of the
  * reference evaluator, bit for bit. */
-#define TC_IMPLEMENTATION
-#include "tc.h"
+#include "inside.h"
 
 #include "../null_backend.c"
 #include "tc_test.h"
