@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "adcd6aec7339cb81"
+#define TCI_BUILD "4205c98122c1586c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -9406,6 +9406,9 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
         bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
         shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
         nothing = nothing && before[i] == 0 && after[i] == 0;
+        if (!tci_build_check_dim(g, "the padded size", shape[i], TC_ERR_SHAPE)) {
+            return tci_words_put(g, &w, NULL);
+        }
         if (!tci_dim_le(0, shape[i])) {
             tci_graph_fail(g, huge ? TC_ERR_LIMIT : TC_ERR_SHAPE,
                            "padding axis %d of size %s by %s before and %s after leaves no valid "
@@ -9680,6 +9683,9 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
         tci_dim room = tci_dim_sub(size, span);
         *count = tci_dim_add(tci_dim_div(room, stride), 1);
+        if (!tci_build_check_dim(g, "the number of windows", *count, TC_ERR_SHAPE)) {
+            return false;
+        }
         valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,
@@ -39822,10 +39828,28 @@ static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
 
 /* ---- solving ---- */
 
-static tc_status tci_solve_check_ranks(const tci_solve *s, tci_solve_text *t)
+/* A number of elements, or a size of it, is symbolic, or made of such. */
+static bool tci_solve_is_symbolic(const tc_buf *b)
+{
+    bool symbolic = !b->sizes && (!tci_dim_is_known(b->n) || tci_dim_is_stray(b->n));
+    for (int a = 0; b->sizes && a < b->rank; a++) {
+        symbolic =
+            symbolic || !tci_dim_is_known(b->sizes[a]) || tci_dim_is_stray(b->sizes[a]);
+    }
+    return symbolic;
+}
+
+static tc_status tci_solve_check_buffers(const tci_solve *s, tci_solve_text *t)
 {
     for (int p = 0; p < s->v->n_inputs + s->v->n_outputs; p++) {
         const tc_buf *b = tci_solve_buffer(s, p);
+        if (b && tci_solve_is_symbolic(b)) {
+            tci_solve_say_port(t, s->v, p);
+            tci_solve_say(t, ": given a symbolic size, expected the number that it is in this run "
+                             "for ");
+            tci_solve_say_shape(t, s->v, p);
+            return TC_ERR_BUFFER;
+        }
         if (b && b->sizes && b->rank != tci_solve_port(s->v, p)->rank) {
             tci_solve_say_port(t, s->v, p);
             tci_solve_say(t, ": given %d sizes, expected ", b->rank);
@@ -39864,7 +39888,7 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
         tci_solve_most(&s)[i] = tci_dim_most(v->user[i]);
         s.origin[i] = -1;
     }
-    tc_status status = tci_solve_check_ranks(&s, &t);
+    tc_status status = tci_solve_check_buffers(&s, &t);
     if (status) {
         return status;
     }

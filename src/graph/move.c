@@ -351,6 +351,9 @@ TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *be
         bool huge = !tci_move_pad_fits(before[i]) || !tci_move_pad_fits(after[i]);
         shape[i] = huge ? -1 : tci_dim_add(tci_dim_add(x->shape[i], before[i]), after[i]);
         nothing = nothing && before[i] == 0 && after[i] == 0;
+        if (!tci_build_check_dim(g, "the padded size", shape[i], TC_ERR_SHAPE)) {
+            return tci_words_put(g, &w, NULL);
+        }
         if (!tci_dim_le(0, shape[i])) {
             tci_graph_fail(g, huge ? TC_ERR_LIMIT : TC_ERR_SHAPE,
                            "padding axis %d of size %s by %s before and %s after leaves no valid "
@@ -625,6 +628,9 @@ static bool tci_move_windows(tci_graph *g, int64_t axis, tci_dim size, const tci
         tci_dim span = tci_dim_add(tci_dim_mul(dilation, tci_dim_sub(kernel, 1)), 1);
         tci_dim room = tci_dim_sub(size, span);
         *count = tci_dim_add(tci_dim_div(room, stride), 1);
+        if (!tci_build_check_dim(g, "the number of windows", *count, TC_ERR_SHAPE)) {
+            return false;
+        }
         valid = tci_dim_le(0, room) || (!tci_dim_is_known(room) && tci_dim_le(0, *count));
         if (!valid && !tci_dim_is_known(room)) {
             tci_graph_fail(g, TC_ERR_SHAPE,

@@ -726,10 +726,28 @@ static void tci_solve_say_uncertain(tci_solve_text *t, const tci_solve *s)
 
 /* ---- solving ---- */
 
-static tc_status tci_solve_check_ranks(const tci_solve *s, tci_solve_text *t)
+/* A number of elements, or a size of it, is symbolic, or made of such. */
+static bool tci_solve_is_symbolic(const tc_buf *b)
+{
+    bool symbolic = !b->sizes && (!tci_dim_is_known(b->n) || tci_dim_is_stray(b->n));
+    for (int a = 0; b->sizes && a < b->rank; a++) {
+        symbolic =
+            symbolic || !tci_dim_is_known(b->sizes[a]) || tci_dim_is_stray(b->sizes[a]);
+    }
+    return symbolic;
+}
+
+static tc_status tci_solve_check_buffers(const tci_solve *s, tci_solve_text *t)
 {
     for (int p = 0; p < s->v->n_inputs + s->v->n_outputs; p++) {
         const tc_buf *b = tci_solve_buffer(s, p);
+        if (b && tci_solve_is_symbolic(b)) {
+            tci_solve_say_port(t, s->v, p);
+            tci_solve_say(t, ": given a symbolic size, expected the number that it is in this run "
+                             "for ");
+            tci_solve_say_shape(t, s->v, p);
+            return TC_ERR_BUFFER;
+        }
         if (b && b->sizes && b->rank != tci_solve_port(s->v, p)->rank) {
             tci_solve_say_port(t, s->v, p);
             tci_solve_say(t, ": given %d sizes, expected ", b->rank);
@@ -768,7 +786,7 @@ TCI_FN tc_status tci_solver_solve(const tci_solver *v, int64_t *room, const tc_b
         tci_solve_most(&s)[i] = tci_dim_most(v->user[i]);
         s.origin[i] = -1;
     }
-    tc_status status = tci_solve_check_ranks(&s, &t);
+    tc_status status = tci_solve_check_buffers(&s, &t);
     if (status) {
         return status;
     }

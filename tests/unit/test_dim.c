@@ -804,12 +804,13 @@ TEST(expressions_that_are_too_large)
     /* A node that was made around the checks: the plan finds it, verified or not. */
     tci_node *in = tci_handle_node(x);
     tci_dim square[2] = {in->shape[0], in->shape[0]};
-    tci_graph *g = &ctx->graph;
+    tci_ctx *made_on = tci_ctx_of(ctx);
+    tci_graph *g = &made_on->graph;
     tci_node *wide = tci_handle_node(row);
     wide = tci_graph_node(g, TCI_OP_EXPAND, TC_F32, 2, square, 1, &wide, 0, NULL);
     tci_node *scan = tci_build_scan(g, wide, 1);
     tc_tensor y = tci_handle_make(
-        ctx, tci_build_reduce(g, TCI_OP_SUM, scan, (tc_axes){NULL, 0, true}, false), TC_HERE);
+        made_on, tci_build_reduce(g, TCI_OP_SUM, scan, (tc_axes){NULL, 0, true}, false), TC_HERE);
     tc_program *f = NULL;
     CHECK_EQ_INT(tc_compile_fn(all, TC_TENSORS(y), NULL, &f), TC_ERR_LIMIT);
     CHECK_HAS(tc_error(y), text);

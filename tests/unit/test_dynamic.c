@@ -596,6 +596,38 @@ TEST(sizes_that_no_buffer_tells)
     tc_ctx_free(ctx);
 }
 
+/* Buffers have numbers; and what a floor hides, no size of a buffer tells. */
+TEST(sizes_that_buffers_cannot_have)
+{
+    tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
+    REQUIRE(ctx);
+    float in[16] = {1, 1, 1}, out[16];
+    int64_t n = TC_DIM("n", 1, 64);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, n);
+    tc_program *f = NULL, *g = NULL, *h = NULL;
+    CHECK_OK(tc_compile(tc_neg(x), &f));
+    const char *text = "given a symbolic size, expected the number that it is in this run for f32";
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, n)), TC_BUFS(TC_BUF(out, 8))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), text);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF_ND(in, n)), TC_BUFS(TC_BUF(out, 8))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), text);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 8)), TC_BUFS(TC_BUF(out, n / 8))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), text);
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(in, 8)), TC_BUFS(TC_BUF(out, 8))));
+    tc_tensor y = tc_input(ctx, "y", TC_F32, tc_dim_div(n, 4)), z = tc_mul(y, n);
+    CHECK_OK(tc_compile_fn(TC_TENSORS(y), TC_TENSORS(z), NULL, &g));
+    CHECK_EQ_INT(tc_run(g, TC_BUFS(TC_BUF_ND(in, 3)), TC_BUFS(TC_BUF(out, 3))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(g), "'n': not certain from the buffers given, and no size of one would tell;"
+                           " expected a program with one more input that has an axis of size 'n'");
+    CHECK_OK(tc_compile_fn(TC_TENSORS(y, x), TC_TENSORS(z), NULL, &h)); /* as it says */
+    CHECK_OK(tc_run(h, TC_BUFS(TC_BUF(in, 3), TC_BUF(in, 13)), TC_BUFS(TC_BUF(out, 3))));
+    CHECK(out[0] == 13);
+    tc_program_free(f);
+    tc_program_free(g);
+    tc_program_free(h);
+    tc_ctx_free(ctx);
+}
+
 TEST(parameters_are_changed_at_any_size)
 {
     tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
