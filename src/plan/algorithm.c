@@ -50,18 +50,28 @@ static int64_t tci_algo_identity(int op, tc_dtype t, tci_value *v)
     }
 }
 
-/* The divisor of n nearest to want (by ratio) within a factor of four; 0 when there is none. */
+/* d, if it is nearer to want than best and from a fourth of want to below its double. */
+static int64_t tci_algo_nearer(int64_t best, int64_t d, int64_t want)
+{
+    int64_t far = d < want ? want - d : d - want;
+    int64_t best_far = best < want ? want - best : best - want;
+    bool fits = d >= (want + 3) / 4 && d < 2 * want;
+    bool nearer = best == 0 || far < best_far || (far == best_far && d > best);
+    return fits && nearer ? d : best;
+}
+
+/* The divisor of n nearest to want, the larger of two, from a fourth of it to below its double; 0
+ * when there is none. Divisors come in pairs: as many steps as the root of n. */
 static int64_t tci_algo_divisor(int64_t n, int64_t want)
 {
-    for (int64_t d = 0; d < want; d++) {
-        if (want + d <= n && n % (want + d) == 0 && want + d <= 4 * want) {
-            return want + d;
-        }
-        if (want - d > 0 && n % (want - d) == 0 && 4 * (want - d) >= want) {
-            return want - d;
+    int64_t best = 0;
+    for (int64_t d = 1; d <= n / d; d++) {
+        if (n % d == 0) {
+            best = tci_algo_nearer(best, d, want);
+            best = tci_algo_nearer(best, n / d, want);
         }
     }
-    return 0;
+    return best;
 }
 
 static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis,
@@ -526,8 +536,8 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
         if (changed) {
             fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
                                    n->n_attr, n->attr);
-            fresh->mark = n->mark;
-            fresh->site = n->site;
+            fresh->mark |= n->mark; /* it may be a node that was there before */
+            fresh->site = fresh->site.file ? fresh->site : n->site;
         }
         n->pass = tci_algo_node(s, g, fresh, machine);
     }
