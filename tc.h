@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "4205c98122c1586c"
+#define TCI_BUILD "72795c8d843f1336"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -13019,10 +13019,10 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  * (value, index): take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the
  * lower index.
  *
- * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a
- * load without guard stays inside its operand for the whole domain; stage axes are inner axes; a
- * RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
- * values. */
+ * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
+ * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
+ * for the whole domain; no two points of a store have one offset; stage axes are inner axes; a RED
+ * value is used only in stages after its own (SCAN: also in its own) or by outer-level values. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -13819,23 +13819,54 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
     }
 }
 /* ---- src/kernel/verify.c ---- */
-/* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL. */
+/* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL.
+ * What depends on symbolic sizes and cannot be told for all of them is not checked. */
+
+static bool tci_kernel_is_empty(const tci_kernel *k)
+{
+    bool empty = false;
+    for (int a = 0; a < k->n_axes; a++) {
+        empty |= k->axes[a].size == 0;
+    }
+    return empty;
+}
+
+/* ---- index expressions ---- */
+
+static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
+{
+    const tci_kx *x = &k->kx[at];
+    bool unary = x->op == TCI_KX_MUL || x->op == TCI_KX_DIV || x->op == TCI_KX_MOD;
+    if (unary || x->op == TCI_KX_ADD) {
+        TCI_ASSERT(s, x->a >= 0 && x->a < at);
+    }
+    TCI_ASSERT(s, x->op != TCI_KX_ADD || (x->b >= 0 && x->b < at));
+    TCI_ASSERT(s, x->op != TCI_KX_AXIS || (x->c >= 0 && x->c < k->n_axes));
+    TCI_ASSERT(s, x->op != TCI_KX_VALUE || (x->c >= 0 && x->c < k->n_insts));
+    if (x->op == TCI_KX_DIV || x->op == TCI_KX_MOD) {
+        TCI_ASSERT(s, !tci_dim_is_known(x->c) || x->c > 0);
+    }
+}
+
+/* Where x lies inside the operand for the whole domain, as far as its range tells. */
+static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x, int operand)
+{
+    tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi, n = k->operands[operand].n;
+    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(n);
+    if (known && !tci_kernel_is_empty(k)) {
+        TCI_ASSERT(s, lo >= 0 && hi < n);
+    }
+}
+
+/* ---- instructions ---- */
 
 static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tci_kinst *i)
 {
     TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_operands);
     TCI_ASSERT(s, !k->operands[i->imm].is_output);
     TCI_ASSERT(s, i->x >= 0 && i->x < k->n_kx);
-    bool empty = false;
-    for (int a = 0; a < k->n_axes; a++) {
-        empty |= k->axes[a].size == 0;
-    }
-    /* a load without guard stays inside: where that cannot be told for all sizes, it is not */
-    tci_dim lo = k->kx[i->x].lo, hi = k->kx[i->x].hi;
-    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) &&
-                 tci_dim_is_known(k->operands[i->imm].n);
-    if (i->n_guards == 0 && !empty && known) {
-        TCI_ASSERT(s, lo >= 0 && hi < k->operands[i->imm].n);
+    if (i->n_guards == 0) {
+        tci_kernel_verify_inside(s, k, i->x, (int)i->imm);
     }
 }
 
@@ -13879,9 +13910,79 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* ---- stores ---- */
+
+static bool tci_kernel_store_covers(const tci_kernel *k, const tci_kstore *store, int axis)
+{
+    const tci_kstage *stage = &k->stages[store->stage];
+    bool covers = axis < k->n_outer;
+    for (int a = 0; a < stage->n_axes; a++) {
+        covers |= stage->axes[a] == axis;
+    }
+    return covers;
+}
+
+/* Different points have different offsets: by size, each coefficient is larger than all that those
+ * before it can add. */
+static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
+{
+    int64_t reach = 0;
+    for (int round = 0; round < k->n_axes; round++) {
+        int least = -1;
+        for (int a = 0; a < k->n_axes; a++) {
+            coef[a] = coef[a] < 0 ? -coef[a] : coef[a];
+            bool counts = coef[a] < INT64_MAX && (least < 0 || coef[a] < coef[least]);
+            least = counts ? a : least;
+        }
+        if (least < 0) {
+            break;
+        }
+        if (coef[least] <= reach) {
+            return false;
+        }
+        reach += coef[least] * (k->axes[least].size - 1);
+        coef[least] = INT64_MAX;
+    }
+    return true;
+}
+
+/* Where sizes and coefficients are numbers, and the offset is a sum of axes. */
+static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
+    bool known = tci_kx_affine(k, store->x, coef, &base);
+    for (int a = 0; a < k->n_axes && known; a++) {
+        bool covers = tci_kernel_store_covers(k, store, a);
+        known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
+        TCI_ASSERT(s, !known || covers || coef[a] == 0);
+        if (known && (!covers || k->axes[a].size == 1)) {
+            coef[a] = INT64_MAX;
+        }
+    }
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(k, coef));
+}
+
+static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    TCI_ASSERT(s, store->stage >= 0 && store->stage < k->n_stages);
+    TCI_ASSERT(s, store->operand >= 0 && store->operand < k->n_operands);
+    TCI_ASSERT(s, k->operands[store->operand].is_output);
+    TCI_ASSERT(s, store->x >= 0 && store->x < k->n_kx);
+    TCI_ASSERT(s, store->value >= 0 && store->value < k->n_insts);
+    const tci_kstage *stage = &k->stages[store->stage];
+    TCI_ASSERT(s, stage->kind != TCI_STAGE_REDUCE);
+    bool scan = stage->kind == TCI_STAGE_SCAN;
+    TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+    tci_kernel_verify_inside(s, k, store->x, store->operand);
+    tci_kernel_verify_apart(s, k, store);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
+    for (int x = 0; x < k->n_kx; x++) {
+        tci_kernel_verify_kx(s, k, x);
+    }
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }
@@ -13901,11 +14002,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
                           (red->op == TCI_RED_DOT && red->dtype == TC_F32));
     }
     for (int w = 0; w < k->n_stores; w++) {
-        const tci_kstore *store = &k->stores[w];
-        TCI_ASSERT(s, store->stage >= 0 && store->stage < k->n_stages);
-        TCI_ASSERT(s, k->operands[store->operand].is_output);
-        bool scan = k->stages[store->stage].kind == TCI_STAGE_SCAN;
-        TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+        tci_kernel_verify_store(s, k, &k->stores[w]);
     }
 }
 /* ---- src/kernel/lower.c ---- */
@@ -15327,10 +15424,11 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  * A read's axes name an axis of the reader's domain per axis of what is read; through them the
  * reader's outer_of follows from that of what it reads.
  *
- * Invariants: groups form a DAG; within a group roots are in topological order; a root reads only
- * roots of lower numbers; a group with a CONTRACT or SCAN holds no other reduction; what a group's
- * roots evaluate and read together stays below the limits of plan/cost.h, unless one root alone
- * exceeds them. */
+ * Invariants (plan/verify.c): every root is in one group; groups form a DAG, and `order` runs what
+ * a group reads before it; within a group roots are in topological order; a root reads only roots
+ * of lower numbers; a domain axis is an outer axis of its group of the same size, or inner; a group
+ * with a CONTRACT or SCAN holds no other reduction. And, not checked: what a group's roots evaluate
+ * and read together stays below the limits of plan/cost.h, unless one root alone exceeds them. */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -15338,9 +15436,10 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
- * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written
- * (by one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes
- * overlap do not overlap in the arena; offsets are multiples of 64. */
+ * plan/memory.c places temporaries. Invariants (plan/verify.c): steps are in execution order; a
+ * buffer is written (by one or several steps, to disjoint elements) before it is read, and every
+ * output is; temporaries lie in the arena, those whose lifetimes overlap apart; offsets are
+ * multiples of 64. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -15410,6 +15509,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
+    struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
 
@@ -15538,6 +15638,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
+/* plan/verify.c */
+TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
  * literals_out: the LITERAL node of each slot. */
 typedef struct tci_lowered {
@@ -15627,18 +15729,28 @@ static int64_t tci_algo_identity(int op, tc_dtype t, tci_value *v)
     }
 }
 
-/* The divisor of n nearest to want (by ratio) within a factor of four; 0 when there is none. */
+/* d, if it is nearer to want than best and from a fourth of want to below its double. */
+static int64_t tci_algo_nearer(int64_t best, int64_t d, int64_t want)
+{
+    int64_t far = d < want ? want - d : d - want;
+    int64_t best_far = best < want ? want - best : best - want;
+    bool fits = d >= (want + 3) / 4 && d < 2 * want;
+    bool nearer = best == 0 || far < best_far || (far == best_far && d > best);
+    return fits && nearer ? d : best;
+}
+
+/* The divisor of n nearest to want, the larger of two, from a fourth of it to below its double; 0
+ * when there is none. Divisors come in pairs: as many steps as the root of n. */
 static int64_t tci_algo_divisor(int64_t n, int64_t want)
 {
-    for (int64_t d = 0; d < want; d++) {
-        if (want + d <= n && n % (want + d) == 0 && want + d <= 4 * want) {
-            return want + d;
-        }
-        if (want - d > 0 && n % (want - d) == 0 && 4 * (want - d) >= want) {
-            return want - d;
+    int64_t best = 0;
+    for (int64_t d = 1; d <= n / d; d++) {
+        if (n % d == 0) {
+            best = tci_algo_nearer(best, d, want);
+            best = tci_algo_nearer(best, n / d, want);
         }
     }
-    return 0;
+    return best;
 }
 
 static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, int axis,
@@ -16103,8 +16215,8 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
         if (changed) {
             fresh = tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
                                    n->n_attr, n->attr);
-            fresh->mark = n->mark;
-            fresh->site = n->site;
+            fresh->mark |= n->mark; /* it may be a node that was there before */
+            fresh->site = fresh->site.file ? fresh->site : n->site;
         }
         n->pass = tci_algo_node(s, g, fresh, machine);
     }
@@ -18382,6 +18494,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         inputs[i]->pass = NULL;
     }
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
+    p->fusion = f;
     tci_plan_leaf_buffers(p, f);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);
@@ -18389,7 +18502,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     return p;
 }
 
-/* ---- print and verify ---- */
+/* ---- print ---- */
 
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
 {
@@ -18421,35 +18534,146 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
     }
     tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
 }
+/* ---- src/plan/verify.c ---- */
+/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
+ * internal error. Where sizes are symbolic, what depends on them is not checked. */
 
-TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
+/* ---- groups ---- */
+
+static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int root)
 {
-    bool *written = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
-    for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        tci_kernel_verify(s, k);
-        for (int o = 0; o < k->n_operands; o++) {
-            int b = p->steps[t].operands[o];
-            TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
-            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
-                              written[b]);
-            TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
+    const tci_root *r = &f->roots[root];
+    for (int i = 0; i < r->n_reads; i++) {
+        const tci_read *read = &r->reads[i];
+        TCI_ASSERT(s, read->root >= 0 && read->root < root);
+        const tci_root *q = &f->roots[read->root];
+        for (int a = 0; read->pure && a < q->node->rank; a++) {
+            TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }
-        for (int o = 0; o < k->n_operands; o++) {
-            written[p->steps[t].operands[o]] |= k->operands[o].is_output;
+        bool depends = q->group == r->group;
+        for (int d = 0; d < f->groups[r->group].n_deps; d++) {
+            depends |= f->groups[r->group].deps[d] == q->group;
         }
+        TCI_ASSERT(s, depends);
     }
+}
+
+static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root)
+{
+    const tci_root *r = &f->roots[root];
+    TCI_ASSERT(s, r->group >= 0 && r->group < f->n_groups);
+    const tci_group *g = &f->groups[r->group];
+    TCI_ASSERT(s, r->n_out >= 0 && r->n_out <= r->n_domain);
+    for (int a = 0; a < r->node->rank; a++) {
+        TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
+    }
+    for (int d = 0; d < r->n_domain; d++) {
+        int outer = r->outer_of[d];
+        TCI_ASSERT(s, outer >= -1 && outer < g->n_outer);
+        TCI_ASSERT(s, outer < 0 || r->domain[d] == g->outer[outer]);
+    }
+    tci_fusion_verify_reads(s, f, root);
+}
+
+static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int group, int *times)
+{
+    const tci_group *g = &f->groups[group];
+    int last = -1;
+    TCI_ASSERT(s, g->n_roots > 0);
+    for (int i = 0; i < g->n_roots; i++) {
+        TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
+        last = g->roots[i];
+        times[last]++;
+        const tci_root *r = &f->roots[last];
+        TCI_ASSERT(s, r->group == group);
+        TCI_ASSERT(s, r->kind != TCI_ROOT_REDUCE || g->has_reduce);
+        TCI_ASSERT(s, r->kind != TCI_ROOT_CONTRACT || g->has_contract);
+        TCI_ASSERT(s, r->kind != TCI_ROOT_SCAN || g->has_scan);
+    }
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan <= 1);
+}
+
+TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
+{
+    int *times = TCI_NEW_ARRAY(s, int, f->n_roots + 1);
+    bool *done = TCI_NEW_ARRAY(s, bool, f->n_groups + 1);
+    for (int g = 0; g < f->n_groups; g++) {
+        tci_fusion_verify_group(s, f, g, times);
+    }
+    for (int r = 0; r < f->n_roots; r++) {
+        TCI_ASSERT(s, times[r] == 1);
+        tci_fusion_verify_root(s, f, r);
+    }
+    for (int i = 0; i < f->n_groups; i++) {
+        int g = f->order[i];
+        TCI_ASSERT(s, g >= 0 && g < f->n_groups && !done[g]);
+        for (int d = 0; d < f->groups[g].n_deps; d++) {
+            TCI_ASSERT(s, done[f->groups[g].deps[d]]);
+        }
+        done[g] = true;
+    }
+}
+
+/* ---- plans ---- */
+
+static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_step *step,
+                                 bool *written)
+{
+    TCI_ASSERT(s, step->kernel >= 0 && step->kernel < p->n_kernels);
+    const tci_kernel *k = p->kernels[step->kernel];
+    tci_kernel_verify(s, k);
+    for (int o = 0; o < k->n_operands; o++) {
+        int b = step->operands[o];
+        TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
+        TCI_ASSERT(s, p->buffers[b].dtype == k->operands[o].dtype);
+        TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
+                          written[b]);
+        TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
+    }
+    for (int o = 0; o < k->n_operands; o++) {
+        written[step->operands[o]] |= k->operands[o].is_output;
+    }
+}
+
+static bool tci_plan_is_placed(const tci_plan *p)
+{
     bool placed = true; /* where one size is symbolic, none is */
     for (int b = 0; b < p->n_buffers; b++) {
         bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
         placed = placed && (!is_temp || tci_dim_is_known(p->buffers[b].bytes));
     }
-    for (int a = 0; a < p->n_buffers && placed; a++) { /* live at once means apart */
-        for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
-            const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
-            bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+    return placed;
+}
+
+/* In the arena; and what lives at once lies apart. */
+static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
+{
+    const tci_buffer *x = &p->buffers[a];
+    if (x->kind != TCI_BUF_TEMP || x->last < 0) {
+        return;
+    }
+    TCI_ASSERT(s, x->offset >= 0 && x->offset % 64 == 0);
+    TCI_ASSERT(s, x->offset + x->bytes <= p->arena_bytes);
+    for (int b = 0; b < a; b++) {
+        const tci_buffer *y = &p->buffers[b];
+        bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
+        TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                          y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+    }
+}
+
+TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
+{
+    bool *written = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
+    bool placed = tci_plan_is_placed(p);
+    tci_fusion_verify(s, p->fusion);
+    for (int t = 0; t < p->n_steps; t++) {
+        tci_plan_verify_step(s, p, &p->steps[t], written);
+    }
+    for (int b = 0; b < p->n_buffers; b++) {
+        TCI_ASSERT(s, p->buffers[b].kind != TCI_BUF_OUTPUT || written[b]);
+        if (placed) {
+            tci_plan_verify_place(s, p, b);
         }
     }
 }
@@ -28701,8 +28925,9 @@ TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, in
  * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
  * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
  *
- * Invariants: a step reads only values of its own or enclosing sections; values used outside their
- * own section have memory of their own, others share it by liveness. */
+ * Invariants (interp/verify.c): a step reads only values of its own or enclosing sections; values
+ * used outside their own section have memory of their own, others share it by liveness; what is
+ * read and written without a guard, at a linear address, lies in its operand. */
 #ifndef TCI_INTERP_STEPS_H
 #define TCI_INTERP_STEPS_H
 
@@ -28718,6 +28943,8 @@ TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, in
 typedef struct tci_interp tci_interp;
 TCI_FN tci_interp *tci_interp_make(const tci_kernel *k);
 TCI_FN void tci_interp_free(tci_interp *p);
+/* interp/verify.c; s only lends memory, and takes the escape. */
+TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p);
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p);       /* n_tasks */
 TCI_FN size_t tci_interp_workspace(const tci_interp *p);    /* bytes one caller needs, 64-aligned */
 /* As tci_kernel_fn, with the caller's workspace; allocates nothing. */
@@ -31631,6 +31858,217 @@ TCI_FN void tci_interp_run(const tci_interp *p, void *workspace, void *const *bu
     tci_exec_section(&e, &p->constants);
     tci_exec_points(&e, task_begin * p->grain, TCI_MIN(task_end * p->grain, p->points));
 }
+/* ---- src/interp/verify.c ---- */
+/* interp/verify.c - checks the invariants of interp/steps.h; a broken one escapes as an internal
+ * error.
+ *
+ * One walk over the sections in the order in which they run. A value can be read from the step that
+ * makes it on, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
+ * after. */
+
+typedef struct tci_iverify {
+    tci_scratch *s;
+    const tci_interp *p;
+    uint8_t *state;
+    int32_t *section, *first, *last; /* per value: where and when it lives there */
+    int32_t n_sections;
+    bool empty;                      /* there is an axis without points: nothing runs */
+} tci_iverify;
+
+static const tci_interp_value *tci_iverify_value(const tci_iverify *v, int value)
+{
+    TCI_ASSERT(v->s, value >= 0 && value < v->p->n_values);
+    return &v->p->values[value];
+}
+
+/* Step i of section `id` reads it. */
+static void tci_iverify_read(tci_iverify *v, int value, int id, int i)
+{
+    const tci_interp_value *from = tci_iverify_value(v, value);
+    TCI_ASSERT(v->s, v->state[value] == 1);
+    TCI_ASSERT(v->s, v->section[value] == id || from->own || !from->varies);
+    if (v->section[value] == id) {
+        v->last[value] = i;
+    }
+}
+
+static void tci_iverify_define(tci_iverify *v, int value, int id, int i)
+{
+    tci_iverify_value(v, value);
+    TCI_ASSERT(v->s, v->state[value] == 0);
+    v->state[value] = 1;
+    v->section[value] = id;
+    v->first[value] = v->last[value] = i;
+}
+
+/* ---- addresses ---- */
+
+static void tci_iverify_addr(tci_iverify *v, const tci_interp_addr *x, int id, int i)
+{
+    for (int t = 0; t < x->n_terms; t++) {
+        TCI_ASSERT(v->s, x->terms[t].axis >= 0 && x->terms[t].axis < v->p->n_axes);
+    }
+    for (int a = 0; a < x->n_atoms; a++) {
+        if (x->atoms[a].op == TCI_KX_VALUE) {
+            tci_iverify_read(v, x->atoms[a].value, id, i);
+        } else {
+            TCI_ASSERT(v->s, x->atoms[a].c > 0);
+            tci_iverify_addr(v, x->atoms[a].arg, id, i);
+        }
+    }
+}
+
+/* All elements that a linear address without atoms reaches are the operand's. */
+static void tci_iverify_inside(const tci_iverify *v, const tci_interp_addr *x, int operand)
+{
+    int64_t lo = x->base, hi = x->base;
+    for (int t = 0; t < x->n_terms; t++) {
+        int64_t reach = x->terms[t].coef * (v->p->sizes[x->terms[t].axis] - 1);
+        *(reach < 0 ? &lo : &hi) += reach;
+    }
+    TCI_ASSERT(v->s, v->empty || x->n_atoms > 0 || (lo >= 0 && hi < v->p->operand_n[operand]));
+}
+
+static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int offset)
+{
+    TCI_ASSERT(v->s, st->ref >= 0 && st->ref < v->p->n_operands);
+    TCI_ASSERT(v->s, st->x || st->in[offset] >= 0);
+    if (st->x && st->n_guards == 0) {
+        tci_iverify_inside(v, st->x, st->ref);
+    }
+}
+
+/* ---- steps ---- */
+
+static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, int i)
+{
+    bool effect = st->kind == TCI_STEP_STORE || st->kind == TCI_STEP_FOLD;
+    for (int a = 0; a < 3; a++) {
+        if (st->in[a] >= 0) {
+            tci_iverify_read(v, st->in[a], id, i);
+        }
+    }
+    if (st->x) {
+        tci_iverify_addr(v, st->x, id, i);
+    }
+    for (int g = 0; g < st->n_guards; g++) {
+        tci_iverify_addr(v, st->guards[g].x, id, i);
+        if (st->guards[g].block >= 0) {
+            tci_iverify_read(v, st->guards[g].block, id, i);
+        }
+    }
+    TCI_ASSERT(v->s, st->bytes == 1 || st->bytes == 2 || st->bytes == 4 || st->bytes == 8);
+    TCI_ASSERT(v->s, st->kind != TCI_STEP_FOLD || (st->ref >= 0 && st->ref < v->p->n_reds));
+    if (st->kind == TCI_STEP_LOAD || st->kind == TCI_STEP_STORE) {
+        tci_iverify_access(v, st, st->kind == TCI_STEP_STORE ? 1 : 0);
+    }
+    TCI_ASSERT(v->s, effect || st->out >= 0);
+    if (st->out >= 0) {
+        const tci_interp_value *out = tci_iverify_value(v, st->out);
+        TCI_ASSERT(v->s, out->bytes == st->bytes && out->varies == st->varies);
+        tci_iverify_define(v, st->out, id, i);
+    }
+}
+
+static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section)
+{
+    int id = v->n_sections++;
+    TCI_ASSERT(v->s, section->vec >= -1 && section->vec < v->p->n_axes);
+    for (int i = 0; i < section->n; i++) {
+        tci_iverify_step(v, &section->steps[i], id, i);
+    }
+    return id;
+}
+
+/* What a stage folds into is there from its begin, the result from its end (a SCAN's at once). */
+static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
+{
+    const tci_interp_red *r = &v->p->reds[red];
+    const int32_t names[3] = {r->acc, r->arg ? r->at : r->acc, at_end ? r->result : r->acc};
+    for (int i = 0; i < 3; i++) {
+        TCI_ASSERT(v->s, tci_iverify_value(v, names[i])->own);
+        if (v->state[names[i]] == 0) {
+            tci_iverify_define(v, names[i], -1, 0);
+        }
+    }
+}
+
+static void tci_iverify_stage(tci_iverify *v, const tci_interp_stage *stage)
+{
+    for (int a = 0; a < stage->n_axes; a++) {
+        TCI_ASSERT(v->s, stage->axes[a] >= v->p->n_outer && stage->axes[a] < v->p->n_axes);
+    }
+    for (int r = 0; r < stage->n_reds; r++) {
+        TCI_ASSERT(v->s, stage->reds[r] >= 0 && stage->reds[r] < v->p->n_reds);
+        tci_iverify_red(v, stage->reds[r], stage->kind == TCI_STAGE_SCAN);
+    }
+    int begin = v->n_sections;
+    for (int depth = 0; depth <= stage->n_axes; depth++) {
+        tci_iverify_section(v, &stage->sections[depth]);
+    }
+    for (int i = 0; i < v->p->n_values; i++) {
+        v->state[i] = v->state[i] == 1 && v->section[i] >= begin ? 2 : v->state[i];
+    }
+    for (int r = 0; r < stage->n_reds; r++) {
+        tci_iverify_red(v, stage->reds[r], true);
+    }
+}
+
+/* ---- memory ---- */
+
+static int64_t tci_iverify_bytes(const tci_iverify *v, int value)
+{
+    const tci_interp_value *x = &v->p->values[value];
+    int64_t lanes = TCI_MAX(x->varies ? v->p->block : 0, x->lanes);
+    return TCI_MAX(lanes * x->bytes, (int64_t)TCI_INTERP_GROUP);
+}
+
+/* Both share memory: inside sections, and there one after the other. */
+static bool tci_iverify_may_share(const tci_iverify *v, int a, int b)
+{
+    const tci_interp_value *x = &v->p->values[a], *y = &v->p->values[b];
+    bool inside = !x->own && !y->own && x->varies && y->varies;
+    bool apart = v->last[a] <= v->first[b] || v->last[b] <= v->first[a];
+    return inside && (v->section[a] != v->section[b] || apart);
+}
+
+static void tci_iverify_memory(const tci_iverify *v)
+{
+    const tci_interp *p = v->p;
+    int64_t begin = p->spare_offset + TCI_VLANES * 8;
+    for (int a = 0; a < p->n_values; a++) {
+        int64_t at = p->values[a].offset;
+        if (v->state[a] == 0) {
+            continue;
+        }
+        TCI_ASSERT(v->s, at % TCI_INTERP_GROUP == 0 && at >= begin);
+        TCI_ASSERT(v->s, at + tci_iverify_bytes(v, a) <= p->workspace_bytes);
+        for (int b = 0; b < a; b++) {
+            int64_t other = p->values[b].offset;
+            bool meet = v->state[b] && at < other + tci_iverify_bytes(v, b) &&
+                        other < at + tci_iverify_bytes(v, a);
+            TCI_ASSERT(v->s, !meet || tci_iverify_may_share(v, a, b));
+        }
+    }
+}
+
+TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
+{
+    tci_iverify v = {.s = s, .p = p};
+    v.state = TCI_NEW_ARRAY(s, uint8_t, p->n_values + 1);
+    v.section = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
+    v.first = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
+    v.last = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
+    for (int a = 0; a < p->n_axes; a++) {
+        v.empty = v.empty || p->sizes[a] == 0;
+    }
+    tci_iverify_section(&v, &p->constants);
+    for (int t = 0; t < p->n_stages; t++) {
+        tci_iverify_section(&v, &p->before[t]);
+        tci_iverify_stage(&v, &p->stages[t]);
+    }
+    tci_iverify_memory(&v);
+}
 /* ---- src/interp/reference.c ---- */
 /* interp/reference.c - the judge: evaluates a graph node by node.
  *
@@ -32605,6 +33043,8 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
                                       tci_code **codes, tc_status *statuses, tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
+/* compile/verify.c */
+TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c);
 TCI_FN void tci_code_retain(tci_code *c);
 TCI_FN void tci_code_release(tci_code *c);
 /* The generated source ("" when there is none): read from the disk cache at first use when the
@@ -35425,6 +35865,90 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
 }
 
 #undef TCI_JIT_COUNT
+/* ---- src/compile/verify.c ---- */
+/* compile/verify.c - checks what compile/code.h says of finished code; a broken invariant escapes
+ * as an internal error. A family's sizes are not known, so nothing is said of them. */
+
+static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
+{
+    tci_dim n = 1;
+    bool known = true;
+    TCI_ASSERT(s, tci_dtype_is_valid(p->dtype) && p->rank >= 0);
+    for (int a = 0; a < p->rank; a++) {
+        known = known && tci_dim_is_known(p->shape[a]);
+        n = tci_dim_mul(n, p->shape[a]);
+    }
+    TCI_ASSERT(s, !known || (p->n == n && n >= 0 && p->bytes >= 0));
+}
+
+static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
+{
+    int ways = (k->fn != NULL) + (k->interp != NULL) + (k->function != NULL) + (k->kernel != NULL);
+    bool native = k->fn || k->function;
+    TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
+    TCI_ASSERT(s, !k->function || c->device);
+    TCI_ASSERT(s, !native || c->family || (k->module >= 0 && k->module < c->n_modules));
+    TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || k->n_tasks >= 0);
+    TCI_ASSERT(s, !tci_dim_is_known(k->work_bytes) || k->work_bytes >= 0);
+}
+
+static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_code_buffer *b)
+{
+    int ports = b->kind == TCI_BUF_INPUT ? c->n_inputs : c->n_outputs;
+    TCI_ASSERT(s, b->kind <= TCI_BUF_TEMP);
+    TCI_ASSERT(s, b->kind == TCI_BUF_TEMP || (b->index >= 0 && b->index < ports));
+    if (b->kind == TCI_BUF_TEMP && c->n_symbols == 0 && b->last >= 0) {
+        TCI_ASSERT(s, b->offset >= 0 && b->offset % 64 == 0);
+        TCI_ASSERT(s, b->offset + b->bytes <= c->arena_bytes);
+    }
+}
+
+/* Buffers, within their lives, and literals. */
+static void tci_code_verify_step(tci_scratch *s, const tci_code *c, int t)
+{
+    const tci_code_step *step = &c->steps[t];
+    TCI_ASSERT(s, step->kernel >= 0 && step->kernel < c->n_kernels);
+    const tci_code_kernel *k = &c->kernels[step->kernel];
+    for (int o = 0; o < k->n_operands; o++) {
+        TCI_ASSERT(s, step->operands[o] >= 0 && step->operands[o] < c->n_buffers);
+        const tci_code_buffer *b = &c->buffers[step->operands[o]];
+        TCI_ASSERT(s, b->kind != TCI_BUF_TEMP || (b->first <= t && t <= b->last));
+    }
+    for (int l = 0; l < k->n_literals; l++) {
+        TCI_ASSERT(s, step->literals[l] >= 0 && step->literals[l] < c->n_literals);
+    }
+}
+
+static void tci_code_verify_alias(tci_scratch *s, const tci_code *c, const tci_alias *a)
+{
+    TCI_ASSERT(s, a->output >= 0 && a->output < c->n_outputs);
+    TCI_ASSERT(s, a->input >= 0 && a->input < c->n_inputs);
+    TCI_ASSERT(s, c->inputs[a->input].bytes == c->outputs[a->output].bytes);
+    TCI_ASSERT(s, c->inputs[a->input].dtype == c->outputs[a->output].dtype);
+}
+
+TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c)
+{
+    TCI_ASSERT(s, c->n_symbols > 0 || c->arena_bytes >= 0);
+    for (int i = 0; i < c->n_inputs; i++) {
+        tci_code_verify_port(s, &c->inputs[i]);
+    }
+    for (int i = 0; i < c->n_outputs; i++) {
+        tci_code_verify_port(s, &c->outputs[i]);
+    }
+    for (int i = 0; i < c->n_kernels; i++) {
+        tci_code_verify_kernel(s, c, &c->kernels[i]);
+    }
+    for (int i = 0; i < c->n_buffers; i++) {
+        tci_code_verify_buffer(s, c, &c->buffers[i]);
+    }
+    for (int t = 0; t < c->n_steps; t++) {
+        tci_code_verify_step(s, c, t);
+    }
+    for (int i = 0; i < c->n_aliases; i++) {
+        tci_code_verify_alias(s, c, &c->aliases[i]);
+    }
+}
 /* ---- src/compile/compile.c ---- */
 /* compile/compile.c - THE SPINE: requests to code.
  *
@@ -35884,6 +36408,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
         if (!k->interp) {
             tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
         }
+        if (b->verify) {
+            tci_interp_verify(&b->scratch, k->interp);
+        }
         k->n_tasks = tci_interp_tasks(k->interp);
         double work = (double)TCI_MAX(from->flops, from->bytes); /* about one a nanosecond */
         k->task_ns = work / (double)TCI_MAX(k->n_tasks, (int64_t)1);
@@ -35950,6 +36477,9 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     tci_str explain = {.s = &b->scratch};
     tci_explain_text(&explain, job->plan, c, b->why);
     c->explain = tci_compile_text(b, c, tci_str_text(&explain));
+    if (b->verify) {
+        tci_code_verify(&b->scratch, c);
+    }
     return TC_OK;
 }
 
@@ -40024,6 +40554,7 @@ typedef struct tci_dynamic_build {
     tci_scratch scratch;
     const tci_code *family;
     const int64_t *values;
+    bool verify;
     tci_code *code;
     int64_t *words; int n_words, cap_words; /* values of dims, kernel by kernel */
 } tci_dynamic_build;
@@ -40105,6 +40636,10 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
     to->interp = tci_interp_make(k);
     if (!to->interp) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    if (b->verify) {
+        tci_kernel_verify(&b->scratch, k);
+        tci_interp_verify(&b->scratch, to->interp);
     }
     to->n_tasks = tci_interp_tasks(to->interp);
     double work = (double)TCI_MAX(to->flops, to->bytes); /* about one a nanosecond */
@@ -40221,6 +40756,9 @@ static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_
     b->code->family = (tci_code *)(uintptr_t)b->family;
     tci_code_retain(b->code->family);
     tci_dynamic_fill_code(b);
+    if (b->verify) {
+        tci_code_verify(&b->scratch, b->code);
+    }
     tc_status status = tci_program_make_instance(b->code, c->program, b->words, program);
     if (status == TC_ERR_LIMIT) {
         char text[160];
@@ -40253,6 +40791,7 @@ static tc_status tci_dynamic_make_instance(tc_call *c, const int64_t *values, co
         tci_scratch_init(&b->scratch);
         b->family = f->code;
         b->values = values;
+        b->verify = f->options.verify;
         status = tci_dynamic_build_program(c, b, &x->program);
         tci_code_release(b->code);
         tci_scratch_free(&b->scratch);

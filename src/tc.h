@@ -72,6 +72,7 @@
 #include "plan/kernel.c"
 #include "plan/memory.c"
 #include "plan/plan.c"
+#include "plan/verify.c"
 
 #include "loop/ir.c"
 #include "loop/build.c"
@@ -95,6 +96,7 @@
 #include "interp/loops.c"
 #include "interp/prepare.c"
 #include "interp/kernels.c"
+#include "interp/verify.c"
 #include "interp/reference.c"
 
 #include "compile/backend.c"
@@ -102,6 +104,7 @@
 #include "compile/cache.c"
 #include "compile/disk.c"
 #include "compile/jit.c"
+#include "compile/verify.c"
 #include "compile/compile.c"
 
 #include "run/pool.c"

@@ -146,6 +146,8 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
                                       tci_code **codes, tc_status *statuses, tci_str *log);
 /* Memory of an unpublished code (zeroed, freed with it); NULL: out of memory. */
 TCI_FN void *tci_code_get(tci_code *c, size_t bytes);
+/* compile/verify.c */
+TCI_FN void tci_code_verify(tci_scratch *s, const tci_code *c);
 TCI_FN void tci_code_retain(tci_code *c);
 TCI_FN void tci_code_release(tci_code *c);
 /* The generated source ("" when there is none): read from the disk cache at first use when the

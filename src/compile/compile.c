@@ -436,6 +436,9 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
         if (!k->interp) {
             tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
         }
+        if (b->verify) {
+            tci_interp_verify(&b->scratch, k->interp);
+        }
         k->n_tasks = tci_interp_tasks(k->interp);
         double work = (double)TCI_MAX(from->flops, from->bytes); /* about one a nanosecond */
         k->task_ns = work / (double)TCI_MAX(k->n_tasks, (int64_t)1);
@@ -502,6 +505,9 @@ static tc_status tci_compile_finish(tci_compile_batch_state *b, tci_compile_job 
     tci_str explain = {.s = &b->scratch};
     tci_explain_text(&explain, job->plan, c, b->why);
     c->explain = tci_compile_text(b, c, tci_str_text(&explain));
+    if (b->verify) {
+        tci_code_verify(&b->scratch, c);
+    }
     return TC_OK;
 }
 

@@ -10,8 +10,9 @@
  * along it is uniform: one 64-byte group of equal elements. A varying value is an array of one
  * block. bool values are lane masks, 0 or all ones, as wide as what they were compared from.
  *
- * Invariants: a step reads only values of its own or enclosing sections; values used outside their
- * own section have memory of their own, others share it by liveness. */
+ * Invariants (interp/verify.c): a step reads only values of its own or enclosing sections; values
+ * used outside their own section have memory of their own, others share it by liveness; what is
+ * read and written without a guard, at a linear address, lies in its operand. */
 #ifndef TCI_INTERP_STEPS_H
 #define TCI_INTERP_STEPS_H
 

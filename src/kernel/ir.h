@@ -35,10 +35,10 @@
  * (value, index): take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the
  * lower index.
  *
- * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's; a
- * load without guard stays inside its operand for the whole domain; stage axes are inner axes; a
- * RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
- * values. */
+ * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
+ * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
+ * for the whole domain; no two points of a store have one offset; stage axes are inner axes; a RED
+ * value is used only in stages after its own (SCAN: also in its own) or by outer-level values. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 

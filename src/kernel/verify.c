@@ -1,21 +1,52 @@
-/* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL. */
+/* kernel/verify.c - checks the invariants written in kernel/ir.h; escapes with TC_ERR_INTERNAL.
+ * What depends on symbolic sizes and cannot be told for all of them is not checked. */
 #include "ir.h"
+
+static bool tci_kernel_is_empty(const tci_kernel *k)
+{
+    bool empty = false;
+    for (int a = 0; a < k->n_axes; a++) {
+        empty |= k->axes[a].size == 0;
+    }
+    return empty;
+}
+
+/* ---- index expressions ---- */
+
+static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
+{
+    const tci_kx *x = &k->kx[at];
+    bool unary = x->op == TCI_KX_MUL || x->op == TCI_KX_DIV || x->op == TCI_KX_MOD;
+    if (unary || x->op == TCI_KX_ADD) {
+        TCI_ASSERT(s, x->a >= 0 && x->a < at);
+    }
+    TCI_ASSERT(s, x->op != TCI_KX_ADD || (x->b >= 0 && x->b < at));
+    TCI_ASSERT(s, x->op != TCI_KX_AXIS || (x->c >= 0 && x->c < k->n_axes));
+    TCI_ASSERT(s, x->op != TCI_KX_VALUE || (x->c >= 0 && x->c < k->n_insts));
+    if (x->op == TCI_KX_DIV || x->op == TCI_KX_MOD) {
+        TCI_ASSERT(s, !tci_dim_is_known(x->c) || x->c > 0);
+    }
+}
+
+/* Where x lies inside the operand for the whole domain, as far as its range tells. */
+static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x, int operand)
+{
+    tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi, n = k->operands[operand].n;
+    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(n);
+    if (known && !tci_kernel_is_empty(k)) {
+        TCI_ASSERT(s, lo >= 0 && hi < n);
+    }
+}
+
+/* ---- instructions ---- */
 
 static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tci_kinst *i)
 {
     TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_operands);
     TCI_ASSERT(s, !k->operands[i->imm].is_output);
     TCI_ASSERT(s, i->x >= 0 && i->x < k->n_kx);
-    bool empty = false;
-    for (int a = 0; a < k->n_axes; a++) {
-        empty |= k->axes[a].size == 0;
-    }
-    /* a load without guard stays inside: where that cannot be told for all sizes, it is not */
-    tci_dim lo = k->kx[i->x].lo, hi = k->kx[i->x].hi;
-    bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) &&
-                 tci_dim_is_known(k->operands[i->imm].n);
-    if (i->n_guards == 0 && !empty && known) {
-        TCI_ASSERT(s, lo >= 0 && hi < k->operands[i->imm].n);
+    if (i->n_guards == 0) {
+        tci_kernel_verify_inside(s, k, i->x, (int)i->imm);
     }
 }
 
@@ -59,9 +90,79 @@ TCI_FN void tci_kernel_need_dims(tci_scratch *s, const tci_kernel *k)
     }
 }
 
+/* ---- stores ---- */
+
+static bool tci_kernel_store_covers(const tci_kernel *k, const tci_kstore *store, int axis)
+{
+    const tci_kstage *stage = &k->stages[store->stage];
+    bool covers = axis < k->n_outer;
+    for (int a = 0; a < stage->n_axes; a++) {
+        covers |= stage->axes[a] == axis;
+    }
+    return covers;
+}
+
+/* Different points have different offsets: by size, each coefficient is larger than all that those
+ * before it can add. */
+static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
+{
+    int64_t reach = 0;
+    for (int round = 0; round < k->n_axes; round++) {
+        int least = -1;
+        for (int a = 0; a < k->n_axes; a++) {
+            coef[a] = coef[a] < 0 ? -coef[a] : coef[a];
+            bool counts = coef[a] < INT64_MAX && (least < 0 || coef[a] < coef[least]);
+            least = counts ? a : least;
+        }
+        if (least < 0) {
+            break;
+        }
+        if (coef[least] <= reach) {
+            return false;
+        }
+        reach += coef[least] * (k->axes[least].size - 1);
+        coef[least] = INT64_MAX;
+    }
+    return true;
+}
+
+/* Where sizes and coefficients are numbers, and the offset is a sum of axes. */
+static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
+    bool known = tci_kx_affine(k, store->x, coef, &base);
+    for (int a = 0; a < k->n_axes && known; a++) {
+        bool covers = tci_kernel_store_covers(k, store, a);
+        known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
+        TCI_ASSERT(s, !known || covers || coef[a] == 0);
+        if (known && (!covers || k->axes[a].size == 1)) {
+            coef[a] = INT64_MAX;
+        }
+    }
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(k, coef));
+}
+
+static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    TCI_ASSERT(s, store->stage >= 0 && store->stage < k->n_stages);
+    TCI_ASSERT(s, store->operand >= 0 && store->operand < k->n_operands);
+    TCI_ASSERT(s, k->operands[store->operand].is_output);
+    TCI_ASSERT(s, store->x >= 0 && store->x < k->n_kx);
+    TCI_ASSERT(s, store->value >= 0 && store->value < k->n_insts);
+    const tci_kstage *stage = &k->stages[store->stage];
+    TCI_ASSERT(s, stage->kind != TCI_STAGE_REDUCE);
+    bool scan = stage->kind == TCI_STAGE_SCAN;
+    TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+    tci_kernel_verify_inside(s, k, store->x, store->operand);
+    tci_kernel_verify_apart(s, k, store);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
+    for (int x = 0; x < k->n_kx; x++) {
+        tci_kernel_verify_kx(s, k, x);
+    }
     for (int a = 0; a < k->n_axes; a++) {
         TCI_ASSERT(s, k->axes[a].inner == (a >= k->n_outer));
     }
@@ -81,10 +182,6 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
                           (red->op == TCI_RED_DOT && red->dtype == TC_F32));
     }
     for (int w = 0; w < k->n_stores; w++) {
-        const tci_kstore *store = &k->stores[w];
-        TCI_ASSERT(s, store->stage >= 0 && store->stage < k->n_stages);
-        TCI_ASSERT(s, k->operands[store->operand].is_output);
-        bool scan = k->stages[store->stage].kind == TCI_STAGE_SCAN;
-        TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+        tci_kernel_verify_store(s, k, &k->stores[w]);
     }
 }

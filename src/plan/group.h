@@ -21,10 +21,11 @@
  * A read's axes name an axis of the reader's domain per axis of what is read; through them the
  * reader's outer_of follows from that of what it reads.
  *
- * Invariants: groups form a DAG; within a group roots are in topological order; a root reads only
- * roots of lower numbers; a group with a CONTRACT or SCAN holds no other reduction; what a group's
- * roots evaluate and read together stays below the limits of plan/cost.h, unless one root alone
- * exceeds them. */
+ * Invariants (plan/verify.c): every root is in one group; groups form a DAG, and `order` runs what
+ * a group reads before it; within a group roots are in topological order; a root reads only roots
+ * of lower numbers; a domain axis is an outer axis of its group of the same size, or inner; a group
+ * with a CONTRACT or SCAN holds no other reduction. And, not checked: what a group's roots evaluate
+ * and read together stays below the limits of plan/cost.h, unless one root alone exceeds them. */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -136,6 +137,8 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
+/* plan/verify.c */
+TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
  * literals_out: the LITERAL node of each slot. */
 typedef struct tci_lowered {

@@ -164,6 +164,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         inputs[i]->pass = NULL;
     }
     tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
+    p->fusion = f;
     tci_plan_leaf_buffers(p, f);
     tci_plan_root_buffers(s, p, f, outputs, n_roots);
     tci_plan_steps(s, p, f, literals, n_literals);
@@ -171,7 +172,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     return p;
 }
 
-/* ---- print and verify ---- */
+/* ---- print ---- */
 
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
 {
@@ -202,36 +203,4 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
                        p->aliases[a].input);
     }
     tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
-}
-
-TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
-{
-    bool *written = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
-    for (int t = 0; t < p->n_steps; t++) {
-        const tci_kernel *k = p->kernels[p->steps[t].kernel];
-        tci_kernel_verify(s, k);
-        for (int o = 0; o < k->n_operands; o++) {
-            int b = p->steps[t].operands[o];
-            TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
-            TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
-                              written[b]);
-            TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
-        }
-        for (int o = 0; o < k->n_operands; o++) {
-            written[p->steps[t].operands[o]] |= k->operands[o].is_output;
-        }
-    }
-    bool placed = true; /* where one size is symbolic, none is */
-    for (int b = 0; b < p->n_buffers; b++) {
-        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
-        placed = placed && (!is_temp || tci_dim_is_known(p->buffers[b].bytes));
-    }
-    for (int a = 0; a < p->n_buffers && placed; a++) { /* live at once means apart */
-        for (int b = 0; b < a && p->buffers[a].kind == TCI_BUF_TEMP; b++) {
-            const tci_buffer *x = &p->buffers[a], *y = &p->buffers[b];
-            bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
-            TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
-                              y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
-        }
-    }
 }

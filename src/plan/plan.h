@@ -1,9 +1,10 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
  * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
- * plan/memory.c places temporaries. Invariants: steps are in execution order; a buffer is written
- * (by one or several steps, to disjoint elements) before it is read; temporaries whose lifetimes
- * overlap do not overlap in the arena; offsets are multiples of 64. */
+ * plan/memory.c places temporaries. Invariants (plan/verify.c): steps are in execution order; a
+ * buffer is written (by one or several steps, to disjoint elements) before it is read, and every
+ * output is; temporaries lie in the arena, those whose lifetimes overlap apart; offsets are
+ * multiples of 64. */
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
@@ -45,6 +46,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
+    struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
 

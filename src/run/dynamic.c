@@ -116,6 +116,7 @@ typedef struct tci_dynamic_build {
     tci_scratch scratch;
     const tci_code *family;
     const int64_t *values;
+    bool verify;
     tci_code *code;
     int64_t *words; int n_words, cap_words; /* values of dims, kernel by kernel */
 } tci_dynamic_build;
@@ -197,6 +198,10 @@ static void tci_dynamic_interpret(tci_dynamic_build *b, tci_code_kernel *to,
     to->interp = tci_interp_make(k);
     if (!to->interp) {
         tci_scratch_fail(&b->scratch, TC_ERR_MEMORY, "out of memory for an interpreted kernel");
+    }
+    if (b->verify) {
+        tci_kernel_verify(&b->scratch, k);
+        tci_interp_verify(&b->scratch, to->interp);
     }
     to->n_tasks = tci_interp_tasks(to->interp);
     double work = (double)TCI_MAX(to->flops, to->bytes); /* about one a nanosecond */
@@ -313,6 +318,9 @@ static tc_status tci_dynamic_build_program(tc_call *c, tci_dynamic_build *b, tc_
     b->code->family = (tci_code *)(uintptr_t)b->family;
     tci_code_retain(b->code->family);
     tci_dynamic_fill_code(b);
+    if (b->verify) {
+        tci_code_verify(&b->scratch, b->code);
+    }
     tc_status status = tci_program_make_instance(b->code, c->program, b->words, program);
     if (status == TC_ERR_LIMIT) {
         char text[160];
@@ -345,6 +353,7 @@ static tc_status tci_dynamic_make_instance(tc_call *c, const int64_t *values, co
         tci_scratch_init(&b->scratch);
         b->family = f->code;
         b->values = values;
+        b->verify = f->options.verify;
         status = tci_dynamic_build_program(c, b, &x->program);
         tci_code_release(b->code);
         tci_scratch_free(&b->scratch);

@@ -1,0 +1,211 @@
+/* interp/verify.c - checks the invariants of interp/steps.h; a broken one escapes as an internal
+ * error.
+ *
+ * One walk over the sections in the order in which they run. A value can be read from the step that
+ * makes it on, in its own section and those that run inside it: `state` is 0 before, 1 then, 2
+ * after. */
+#include "steps.h"
+
+typedef struct tci_iverify {
+    tci_scratch *s;
+    const tci_interp *p;
+    uint8_t *state;
+    int32_t *section, *first, *last; /* per value: where and when it lives there */
+    int32_t n_sections;
+    bool empty;                      /* there is an axis without points: nothing runs */
+} tci_iverify;
+
+static const tci_interp_value *tci_iverify_value(const tci_iverify *v, int value)
+{
+    TCI_ASSERT(v->s, value >= 0 && value < v->p->n_values);
+    return &v->p->values[value];
+}
+
+/* Step i of section `id` reads it. */
+static void tci_iverify_read(tci_iverify *v, int value, int id, int i)
+{
+    const tci_interp_value *from = tci_iverify_value(v, value);
+    TCI_ASSERT(v->s, v->state[value] == 1);
+    TCI_ASSERT(v->s, v->section[value] == id || from->own || !from->varies);
+    if (v->section[value] == id) {
+        v->last[value] = i;
+    }
+}
+
+static void tci_iverify_define(tci_iverify *v, int value, int id, int i)
+{
+    tci_iverify_value(v, value);
+    TCI_ASSERT(v->s, v->state[value] == 0);
+    v->state[value] = 1;
+    v->section[value] = id;
+    v->first[value] = v->last[value] = i;
+}
+
+/* ---- addresses ---- */
+
+static void tci_iverify_addr(tci_iverify *v, const tci_interp_addr *x, int id, int i)
+{
+    for (int t = 0; t < x->n_terms; t++) {
+        TCI_ASSERT(v->s, x->terms[t].axis >= 0 && x->terms[t].axis < v->p->n_axes);
+    }
+    for (int a = 0; a < x->n_atoms; a++) {
+        if (x->atoms[a].op == TCI_KX_VALUE) {
+            tci_iverify_read(v, x->atoms[a].value, id, i);
+        } else {
+            TCI_ASSERT(v->s, x->atoms[a].c > 0);
+            tci_iverify_addr(v, x->atoms[a].arg, id, i);
+        }
+    }
+}
+
+/* All elements that a linear address without atoms reaches are the operand's. */
+static void tci_iverify_inside(const tci_iverify *v, const tci_interp_addr *x, int operand)
+{
+    int64_t lo = x->base, hi = x->base;
+    for (int t = 0; t < x->n_terms; t++) {
+        int64_t reach = x->terms[t].coef * (v->p->sizes[x->terms[t].axis] - 1);
+        *(reach < 0 ? &lo : &hi) += reach;
+    }
+    TCI_ASSERT(v->s, v->empty || x->n_atoms > 0 || (lo >= 0 && hi < v->p->operand_n[operand]));
+}
+
+static void tci_iverify_access(tci_iverify *v, const tci_interp_step *st, int offset)
+{
+    TCI_ASSERT(v->s, st->ref >= 0 && st->ref < v->p->n_operands);
+    TCI_ASSERT(v->s, st->x || st->in[offset] >= 0);
+    if (st->x && st->n_guards == 0) {
+        tci_iverify_inside(v, st->x, st->ref);
+    }
+}
+
+/* ---- steps ---- */
+
+static void tci_iverify_step(tci_iverify *v, const tci_interp_step *st, int id, int i)
+{
+    bool effect = st->kind == TCI_STEP_STORE || st->kind == TCI_STEP_FOLD;
+    for (int a = 0; a < 3; a++) {
+        if (st->in[a] >= 0) {
+            tci_iverify_read(v, st->in[a], id, i);
+        }
+    }
+    if (st->x) {
+        tci_iverify_addr(v, st->x, id, i);
+    }
+    for (int g = 0; g < st->n_guards; g++) {
+        tci_iverify_addr(v, st->guards[g].x, id, i);
+        if (st->guards[g].block >= 0) {
+            tci_iverify_read(v, st->guards[g].block, id, i);
+        }
+    }
+    TCI_ASSERT(v->s, st->bytes == 1 || st->bytes == 2 || st->bytes == 4 || st->bytes == 8);
+    TCI_ASSERT(v->s, st->kind != TCI_STEP_FOLD || (st->ref >= 0 && st->ref < v->p->n_reds));
+    if (st->kind == TCI_STEP_LOAD || st->kind == TCI_STEP_STORE) {
+        tci_iverify_access(v, st, st->kind == TCI_STEP_STORE ? 1 : 0);
+    }
+    TCI_ASSERT(v->s, effect || st->out >= 0);
+    if (st->out >= 0) {
+        const tci_interp_value *out = tci_iverify_value(v, st->out);
+        TCI_ASSERT(v->s, out->bytes == st->bytes && out->varies == st->varies);
+        tci_iverify_define(v, st->out, id, i);
+    }
+}
+
+static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section)
+{
+    int id = v->n_sections++;
+    TCI_ASSERT(v->s, section->vec >= -1 && section->vec < v->p->n_axes);
+    for (int i = 0; i < section->n; i++) {
+        tci_iverify_step(v, &section->steps[i], id, i);
+    }
+    return id;
+}
+
+/* What a stage folds into is there from its begin, the result from its end (a SCAN's at once). */
+static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
+{
+    const tci_interp_red *r = &v->p->reds[red];
+    const int32_t names[3] = {r->acc, r->arg ? r->at : r->acc, at_end ? r->result : r->acc};
+    for (int i = 0; i < 3; i++) {
+        TCI_ASSERT(v->s, tci_iverify_value(v, names[i])->own);
+        if (v->state[names[i]] == 0) {
+            tci_iverify_define(v, names[i], -1, 0);
+        }
+    }
+}
+
+static void tci_iverify_stage(tci_iverify *v, const tci_interp_stage *stage)
+{
+    for (int a = 0; a < stage->n_axes; a++) {
+        TCI_ASSERT(v->s, stage->axes[a] >= v->p->n_outer && stage->axes[a] < v->p->n_axes);
+    }
+    for (int r = 0; r < stage->n_reds; r++) {
+        TCI_ASSERT(v->s, stage->reds[r] >= 0 && stage->reds[r] < v->p->n_reds);
+        tci_iverify_red(v, stage->reds[r], stage->kind == TCI_STAGE_SCAN);
+    }
+    int begin = v->n_sections;
+    for (int depth = 0; depth <= stage->n_axes; depth++) {
+        tci_iverify_section(v, &stage->sections[depth]);
+    }
+    for (int i = 0; i < v->p->n_values; i++) {
+        v->state[i] = v->state[i] == 1 && v->section[i] >= begin ? 2 : v->state[i];
+    }
+    for (int r = 0; r < stage->n_reds; r++) {
+        tci_iverify_red(v, stage->reds[r], true);
+    }
+}
+
+/* ---- memory ---- */
+
+static int64_t tci_iverify_bytes(const tci_iverify *v, int value)
+{
+    const tci_interp_value *x = &v->p->values[value];
+    int64_t lanes = TCI_MAX(x->varies ? v->p->block : 0, x->lanes);
+    return TCI_MAX(lanes * x->bytes, (int64_t)TCI_INTERP_GROUP);
+}
+
+/* Both share memory: inside sections, and there one after the other. */
+static bool tci_iverify_may_share(const tci_iverify *v, int a, int b)
+{
+    const tci_interp_value *x = &v->p->values[a], *y = &v->p->values[b];
+    bool inside = !x->own && !y->own && x->varies && y->varies;
+    bool apart = v->last[a] <= v->first[b] || v->last[b] <= v->first[a];
+    return inside && (v->section[a] != v->section[b] || apart);
+}
+
+static void tci_iverify_memory(const tci_iverify *v)
+{
+    const tci_interp *p = v->p;
+    int64_t begin = p->spare_offset + TCI_VLANES * 8;
+    for (int a = 0; a < p->n_values; a++) {
+        int64_t at = p->values[a].offset;
+        if (v->state[a] == 0) {
+            continue;
+        }
+        TCI_ASSERT(v->s, at % TCI_INTERP_GROUP == 0 && at >= begin);
+        TCI_ASSERT(v->s, at + tci_iverify_bytes(v, a) <= p->workspace_bytes);
+        for (int b = 0; b < a; b++) {
+            int64_t other = p->values[b].offset;
+            bool meet = v->state[b] && at < other + tci_iverify_bytes(v, b) &&
+                        other < at + tci_iverify_bytes(v, a);
+            TCI_ASSERT(v->s, !meet || tci_iverify_may_share(v, a, b));
+        }
+    }
+}
+
+TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
+{
+    tci_iverify v = {.s = s, .p = p};
+    v.state = TCI_NEW_ARRAY(s, uint8_t, p->n_values + 1);
+    v.section = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
+    v.first = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
+    v.last = TCI_NEW_ARRAY(s, int32_t, p->n_values + 1);
+    for (int a = 0; a < p->n_axes; a++) {
+        v.empty = v.empty || p->sizes[a] == 0;
+    }
+    tci_iverify_section(&v, &p->constants);
+    for (int t = 0; t < p->n_stages; t++) {
+        tci_iverify_section(&v, &p->before[t]);
+        tci_iverify_stage(&v, &p->stages[t]);
+    }
+    tci_iverify_memory(&v);
+}

@@ -1,0 +1,143 @@
+/* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
+ * internal error. Where sizes are symbolic, what depends on them is not checked. */
+#include "group.h"
+
+/* ---- groups ---- */
+
+static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int root)
+{
+    const tci_root *r = &f->roots[root];
+    for (int i = 0; i < r->n_reads; i++) {
+        const tci_read *read = &r->reads[i];
+        TCI_ASSERT(s, read->root >= 0 && read->root < root);
+        const tci_root *q = &f->roots[read->root];
+        for (int a = 0; read->pure && a < q->node->rank; a++) {
+            TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
+        }
+        bool depends = q->group == r->group;
+        for (int d = 0; d < f->groups[r->group].n_deps; d++) {
+            depends |= f->groups[r->group].deps[d] == q->group;
+        }
+        TCI_ASSERT(s, depends);
+    }
+}
+
+static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root)
+{
+    const tci_root *r = &f->roots[root];
+    TCI_ASSERT(s, r->group >= 0 && r->group < f->n_groups);
+    const tci_group *g = &f->groups[r->group];
+    TCI_ASSERT(s, r->n_out >= 0 && r->n_out <= r->n_domain);
+    for (int a = 0; a < r->node->rank; a++) {
+        TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
+    }
+    for (int d = 0; d < r->n_domain; d++) {
+        int outer = r->outer_of[d];
+        TCI_ASSERT(s, outer >= -1 && outer < g->n_outer);
+        TCI_ASSERT(s, outer < 0 || r->domain[d] == g->outer[outer]);
+    }
+    tci_fusion_verify_reads(s, f, root);
+}
+
+static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int group, int *times)
+{
+    const tci_group *g = &f->groups[group];
+    int last = -1;
+    TCI_ASSERT(s, g->n_roots > 0);
+    for (int i = 0; i < g->n_roots; i++) {
+        TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
+        last = g->roots[i];
+        times[last]++;
+        const tci_root *r = &f->roots[last];
+        TCI_ASSERT(s, r->group == group);
+        TCI_ASSERT(s, r->kind != TCI_ROOT_REDUCE || g->has_reduce);
+        TCI_ASSERT(s, r->kind != TCI_ROOT_CONTRACT || g->has_contract);
+        TCI_ASSERT(s, r->kind != TCI_ROOT_SCAN || g->has_scan);
+    }
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan <= 1);
+}
+
+TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
+{
+    int *times = TCI_NEW_ARRAY(s, int, f->n_roots + 1);
+    bool *done = TCI_NEW_ARRAY(s, bool, f->n_groups + 1);
+    for (int g = 0; g < f->n_groups; g++) {
+        tci_fusion_verify_group(s, f, g, times);
+    }
+    for (int r = 0; r < f->n_roots; r++) {
+        TCI_ASSERT(s, times[r] == 1);
+        tci_fusion_verify_root(s, f, r);
+    }
+    for (int i = 0; i < f->n_groups; i++) {
+        int g = f->order[i];
+        TCI_ASSERT(s, g >= 0 && g < f->n_groups && !done[g]);
+        for (int d = 0; d < f->groups[g].n_deps; d++) {
+            TCI_ASSERT(s, done[f->groups[g].deps[d]]);
+        }
+        done[g] = true;
+    }
+}
+
+/* ---- plans ---- */
+
+static void tci_plan_verify_step(tci_scratch *s, const tci_plan *p, const tci_step *step,
+                                 bool *written)
+{
+    TCI_ASSERT(s, step->kernel >= 0 && step->kernel < p->n_kernels);
+    const tci_kernel *k = p->kernels[step->kernel];
+    tci_kernel_verify(s, k);
+    for (int o = 0; o < k->n_operands; o++) {
+        int b = step->operands[o];
+        TCI_ASSERT(s, b >= 0 && b < p->n_buffers && p->buffers[b].n == k->operands[o].n);
+        TCI_ASSERT(s, p->buffers[b].dtype == k->operands[o].dtype);
+        TCI_ASSERT(s, k->operands[o].is_output || p->buffers[b].kind == TCI_BUF_INPUT ||
+                          written[b]);
+        TCI_ASSERT(s, !k->operands[o].is_output || p->buffers[b].kind != TCI_BUF_INPUT);
+    }
+    for (int o = 0; o < k->n_operands; o++) {
+        written[step->operands[o]] |= k->operands[o].is_output;
+    }
+}
+
+static bool tci_plan_is_placed(const tci_plan *p)
+{
+    bool placed = true; /* where one size is symbolic, none is */
+    for (int b = 0; b < p->n_buffers; b++) {
+        bool is_temp = p->buffers[b].kind == TCI_BUF_TEMP;
+        placed = placed && (!is_temp || tci_dim_is_known(p->buffers[b].bytes));
+    }
+    return placed;
+}
+
+/* In the arena; and what lives at once lies apart. */
+static void tci_plan_verify_place(tci_scratch *s, const tci_plan *p, int a)
+{
+    const tci_buffer *x = &p->buffers[a];
+    if (x->kind != TCI_BUF_TEMP || x->last < 0) {
+        return;
+    }
+    TCI_ASSERT(s, x->offset >= 0 && x->offset % 64 == 0);
+    TCI_ASSERT(s, x->offset + x->bytes <= p->arena_bytes);
+    for (int b = 0; b < a; b++) {
+        const tci_buffer *y = &p->buffers[b];
+        bool together = y->kind == TCI_BUF_TEMP && x->first <= y->last && y->first <= x->last;
+        TCI_ASSERT(s, !together || x->offset + x->bytes <= y->offset ||
+                          y->offset + y->bytes <= x->offset || x->bytes == 0 || y->bytes == 0);
+    }
+}
+
+TCI_FN void tci_plan_verify(tci_scratch *s, const tci_plan *p)
+{
+    bool *written = TCI_NEW_ARRAY(s, bool, p->n_buffers + 1);
+    bool placed = tci_plan_is_placed(p);
+    tci_fusion_verify(s, p->fusion);
+    for (int t = 0; t < p->n_steps; t++) {
+        tci_plan_verify_step(s, p, &p->steps[t], written);
+    }
+    for (int b = 0; b < p->n_buffers; b++) {
+        TCI_ASSERT(s, p->buffers[b].kind != TCI_BUF_OUTPUT || written[b]);
+        if (placed) {
+            tci_plan_verify_place(s, p, b);
+        }
+    }
+}

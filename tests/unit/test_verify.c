@@ -1,0 +1,269 @@
+/* tests/unit/test_verify.c - verifiers find what is wrong: each invariant is broken once, in a form
+ * that was right before and is again after. */
+#include "inside.h"
+
+#include "tc_test.h"
+
+static tc_ctx *ctx;
+static tci_scratch scratch;
+
+typedef void (*verifier)(tci_scratch *s, const void *form);
+static void kernel_verifier(tci_scratch *s, const void *k) { tci_kernel_verify(s, k); }
+static void plan_verifier(tci_scratch *s, const void *p) { tci_plan_verify(s, p); }
+static void interp_verifier(tci_scratch *s, const void *p) { tci_interp_verify(s, p); }
+static void code_verifier(tci_scratch *s, const void *c) { tci_code_verify(s, c); }
+
+/* Whether the verifier complains, as of an error of our own. */
+static bool complains(verifier verify, const void *form)
+{
+    if (setjmp(scratch.escape)) {
+        return scratch.why == TC_ERR_INTERNAL;
+    }
+    verify(&scratch, form);
+    return false;
+}
+
+/* The place holds `wrong` for the time of one look. */
+#define BREAK(verify, form, place, wrong)                                                          \
+    do {                                                                                           \
+        __typeof__(place) right_ = (place);                                                        \
+        (place) = (__typeof__(place))(wrong);                                                      \
+        CHECK_MSG(complains((verify), (form)), "%s = %s is not found", #place, #wrong);            \
+        (place) = right_;                                                                          \
+    } while (0)
+
+static void begin(void)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .threads = 1};
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tci_scratch_init(&scratch);
+}
+
+static void end(void)
+{
+    tci_scratch_free(&scratch);
+    tc_ctx_free(ctx);
+}
+
+/* The plan of y for the interpreter; NULL: it escaped. */
+static tci_plan *plan_of(tc_tensor y)
+{
+    tci_node *root = tci_handle_node(y);
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        return NULL;
+    }
+    tci_request *r =
+        tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, NULL, NULL);
+    tci_request_copy copy = tci_request_copy_graph(&scratch, r);
+    tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
+    tci_machine machine = {.vector_bytes = 32};
+    return tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
+                         r->n_literals, now, 1, machine);
+}
+
+/* Rows of one kernel are multiplied by another, and a third sums them up. */
+static tc_tensor two_kernels(void)
+{
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10);
+    return tc_cumsum(tc_matmul(tc_softmax(x, 1), tc_transpose(x, 0, 1)), 0);
+}
+
+static int find_kx(const tci_kernel *k, tci_kx_op op)
+{
+    for (int x = 0; x < k->n_kx; x++) {
+        if (k->kx[x].op == op) {
+            return x;
+        }
+    }
+    CHECK_MSG(false, "the kernel has no index expression %d", op);
+    return 0;
+}
+
+TEST(kernels)
+{
+    begin();
+    /* a turned half of x, in one row: 30 of 60 elements, at quotients and remainders */
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10);
+    tc_tensor y = tc_exp(tc_reshape(tc_transpose(tc_slice(x, 0, 0, 3, 1), 0, 1), 30));
+    tci_plan *p = plan_of(y);
+    REQUIRE(p && p->n_kernels == 1);
+    tci_kernel *k = p->kernels[0];
+    tci_kstore *store = &k->stores[0];
+    CHECK(k->n_stores == 1 && !complains(kernel_verifier, k));
+    BREAK(kernel_verifier, k, store->operand, k->n_operands);
+    BREAK(kernel_verifier, k, store->operand, 0); /* the input */
+    BREAK(kernel_verifier, k, store->x, k->n_kx);
+    BREAK(kernel_verifier, k, store->value, k->n_insts);
+    BREAK(kernel_verifier, k, store->stage, k->n_stages);
+    BREAK(kernel_verifier, k, store->x, tci_kx_const(k, 0)); /* all points at one place */
+    BREAK(kernel_verifier, k, store->x, tci_kx_add(k, store->x, tci_kx_const(k, 1)));
+    BREAK(kernel_verifier, k, store->x, tci_kx_add(k, store->x, tci_kx_const(k, -1)));
+    BREAK(kernel_verifier, k, k->operands[store->operand].n, 29);
+    BREAK(kernel_verifier, k, k->operands[0].n, 10);
+    BREAK(kernel_verifier, k, k->kx[find_kx(k, TCI_KX_AXIS)].c, k->n_axes);
+    BREAK(kernel_verifier, k, k->kx[find_kx(k, TCI_KX_MUL)].a, k->n_kx);
+    tci_kx_div(k, tci_kx_axis(k, 0), 3);
+    tci_kx_mod(k, tci_kx_axis(k, 0), 3);
+    BREAK(kernel_verifier, k, k->kx[find_kx(k, TCI_KX_DIV)].c, 0);
+    BREAK(kernel_verifier, k, k->kx[find_kx(k, TCI_KX_MOD)].c, -3);
+    BREAK(kernel_verifier, k, k->insts[k->n_insts - 1].args[0], k->n_insts);
+    end();
+}
+
+TEST(stores_of_several_axes)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4, 5);
+    tci_plan *p = plan_of(tc_cumsum(x, 1)); /* nothing joins the axes */
+    REQUIRE(p && p->n_kernels == 1);
+    tci_kernel *k = p->kernels[0];
+    tci_kstore *store = &k->stores[0];
+    int row = tci_kx_axis(k, 0), column = tci_kx_axis(k, 1);
+    CHECK(k->n_axes == 2 && !complains(kernel_verifier, k));
+    BREAK(kernel_verifier, k, store->x, tci_kx_add(k, tci_kx_mul(k, row, 4), column));
+    BREAK(kernel_verifier, k, store->x, tci_kx_mul(k, row, 5));
+    store->x = tci_kx_add(k, row, tci_kx_mul(k, column, 4)); /* turned: as good */
+    CHECK(!complains(kernel_verifier, k));
+    BREAK(kernel_verifier, k, k->stages[store->stage].kind, TCI_STAGE_REDUCE);
+    end();
+}
+
+TEST(groups)
+{
+    begin();
+    tci_plan *p = plan_of(two_kernels());
+    REQUIRE(p && p->fusion->n_groups >= 2);
+    tci_fusion *f = p->fusion;
+    CHECK(!complains(plan_verifier, p));
+    int last = f->order[f->n_groups - 1], first = f->order[0];
+    tci_group *g = &f->groups[last];
+    tci_root *r = &f->roots[g->roots[0]];
+    REQUIRE(g->n_deps > 0 && r->n_reads > 0 && r->outer_of[0] >= 0);
+    BREAK(plan_verifier, p, f->order[0], last);
+    BREAK(plan_verifier, p, f->order[f->n_groups - 1], first);
+    BREAK(plan_verifier, p, g->deps[0], last);
+    BREAK(plan_verifier, p, g->n_deps, 0);
+    BREAK(plan_verifier, p, g->n_roots, 0);
+    BREAK(plan_verifier, p, g->roots[0], f->groups[first].roots[0]);
+    BREAK(plan_verifier, p, g->has_scan, !g->has_scan);
+    BREAK(plan_verifier, p, g->has_contract, !g->has_contract);
+    BREAK(plan_verifier, p, r->group, first);
+    BREAK(plan_verifier, p, r->reads[0].root, g->roots[0]);
+    BREAK(plan_verifier, p, r->out_axis[0], r->n_domain);
+    BREAK(plan_verifier, p, r->outer_of[0], g->n_outer);
+    BREAK(plan_verifier, p, g->outer[r->outer_of[0]], 77);
+    CHECK(!complains(plan_verifier, p));
+    end();
+}
+
+TEST(plans)
+{
+    begin();
+    tci_plan *p = plan_of(two_kernels());
+    REQUIRE(p && p->n_steps >= 2);
+    tci_step *step = &p->steps[p->n_steps - 1];
+    int n = p->kernels[step->kernel]->n_operands, temp = -1;
+    for (int b = 0; b < p->n_buffers; b++) {
+        temp = p->buffers[b].kind == TCI_BUF_TEMP ? b : temp;
+    }
+    REQUIRE(temp >= 0);
+    CHECK(!complains(plan_verifier, p));
+    BREAK(plan_verifier, p, step->kernel, p->n_kernels);
+    BREAK(plan_verifier, p, step->operands[n - 1], p->n_buffers);
+    BREAK(plan_verifier, p, p->n_steps, p->n_steps - 1); /* an output that nothing writes */
+    BREAK(plan_verifier, p, p->buffers[temp].n, 1);
+    BREAK(plan_verifier, p, p->buffers[temp].dtype, TC_F64);
+    BREAK(plan_verifier, p, p->buffers[temp].offset, p->arena_bytes);
+    BREAK(plan_verifier, p, p->buffers[temp].offset, 32);
+    BREAK(plan_verifier, p, p->arena_bytes, 63);
+    end();
+}
+
+/* The first step of that kind, in any section, with an address if asked for. */
+static tci_interp_step *find_step(const tci_interp *p, tci_interp_kind kind)
+{
+    for (int t = 0; t < p->n_stages; t++) {
+        for (int d = -1; d <= p->stages[t].n_axes; d++) {
+            const tci_interp_section *at = d < 0 ? &p->before[t] : &p->stages[t].sections[d];
+            for (int i = 0; i < at->n; i++) {
+                if (at->steps[i].kind == kind) {
+                    return &at->steps[i];
+                }
+            }
+        }
+    }
+    return NULL;
+}
+
+TEST(steps_of_the_interpreter)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100);
+    tci_plan *plan = plan_of(tc_softmax(tc_sin(x), 1));
+    REQUIRE(plan && plan->n_kernels == 1);
+    tci_interp *p = tci_interp_make(plan->kernels[0]);
+    REQUIRE(p);
+    tci_interp_step *op = find_step(p, TCI_STEP_OP), *load = find_step(p, TCI_STEP_LOAD);
+    tci_interp_step *store = find_step(p, TCI_STEP_STORE), *fold = find_step(p, TCI_STEP_FOLD);
+    REQUIRE(op && load && store && fold && load->x && store->x);
+    int64_t *base = &((tci_interp_addr *)(uintptr_t)store->x)->base;
+    CHECK(!complains(interp_verifier, p));
+    BREAK(interp_verifier, p, op->in[0], p->n_values);
+    BREAK(interp_verifier, p, op->in[0], op->out); /* of itself */
+    BREAK(interp_verifier, p, op->in[0], store->in[0]); /* made later */
+    BREAK(interp_verifier, p, op->out, load->out); /* made twice */
+    BREAK(interp_verifier, p, op->bytes, 3);
+    BREAK(interp_verifier, p, load->ref, p->n_operands);
+    BREAK(interp_verifier, p, store->ref, -1);
+    BREAK(interp_verifier, p, fold->ref, p->n_reds);
+    BREAK(interp_verifier, p, *base, 1);
+    BREAK(interp_verifier, p, *base, -1);
+    BREAK(interp_verifier, p, p->operand_n[load->ref], 6399);
+    BREAK(interp_verifier, p, p->values[p->reds[0].acc].own, false);
+    BREAK(interp_verifier, p, p->values[op->out].offset, p->workspace_bytes);
+    BREAK(interp_verifier, p, p->values[op->out].offset, p->values[p->reds[0].acc].offset);
+    BREAK(interp_verifier, p, p->values[op->out].offset, p->values[op->out].offset + 8);
+    BREAK(interp_verifier, p, p->stages[0].axes[0], 0); /* an outer axis */
+    CHECK(!complains(interp_verifier, p));
+    tci_interp_free(p);
+    end();
+}
+
+TEST(code)
+{
+    begin();
+    tc_program *f = NULL;
+    tc_tensor y = tc_add(tc_mul(two_kernels(), 1.5), 2.5);
+    REQUIRE(tc_compile(y, &f) == TC_OK);
+    tci_code *c = f->code;
+    CHECK(c->n_steps >= 2 && c->n_inputs == 1 && !complains(code_verifier, c));
+    tci_code_step *step = &c->steps[c->n_steps - 1];
+    int temp = -1;
+    for (int b = 0; b < c->n_buffers; b++) {
+        temp = c->buffers[b].kind == TCI_BUF_TEMP ? b : temp;
+    }
+    REQUIRE(temp >= 0 && c->kernels[step->kernel].n_literals > 0);
+    BREAK(code_verifier, c, step->kernel, c->n_kernels);
+    BREAK(code_verifier, c, step->operands[0], c->n_buffers);
+    BREAK(code_verifier, c, step->literals[0], c->n_literals);
+    BREAK(code_verifier, c, c->inputs[0].n, 61);
+    BREAK(code_verifier, c, c->inputs[0].dtype, TC_DTYPE_COUNT);
+    BREAK(code_verifier, c, c->outputs[0].shape[0], 7);
+    BREAK(code_verifier, c, c->kernels[0].interp, NULL); /* nothing runs it */
+    BREAK(code_verifier, c, c->kernels[0].n_tasks, -1);
+    BREAK(code_verifier, c, c->buffers[temp].offset, 32);
+    BREAK(code_verifier, c, c->buffers[temp].offset, (c->arena_bytes + 63) / 64 * 64);
+    BREAK(code_verifier, c, c->buffers[temp].last, 0); /* read later */
+    BREAK(code_verifier, c, c->buffers[temp].kind, 3);
+    BREAK(code_verifier, c, c->arena_bytes, 63);
+    tci_alias beyond = {0, 1}, *aliases = c->aliases; /* there is one input */
+    c->aliases = &beyond;
+    BREAK(code_verifier, c, c->n_aliases, 1);
+    c->aliases = aliases;
+    CHECK(!complains(code_verifier, c));
+    tc_program_free(f);
+    end();
+}
+
+TEST_MAIN
