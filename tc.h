@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "72795c8d843f1336"
+#define TCI_BUILD "1ccc6d785eb61efc"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -2169,16 +2169,14 @@ TCI_FN void *tci_scratch_get(tci_scratch *s, size_t bytes)
     if (TCI_UNLIKELY(bytes > SIZE_MAX / 4)) {
         tci_scratch_fail(s, TC_ERR_LIMIT, "a request of %zu bytes is too large", bytes);
     }
-    bytes = (bytes + 15) & ~(size_t)15;
+    bytes = bytes ? (bytes + 15) & ~(size_t)15 : 16; /* nothing has an address too */
     if (TCI_UNLIKELY((size_t)(s->end - s->next) < bytes)) {
         tci_scratch_add_chunk(s, bytes);
     }
     void *p = s->next;
     s->next += bytes;
     s->bytes += bytes;
-    if (bytes) {
-        memset(p, 0, bytes);
-    }
+    memset(p, 0, bytes);
     return p;
 }
 

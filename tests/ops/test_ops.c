@@ -624,7 +624,7 @@ static int64_t saturated(tc_dtype t, double v)
 {
     double low = t == TC_U8 ? 0 : t == TC_I32 ? -0x1p31 : -0x1p63;
     double high = t == TC_U8 ? 255 : t == TC_I32 ? 0x1p31 - 1 : 0x1p63;
-    if (isnan(v) || t == TC_BOOL) {
+    if (isnan(v) || t == TC_BOOL || is_float(t)) {
         return t == TC_BOOL ? v != 0 : 0;
     }
     return v <= low    ? (int64_t)low
