@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1ccc6d785eb61efc"
+#define TCI_BUILD "c99f3be47951fc91"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -64,9 +64,9 @@
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
- * C11. The flags and macros of the file with the implementation do not matter to results, but clang
- * refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_)
- * are taken.
+ * C11, for gcc and clang (in a program of C++ one .c file holds it). The flags and macros of the
+ * file with the implementation do not matter to results, but clang refuses its fast-math flag
+ * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
  *
  * 2 CONTEXTS
  *
@@ -98,9 +98,9 @@
  *     tc_tensor d = tc_full(ctx, 0.5, TC_F32, 3, 4);
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
- * Borrowed memory outlives its use. When its contents change, say so: what was evaluated from it
- * is then computed anew (programs read it at each run anyway). Any strides will do, counted in
- * elements:
+ * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
+ * change, say so: what was evaluated from it is then computed anew (programs read it at each run
+ * anyway). Any strides will do, counted in elements:
  *
  *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
  *     in[0] = 7;
@@ -109,9 +109,10 @@
  *     tc_tensor columns = tc_borrow_strided(ctx, in, TC_F32, 2, sizes, strides);
  *
  * A list in braces within a macro call needs parentheses around it, as its commas would separate
- * arguments:
+ * arguments; a list that lies in memory is TC_TENSORS_N(items, n), TC_AXES_N or TC_BUFS_N:
  *
- *     tc_tensor three = tc_copy_in(ctx, ((float[]){1, 2, 3}), TC_F32, 3);
+ *     tc_tensor three = tc_copy_in(ctx, ((float[]){1, 2, 3}), TC_F32, 3), pair[2] = {three, three};
+ *     tc_eval_many(TC_TENSORS_N(pair, 2));
  *
  * 4 OPERATIONS
  *
@@ -136,11 +137,12 @@
  *
  * Where an operand is expected a C number will do: tc_mul(x, 2). Numbers are weak, as in NumPy 2:
  * an integer takes the tensors' dtype (beside bool: i64), a floating number too where that is a
- * float (else: f32). Their values are not part of a program's identity: 10,000 learning rates are
- * one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of different
- * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only when its
- * kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in floats:
- * integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
+ * float (else: f32). An integer that the dtype does not hold, u8 + 1000, is TC_ERR_DTYPE, but for
+ * comparisons, which are exact. Their values are not part of a program's identity: 10,000 learning
+ * rates are one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of
+ * different dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only
+ * when its kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in
+ * floats: integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
  * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64
  * first.
  *
@@ -174,10 +176,11 @@
  *         tc_program_free(g);
  *     }
  *
- * tc_run checks dtype, count and overlap of the buffers, allocates nothing once warm, and may be
- * called from any thread. An output may be exactly an input's memory where the plan proves it safe;
- * any other overlap is TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text
- * of its own:
+ * tc_run checks dtype, count, alignment and overlap of the buffers, allocates nothing once warm,
+ * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
+ * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
+ * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
+ * TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text of its own:
  *
  *     tc_call *call;
  *     if (tc_call_make(f, &call) == TC_OK) {
@@ -508,13 +511,12 @@ typedef struct tc_arg {
     double f;
 } tc_arg;
 
-/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major
- * order. */
+/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
+ * and aligned as C aligns that type. */
 typedef struct tc_buf {
     void *data;
     int64_t n;
-    /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
-    int dtype;
+    int dtype;     /* a tc_dtype, or -1: of unknown type (void *, char *); n then counts bytes */
     bool is_const; /* made from a pointer to const: refused as an output */
     int rank;
     const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */
@@ -642,6 +644,10 @@ static inline tc_arg tci_arg_float(double v)
     tc_arg a = {{0, 0, 0}, 3, 0, 0.0};
     a.f = v;
     return a;
+}
+static inline tc_arg tci_arg_long_double(long double v)
+{
+    return tci_arg_float((double)v);
 }
 
 /* ---- sizes ---- */
@@ -789,6 +795,9 @@ static inline tc_arg tci_arg(unsigned long v) { return tci_arg_uint(v); }
 static inline tc_arg tci_arg(unsigned long long v) { return tci_arg_uint(v); }
 static inline tc_arg tci_arg(float v) { return tci_arg_float(static_cast<double>(v)); }
 static inline tc_arg tci_arg(double v) { return tci_arg_float(v); }
+static inline tc_arg tci_arg(long double v) { return tci_arg_long_double(v); }
+/* A pointer would be taken for a bool. */
+template <class tci_t> tc_arg tci_arg(tci_t *tci_arg_is_a_tensor_or_a_number) = delete;
 #define TC_ARG(v) tci_arg(v)
 
 /* Lists live until the end of the full expression they stand in, as in C. */
@@ -812,9 +821,14 @@ template <size_t tci_n> struct tci_size_array {
     int64_t items[tci_n + 1]; /* one more than needed: an empty list is legal */
     const int64_t *get() const { return items; }
 };
+template <class tci_t> static inline int64_t tci_size_of(tci_t v)
+{
+    static_assert(static_cast<tci_t>(1) / 2 == 0, "a size is an integer");
+    return static_cast<int64_t>(v);
+}
 template <class... tci_t> static inline tci_size_array<sizeof...(tci_t)> tci_size_list(tci_t... v)
 {
-    tci_size_array<sizeof...(tci_t)> r = {{static_cast<int64_t>(v)..., 0}};
+    tci_size_array<sizeof...(tci_t)> r = {{tci_size_of(v)..., 0}};
     return r;
 }
 template <class... tci_t> static inline int tci_size_count(tci_t...)
@@ -840,18 +854,22 @@ TCI_CXX_DTYPE(bool, TC_BOOL);
 TCI_CXX_DTYPE(unsigned char, TC_U8);
 TCI_CXX_DTYPE(unsigned short, TC_U16);
 TCI_CXX_DTYPE(unsigned, TC_U32);
-TCI_CXX_DTYPE(unsigned long, TC_U64);
+TCI_CXX_DTYPE(unsigned long, sizeof(long) == 8 ? TC_U64 : TC_U32);
 TCI_CXX_DTYPE(unsigned long long, TC_U64);
 TCI_CXX_DTYPE(signed char, TC_I8);
 TCI_CXX_DTYPE(short, TC_I16);
 TCI_CXX_DTYPE(int, TC_I32);
-TCI_CXX_DTYPE(long, TC_I64);
+TCI_CXX_DTYPE(long, sizeof(long) == 8 ? TC_I64 : TC_I32);
 TCI_CXX_DTYPE(long long, TC_I64);
 TCI_CXX_DTYPE(tc_f16, TC_F16);
 TCI_CXX_DTYPE(tc_bf16, TC_BF16);
 TCI_CXX_DTYPE(float, TC_F32);
 TCI_CXX_DTYPE(double, TC_F64);
 #undef TCI_CXX_DTYPE
+/* An array of arrays has the type of its elements. */
+template <class tci_t, size_t tci_n> struct tci_dtype_of_type<tci_t[tci_n]> {
+    enum { value = tci_dtype_of_type<tci_t>::value };
+};
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
     tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
@@ -873,8 +891,18 @@ template <class tci_t> static inline tc_buf tci_buf_of(const tci_t *p, int64_t n
  * level. */
 #define TCI_ARG_FN(v)                                                                              \
     _Generic((v), tc_tensor: tci_arg_tensor, bool: tci_arg_bool, float: tci_arg_float,             \
-        double: tci_arg_float, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,      \
-        default: tci_arg_int)
+        double: tci_arg_float, long double: tci_arg_long_double, char: tci_arg_int,                \
+        signed char: tci_arg_int, unsigned char: tci_arg_int, short: tci_arg_int,                  \
+        unsigned short: tci_arg_int, int: tci_arg_int, unsigned: tci_arg_int, long: tci_arg_int,   \
+        long long: tci_arg_int, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,     \
+        default: tci_arg_is_a_tensor_or_a_number)
+/* Nothing can be given to it: a pointer as an operand does not compile, and its name says why. */
+struct tci_arg_nothing { char unused; };
+static inline tc_arg tci_arg_is_a_tensor_or_a_number(struct tci_arg_nothing v)
+{
+    tc_arg a = {{0, 0, 0}, -1, v.unused, 0.0};
+    return a;
+}
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define TC_ARG(v) TCI_ARG_1(v, __COUNTER__)
 #define TCI_ARG_1(v, n) TCI_ARG_2(v, n)
@@ -933,7 +961,7 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                              \
+    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,      \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_BUFS(...)                                                                               \
@@ -944,28 +972,60 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
-    ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1)
+    ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1 +                      \
+     0 * TCI_WHOLE(__VA_ARGS__))
+/* 0 if the first six are of integer types: a fraction would be cut off silently. Else this does not
+ * compile, and the type's name says why. An empty list is fine; that is what the rest is for. */
+#define TCI_WHOLE(...)                                                                             \
+    TCI_PP_JOIN(TCI_WHOLE_, TCI_PP_EMPTY(TCI_PP_FIRST(__VA_ARGS__, 0)))                            \
+    (__VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define TCI_WHOLE_1(...) 0
+#define TCI_WHOLE_0(a, b, c, d, e, f, ...)                                                         \
+    _Generic(0 * (a) + 0 * (b) + 0 * (c) + 0 * (d) + 0 * (e) + 0 * (f), float: tci_no_size(),      \
+        double: tci_no_size(), default: 0)
+typedef struct tci_a_size_is_an_integer { char unused; } tci_a_size_is_an_integer;
+static inline tci_a_size_is_an_integer tci_no_size(void)
+{
+    tci_a_size_is_an_integer none = {0};
+    return none;
+}
+#define TCI_PP_FIRST(a, ...) a
+#define TCI_PP_THIRD(a, b, c, ...) c
+#define TCI_PP_JOIN(a, b) TCI_PP_JOIN_NOW(a, b)
+#define TCI_PP_JOIN_NOW(a, b) a##b
+#define TCI_PP_COMMA(...) ,
+#define TCI_PP_HAS_COMMA(...) TCI_PP_THIRD(__VA_ARGS__, 1, 0, 0)
+/* 1 if there is nothing: then only the last of these has a comma. */
+#define TCI_PP_EMPTY(a)                                                                            \
+    TCI_PP_EMPTY_BY(TCI_PP_HAS_COMMA(a), TCI_PP_HAS_COMMA(TCI_PP_COMMA a),                         \
+                    TCI_PP_HAS_COMMA(a()), TCI_PP_HAS_COMMA(TCI_PP_COMMA a()))
+#define TCI_PP_EMPTY_BY(a, b, c, d) TCI_PP_EMPTY_JOIN(a, b, c, d)
+#define TCI_PP_EMPTY_JOIN(a, b, c, d) TCI_PP_HAS_COMMA(TCI_PP_EMPTY_##a##b##c##d)
+#define TCI_PP_EMPTY_0001 ,
 
+/* The types that TC_BUF knows, as pointers and as arrays of arrays. */
+#define TCI_BUF_TYPE(type, id) type *: id, const type *: id, type (*)[]: id, const type (*)[]: id
+#define TCI_BUF_DTYPES                                                                             \
+    TCI_BUF_TYPE(bool, TC_BOOL), TCI_BUF_TYPE(unsigned char, TC_U8),                               \
+        TCI_BUF_TYPE(unsigned short, TC_U16), TCI_BUF_TYPE(unsigned, TC_U32),                      \
+        TCI_BUF_TYPE(unsigned long, sizeof(long) == 8 ? TC_U64 : TC_U32),                          \
+        TCI_BUF_TYPE(unsigned long long, TC_U64), TCI_BUF_TYPE(signed char, TC_I8),                \
+        TCI_BUF_TYPE(short, TC_I16), TCI_BUF_TYPE(int, TC_I32),                                    \
+        TCI_BUF_TYPE(long, sizeof(long) == 8 ? TC_I64 : TC_I32), TCI_BUF_TYPE(long long, TC_I64),  \
+        TCI_BUF_TYPE(tc_f16, TC_F16), TCI_BUF_TYPE(tc_bf16, TC_BF16),                              \
+        TCI_BUF_TYPE(float, TC_F32), TCI_BUF_TYPE(double, TC_F64)
+#define TCI_BUF_CONST(type) const type *: 1, const type (*)[]: 1
+#define TCI_BUF_CONSTS                                                                             \
+    TCI_BUF_CONST(bool), TCI_BUF_CONST(unsigned char), TCI_BUF_CONST(unsigned short),              \
+        TCI_BUF_CONST(unsigned), TCI_BUF_CONST(unsigned long), TCI_BUF_CONST(unsigned long long),  \
+        TCI_BUF_CONST(signed char), TCI_BUF_CONST(short), TCI_BUF_CONST(int), TCI_BUF_CONST(long), \
+        TCI_BUF_CONST(long long), TCI_BUF_CONST(tc_f16), TCI_BUF_CONST(tc_bf16),                   \
+        TCI_BUF_CONST(float), TCI_BUF_CONST(double), TCI_BUF_CONST(char), const void *: 1
 /* The address travels as a number: gcc would warn that memory passed to be written is not set. */
 #define TC_BUF(pointer, n)                                                                         \
     (tci_buf((uintptr_t)(const void *)(pointer), (n),                                              \
-             _Generic((pointer), bool *: TC_BOOL, const bool *: TC_BOOL, unsigned char *: TC_U8,  \
-                 const unsigned char *: TC_U8, unsigned short *: TC_U16,                           \
-                 const unsigned short *: TC_U16, unsigned *: TC_U32, const unsigned *: TC_U32,     \
-                 unsigned long *: TC_U64, const unsigned long *: TC_U64,                           \
-                 unsigned long long *: TC_U64, const unsigned long long *: TC_U64,                 \
-                 signed char *: TC_I8, const signed char *: TC_I8, short *: TC_I16,                \
-                 const short *: TC_I16, int *: TC_I32, const int *: TC_I32, long *: TC_I64,        \
-                 const long *: TC_I64, long long *: TC_I64, const long long *: TC_I64,             \
-                 tc_f16 *: TC_F16, const tc_f16 *: TC_F16, tc_bf16 *: TC_BF16,                     \
-                 const tc_bf16 *: TC_BF16, float *: TC_F32, const float *: TC_F32,                 \
-                 double *: TC_F64, const double *: TC_F64, default: -1),                           \
-             _Generic((pointer), const bool *: 1, const unsigned char *: 1,                        \
-                 const unsigned short *: 1, const unsigned *: 1, const unsigned long *: 1,         \
-                 const unsigned long long *: 1, const signed char *: 1, const short *: 1,          \
-                 const int *: 1, const long *: 1, const long long *: 1, const tc_f16 *: 1,         \
-                 const tc_bf16 *: 1, const float *: 1, const double *: 1, const void *: 1,         \
-                 default: 0)))
+             _Generic((pointer), TCI_BUF_DTYPES, default: -1),                                     \
+             _Generic((pointer), TCI_BUF_CONSTS, default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
     tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
@@ -973,6 +1033,26 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 }
 
 #endif /* C */
+
+/* Lists that lie in memory: n items from an address, borrowed for the call. */
+static inline tc_tensors tci_tensors_n(const tc_tensor *items, int n)
+{
+    tc_tensors r = {items, n};
+    return r;
+}
+static inline tc_axes tci_axes_n(const int *items, int n)
+{
+    tc_axes r = {items, n, false};
+    return r;
+}
+static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
+{
+    tc_bufs r = {items, n};
+    return r;
+}
+#define TC_TENSORS_N(items, n) (tci_tensors_n((items), (n)))
+#define TC_AXES_N(items, n) (tci_axes_n((items), (n)))
+#define TC_BUFS_N(items, n) (tci_bufs_n((items), (n)))
 
 /* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
  * program expects there. */
@@ -1403,8 +1483,8 @@ TC_API tc_status tc_eval_at(tc_tensor t, tc_site here);
 TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here); /* as one program; none is fine */
 #define tc_eval_many(...) tc_eval_many_at(__VA_ARGS__, TC_HERE)
 /* tc_read(t, p, n): evaluates if needed and copies the n elements, row-major, to p. TC_ERR_BUFFER:
- * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n may
- * then be bytes). */
+ * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n
+ * then counts bytes). */
 TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here);
 #define tc_read_as(...) tc_read_as_at(__VA_ARGS__, TC_HERE)
 #define tc_read(t, pointer, n) tc_read_as_at((t), TC_BUF((pointer), (n)), TC_HERE)
@@ -5106,12 +5186,17 @@ typedef struct tci_dtype_info {
     const char *name;   /* "f32" */
     const char *ctype;  /* storage type in generated C: "float" */
     uint8_t bytes;
+    uint8_t align;      /* of its storage in C */
     uint8_t kind;       /* tci_kind */
     int8_t compute;     /* tc_dtype in which kernels compute: itself, except f16 and bf16 -> f32 */
 } tci_dtype_info;
 
 enum { TCI_DTYPE_N = TC_DTYPE_COUNT - TC_BOOL }; /* how many there are; all fit an int8_t */
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t);
+static inline bool tci_dtype_is_aligned(tc_dtype t, const void *p)
+{
+    return !((uintptr_t)p & (uintptr_t)(tci_dtype_get(t)->align - 1));
+}
 /* Whether a number is one; also of what a user gave as one. */
 static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC_DTYPE_COUNT; }
 static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= TC_F64; }
@@ -5135,9 +5220,14 @@ TCI_FN float tci_f16_bits_to_f32(uint16_t h);
 #endif
 
 /* ---- src/ops/dtype.c, continued ---- */
+/* What C asks of a type of 8 bytes; on some processors less than 8. */
+struct tci_dtype_widest { char first; union { double d; int64_t i; } wide; };
+enum { TCI_DTYPE_ALIGN = offsetof(struct tci_dtype_widest, wide) };
+
 static const tci_dtype_info tci_dtype_rows[TCI_DTYPE_N] = {
 #define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
-    {name, ctype, bytes, TCI_KIND_##kind, compute},
+    {name, ctype, bytes, bytes < TCI_DTYPE_ALIGN ? bytes : TCI_DTYPE_ALIGN, TCI_KIND_##kind,       \
+     compute},
     TCI_DTYPE_ROWS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -39236,7 +39326,21 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
     }
-    if (b->sizes && b->n == port->n) {
+    if (b->data && !tci_dtype_is_aligned((tc_dtype)port->dtype, b->data)) {
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given memory at %p, expected an address that is a multiple "
+                               "of %d, as %s needs",
+                               side, i, b->data, tci_dtype_get((tc_dtype)port->dtype)->align,
+                               dtype);
+    }
+    if (b->dtype == -1 && b->n != port->bytes) {
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given %lld bytes of untyped memory, expected %lld: %lld of "
+                               "%s, shape %s",
+                               side, i, (long long)b->n, (long long)port->bytes,
+                               (long long)port->n, dtype, shape);
+    }
+    if (b->sizes && (b->n == port->n || b->dtype == -1)) {
         char sizes[256];
         tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
@@ -39418,13 +39522,14 @@ static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
     return fit;
 }
 
-/* Untyped memory is counted in elements or in bytes. */
+/* Untyped memory is counted in bytes. */
 static inline bool tci_call_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
-    bool untyped = b->dtype == -1 && (b->n == port->n || b->n == port->bytes);
+    bool untyped = b->dtype == -1 && b->n == port->bytes;
     bool sized = TCI_LIKELY(!b->sizes) || tci_call_sizes_fit(b, port);
-    return (typed || untyped) && (b->data || !port->n) && sized;
+    return (typed || untyped) && (b->data || !port->n) && sized &&
+           tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
 
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
@@ -39631,8 +39736,8 @@ TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs)
 /* ---- src/run/solve.c ---- */
 /* run/solve.c - see run/solve.h: which sizes do the buffers of a run have?
  *
- * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
- * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
+ * In: buffers with a number of elements each (memory without a type: of bytes), or with the size of
+ * every axis. Out: a value for each symbol, the only one that fits them all.
  *
  * The one idea: every number that is given is an equation, expression = number, and every symbol
  * has a range. An equation with one open symbol narrows its range: numbers of elements mostly grow
@@ -39798,11 +39903,10 @@ TCI_FN int tci_solver_untold(const tci_solver *v)
     return -1;
 }
 
-/* Every level but the first and the last closes a symbol or settles what an untyped buffer
- * counts. */
+/* Every level but the first and the last closes a symbol. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
-    size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
+    size_t levels = (size_t)v->n + 2;
     return (size_t)v->n * (4 + 2 * levels);
 }
 
@@ -39815,21 +39919,23 @@ static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
                            : s->outputs ? &s->outputs->items[port - n_inputs] : NULL;
 }
 
-/* The numbers that the expression may be: 0 of them where the buffer does not say. */
-static int tci_solve_targets(const tci_solve *s, const tci_solve_equation *e, int64_t targets[2])
+/* What the expression must be; -1: no number does, the bytes are no whole elements. False: the
+ * buffer does not say. Untyped memory is counted in bytes. */
+static bool tci_solve_target(const tci_solve *s, const tci_solve_equation *e, int64_t *target)
 {
     const tc_buf *b = tci_solve_buffer(s, e->port);
     if (!b || (b->sizes != NULL) != (e->axis >= 0)) {
-        return 0;
-    }
-    if (e->axis >= 0) {
-        targets[0] = b->sizes[e->axis];
-        return 1;
+        return false;
     }
     int64_t bytes = tci_dtype_get((tc_dtype)tci_solve_port(s->v, e->port)->dtype)->bytes;
-    targets[0] = b->n;
-    targets[1] = b->n / bytes;
-    return b->dtype == -1 && bytes > 1 && b->n > 0 && b->n % bytes == 0 ? 2 : 1;
+    if (e->axis >= 0) {
+        *target = b->sizes[e->axis];
+    } else if (b->dtype == -1) {
+        *target = b->n % bytes ? -1 : b->n / bytes;
+    } else {
+        *target = b->n;
+    }
+    return true;
 }
 
 static int tci_solve_direction(const tci_solve_equation *e, int symbol)
@@ -39989,26 +40095,19 @@ static int tci_solve_open(const tci_solve *s, const tci_solve_equation *e, int *
 static bool tci_solve_use(tci_solve *s, int equation, int *open, bool *changed)
 {
     const tci_solve_equation *e = &s->v->equations[equation];
-    int64_t targets[2];
-    int n = tci_solve_targets(s, e, targets), symbol = 0;
-    *open = n ? tci_solve_open(s, e, &symbol) : 0;
-    if (n == 0 || *open > 1) {
+    int64_t target;
+    int symbol = 0;
+    bool says = tci_solve_target(s, e, &target);
+    *open = says ? tci_solve_open(s, e, &symbol) : 0;
+    if (!says || *open > 1) {
         return true;
     }
     if (*open == 0) {
-        int64_t v = tci_dim_value(e->d, s->point);
-        return v == targets[0] || (n == 2 && v == targets[1]);
+        return tci_dim_value(e->d, s->point) == target;
     }
     int64_t *least = &tci_solve_least(s)[symbol], *most = &tci_solve_most(s)[symbol];
-    int64_t lo = INT64_MAX, hi = INT64_MIN;
-    for (int t = 0; t < n; t++) {
-        int64_t from = *least, to = *most;
-        if (tci_solve_narrow(s, e, symbol, targets[t], &from, &to)) {
-            lo = TCI_MIN(lo, from);
-            hi = TCI_MAX(hi, to);
-        }
-    }
-    if (lo > hi) {
+    int64_t lo = *least, hi = *most;
+    if (!tci_solve_narrow(s, e, symbol, target, &lo, &hi)) {
         return false;
     }
     *changed = *changed || lo != *least || hi != *most;
@@ -40081,41 +40180,19 @@ static void tci_solve_take(tci_solve *s)
     }
 }
 
-/* An untyped buffer decides one symbol, in one way for elements and in another for bytes. */
-static bool tci_solve_split(tci_solve *s)
-{
-    for (int i = 0; i < s->v->n_equations; i++) {
-        const tci_solve_equation *e = &s->v->equations[i];
-        int64_t targets[2];
-        int symbol = 0;
-        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1 &&
-            tci_solve_direction(e, symbol) != 2) {
-            int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
-            int64_t from[2] = {least, least}, to[2] = {most, most};
-            if (tci_solve_narrow(s, e, symbol, targets[0], &from[0], &to[0]) &&
-                tci_solve_narrow(s, e, symbol, targets[1], &from[1], &to[1])) {
-                tci_solve_try(s, symbol, from[0], to[0]);
-                tci_solve_try(s, symbol, from[1], to[1]);
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* The largest number that an open symbol must divide, or 0. */
 static int64_t tci_solve_multiple(const tci_solve *s, int symbol)
 {
     int64_t least = 0;
     for (int i = 0; i < s->v->n_equations; i++) {
         const tci_solve_equation *e = &s->v->equations[i];
-        int64_t targets[2];
+        int64_t target;
         bool divides = false;
         for (int j = 0; j < e->n; j++) {
             divides = divides || (e->symbols[j] == symbol && e->divides[j]);
         }
-        if (divides && tci_solve_targets(s, e, targets) && targets[0] > 0) {
-            least = least ? TCI_MIN(least, targets[0]) : targets[0];
+        if (divides && tci_solve_target(s, e, &target) && target > 0) {
+            least = least ? TCI_MIN(least, target) : target;
         }
     }
     return least;
@@ -40167,9 +40244,6 @@ static void tci_solve_search(tci_solve *s)
     }
     if (shortest < 0) {
         tci_solve_take(s);
-        return;
-    }
-    if (tci_solve_split(s)) {
         return;
     }
     if (dividing >= 0) {
@@ -40269,20 +40343,22 @@ static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
 {
     const tci_solver *v = s->v;
     const tci_solve_equation *e = &v->equations[s->failed];
-    int64_t targets[2];
+    const tc_buf *b = tci_solve_buffer(s, e->port);
+    int64_t target = 0;
     int symbol = e->symbols[0];
-    tci_solve_targets(s, e, targets);
+    tci_solve_target(s, e, &target);
     tci_solve_say_port(t, v, e->port);
     if (e->axis >= 0) {
-        tci_solve_say(t, ": given size %lld on axis %d of ", (long long)targets[0], e->axis);
+        tci_solve_say(t, ": given size %lld on axis %d of ", (long long)target, e->axis);
     } else {
-        tci_solve_say(t, ": given %lld elements for ", (long long)targets[0]);
+        tci_solve_say(t, ": given %lld %s for ", (long long)b->n,
+                      b->dtype == -1 ? "bytes of untyped memory" : "elements");
     }
     tci_solve_say_shape(t, v, e->port);
     tci_solve_say(t, ": ");
     int open = tci_solve_open(s, e, &symbol);
     if (e->n == 1 || open == 1) {
-        tci_solve_say_why(t, s, e, symbol, targets[0]);
+        tci_solve_say_why(t, s, e, symbol, target);
         return;
     }
     tci_solve_say(t, "expected %lld, as", (long long)tci_dim_value(e->d, s->point));
@@ -42678,6 +42754,14 @@ TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int
     if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
         return tci_frame_end(&f, NULL);
     }
+    if (!tci_dtype_is_aligned(dtype, data)) {
+        const tci_dtype_info *info = tci_dtype_get(dtype);
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "the data is at %p: expected an address that is a multiple of %d, as %s "
+                       "needs (tc_copy_in takes any)",
+                       data, info->align, info->name);
+        return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &dense, NULL));
+    }
     bool is_dense =
         !strides || !rank || !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
     int bytes = tci_dtype_get(dtype)->bytes;
@@ -42874,7 +42958,31 @@ static bool tci_ops_check_number(tci_frame *f, const tc_arg *a)
     return !stray;
 }
 
-static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
+/* Whether the number is exact in an integer dtype. */
+static bool tci_ops_fits(const tc_arg *a, tc_dtype t)
+{
+    tc_dtype wide = tci_ops_is_huge(a) ? TC_U64 : TC_I64;
+    bool same_sign = t == TC_U64 ? wide == TC_U64 || a->i >= 0 : wide == TC_I64;
+    return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
+}
+
+static void tci_ops_refuse_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    const tci_dtype_info *info = tci_dtype_get(to);
+    int shift = 64 - 8 * info->bytes;
+    bool is_signed = tci_dtype_is_signed(to);
+    int64_t least = is_signed ? INT64_MIN / ((int64_t)1 << shift) : 0;
+    uint64_t most = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> shift;
+    char given[32];
+    snprintf(given, sizeof(given), tci_ops_is_huge(a) ? "%" PRIu64 : "%" PRId64, a->i);
+    tci_frame_fail(f, TC_ERR_DTYPE,
+                   "%s: given %s, expected a number that %s holds, %" PRId64 " to %" PRIu64
+                   " (a tensor of a wider dtype, or tc_cast, takes others)",
+                   what, given, info->name, least, most);
+}
+
+/* NULL: the frame or the graph tells why. */
+static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
 {
     if (!tci_ops_check_number(f, a)) {
         return NULL;
@@ -42882,15 +42990,32 @@ static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
     if (tci_ops_is_symbol(a)) {
         return tci_build_size_value(&f->ctx->graph, a->i, to);
     }
+    if (a->kind == TCI_OPS_INT && tci_dtype_is_int(to) && !tci_ops_fits(a, to)) {
+        tci_ops_refuse_number(f, a, to, what);
+        return NULL;
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
-/* Whether the number is exact in an integer dtype. */
-static bool tci_ops_fits(const tc_arg *a, tc_dtype t)
+/* A tc_arg may come from another language, so its kind may be any number. */
+static bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
 {
-    tc_dtype wide = tci_ops_is_huge(a) ? TC_U64 : TC_I64;
-    bool same_sign = t == TC_U64 ? wide == TC_U64 || a->i >= 0 : wide == TC_I64;
-    return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
+    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
+                       "or 3 (floating)",
+                       what, a->kind);
+    }
+    return !f->failed;
+}
+
+/* The node of an operand that may be a number, which then takes dtype `to`. */
+static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    if (f->failed || !tci_ops_check_kind(f, a, what)) {
+        return NULL;
+    }
+    return a->kind ? tci_ops_number(f, a, to, what) : tci_frame_node(f, a->tensor, what);
 }
 
 /* ---- elementwise ---- */
@@ -42907,8 +43032,10 @@ static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n)
     return t;
 }
 
-/* Nodes of the operands: tensors as they are, numbers in their weak dtype. op < 0: no op's rule. */
-static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tci_node **nodes)
+/* Nodes of the operands: tensors as they are, numbers in their weak dtype. op < 0: no op's rule.
+ * names: of the operands, for messages. */
+static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
+                             const char *const *names, tci_node **nodes)
 {
     tci_node *tensors[3];
     int n_tensors = 0, kind = 0;
@@ -42916,7 +43043,7 @@ static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tc
         if (args[i].kind) {
             kind = TCI_MAX(kind, args[i].kind);
         } else {
-            nodes[i] = tci_frame_node(f, args[i].tensor, tci_ops_nth[i]);
+            nodes[i] = tci_frame_node(f, args[i].tensor, names[i]);
             tensors[n_tensors++] = nodes[i];
         }
     }
@@ -42935,25 +43062,13 @@ static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tc
     }
     for (int i = 0; i < n; i++) {
         if (args[i].kind) {
-            nodes[i] = tci_ops_number(f, &args[i], dtype);
+            nodes[i] = tci_ops_number(f, &args[i], dtype, names[i]);
         }
         if (!nodes[i]) {
             return false;
         }
     }
     return true;
-}
-
-/* A tc_arg may come from another language, so its kind may be any number. */
-static bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
-{
-    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT,
-                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
-                       "or 3 (floating)",
-                       what, a->kind);
-    }
-    return !f->failed;
 }
 
 /* Finds the context among the operands; numbers alone have none. */
@@ -42985,7 +43100,7 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
 {
     tci_frame f = tci_ops_begin(name, args, n, here);
     tci_node *nodes[3];
-    bool ok = tci_ops_operands(&f, op, args, n, nodes);
+    bool ok = tci_ops_operands(&f, op, args, n, tci_ops_nth, nodes);
     return tci_frame_end(&f, ok ? tci_build_ew(&f.ctx->graph, op, nodes) : NULL);
 }
 
@@ -43014,9 +43129,8 @@ TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
     tci_node *nodes[3] = {NULL, NULL, NULL};
     bool ok = !f.failed;
     if (ok) {
-        nodes[0] =
-            c.kind ? tci_ops_number(&f, &c, TC_BOOL) : tci_frame_node(&f, c.tensor, tci_ops_nth[0]);
-        ok = nodes[0] && tci_ops_operands(&f, -1, all + 1, 2, nodes + 1);
+        nodes[0] = tci_ops_either(&f, &c, TC_BOOL, tci_ops_nth[0]);
+        ok = nodes[0] && tci_ops_operands(&f, -1, all + 1, 2, tci_ops_nth + 1, nodes + 1);
     }
     return tci_frame_end(&f,
                          ok ? tci_build_where(&f.ctx->graph, nodes[0], nodes[1], nodes[2]) : NULL);
@@ -43198,15 +43312,6 @@ TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here)
 }
 
 /* ---- calls of several operands ---- */
-
-/* The node of an operand that may be a number, which then takes dtype `to`. */
-static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
-{
-    if (f->failed || !tci_ops_check_kind(f, a, what)) {
-        return NULL;
-    }
-    return a->kind ? tci_ops_number(f, a, to) : tci_frame_node(f, a->tensor, what);
-}
 
 TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
                            tc_site here)
@@ -43477,8 +43582,9 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
     tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),
-                          tci_ops_number(&f, &step, math)};
-    tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps), tci_ops_number(&f, &start, math)};
+                          tci_ops_number(&f, &step, math, "step")};
+    tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps),
+                        tci_ops_number(&f, &start, math, "start")};
     return tci_frame_end(&f, tci_build_cast(g, tci_build_ew(g, TCI_OP_ADD, sum), dtype));
 }
 /* ---- src/api/grad.c ---- */
@@ -44482,11 +44588,13 @@ static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_
                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
                              info->name);
     }
-    bool as_bytes = to->dtype == -1 && to->n == count * info->bytes;
-    if (to->n != count && !as_bytes) {
+    bool untyped = to->dtype == -1;
+    int64_t expected = untyped ? count * info->bytes : count;
+    if (to->n != expected) {
         return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
-                             "given room for %lld elements, expected %lld", (long long)to->n,
-                             (long long)count);
+                             "given room for %lld %s, expected %lld", (long long)to->n,
+                             untyped ? "bytes of untyped memory" : "elements",
+                             (long long)expected);
     }
     return TC_OK;
 }

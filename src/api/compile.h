@@ -74,8 +74,8 @@ TC_API tc_status tc_eval_at(tc_tensor t, tc_site here);
 TC_API tc_status tc_eval_many_at(tc_tensors ts, tc_site here); /* as one program; none is fine */
 #define tc_eval_many(...) tc_eval_many_at(__VA_ARGS__, TC_HERE)
 /* tc_read(t, p, n): evaluates if needed and copies the n elements, row-major, to p. TC_ERR_BUFFER:
- * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n may
- * then be bytes). */
+ * n is not tc_count(t), p is NULL or const, or its type is not t's dtype (a void * takes any; n
+ * then counts bytes). */
 TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here);
 #define tc_read_as(...) tc_read_as_at(__VA_ARGS__, TC_HERE)
 #define tc_read(t, pointer, n) tc_read_as_at((t), TC_BUF((pointer), (n)), TC_HERE)

@@ -881,11 +881,13 @@ static tc_status tci_eval_check_read(const tci_frame *f, tc_tensor t, const tci_
                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
                              info->name);
     }
-    bool as_bytes = to->dtype == -1 && to->n == count * info->bytes;
-    if (to->n != count && !as_bytes) {
+    bool untyped = to->dtype == -1;
+    int64_t expected = untyped ? count * info->bytes : count;
+    if (to->n != expected) {
         return tci_eval_fail(f, t, &n->site, TC_ERR_BUFFER,
-                             "given room for %lld elements, expected %lld", (long long)to->n,
-                             (long long)count);
+                             "given room for %lld %s, expected %lld", (long long)to->n,
+                             untyped ? "bytes of untyped memory" : "elements",
+                             (long long)expected);
     }
     return TC_OK;
 }

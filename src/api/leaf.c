@@ -192,6 +192,14 @@ TC_API tc_tensor tc_borrow_at(tc_ctx *ctx, const void *data, tc_dtype dtype, int
     if (!tci_leaf_view(&f, data, dtype, rank, sizes, strides, &dense, &span)) {
         return tci_frame_end(&f, NULL);
     }
+    if (!tci_dtype_is_aligned(dtype, data)) {
+        const tci_dtype_info *info = tci_dtype_get(dtype);
+        tci_frame_fail(&f, TC_ERR_ARGUMENT,
+                       "the data is at %p: expected an address that is a multiple of %d, as %s "
+                       "needs (tc_copy_in takes any)",
+                       data, info->align, info->name);
+        return tci_frame_end(&f, tci_words_put(&f.ctx->graph, &dense, NULL));
+    }
     bool is_dense =
         !strides || !rank || !memcmp(strides, dense.items, (size_t)rank * sizeof(*strides));
     int bytes = tci_dtype_get(dtype)->bytes;

@@ -55,9 +55,9 @@
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
- * C11. The flags and macros of the file with the implementation do not matter to results, but clang
- * refuses its fast-math flag there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_)
- * are taken.
+ * C11, for gcc and clang (in a program of C++ one .c file holds it). The flags and macros of the
+ * file with the implementation do not matter to results, but clang refuses its fast-math flag
+ * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
  *
  * 2 CONTEXTS
  *
@@ -89,9 +89,9 @@
  *     tc_tensor d = tc_full(ctx, 0.5, TC_F32, 3, 4);
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
- * Borrowed memory outlives its use. When its contents change, say so: what was evaluated from it
- * is then computed anew (programs read it at each run anyway). Any strides will do, counted in
- * elements:
+ * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
+ * change, say so: what was evaluated from it is then computed anew (programs read it at each run
+ * anyway). Any strides will do, counted in elements:
  *
  *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
  *     in[0] = 7;
@@ -100,9 +100,10 @@
  *     tc_tensor columns = tc_borrow_strided(ctx, in, TC_F32, 2, sizes, strides);
  *
  * A list in braces within a macro call needs parentheses around it, as its commas would separate
- * arguments:
+ * arguments; a list that lies in memory is TC_TENSORS_N(items, n), TC_AXES_N or TC_BUFS_N:
  *
- *     tc_tensor three = tc_copy_in(ctx, ((float[]){1, 2, 3}), TC_F32, 3);
+ *     tc_tensor three = tc_copy_in(ctx, ((float[]){1, 2, 3}), TC_F32, 3), pair[2] = {three, three};
+ *     tc_eval_many(TC_TENSORS_N(pair, 2));
  *
  * 4 OPERATIONS
  *
@@ -127,11 +128,12 @@
  *
  * Where an operand is expected a C number will do: tc_mul(x, 2). Numbers are weak, as in NumPy 2:
  * an integer takes the tensors' dtype (beside bool: i64), a floating number too where that is a
- * float (else: f32). Their values are not part of a program's identity: 10,000 learning rates are
- * one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of different
- * dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only when its
- * kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in floats:
- * integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
+ * float (else: f32). An integer that the dtype does not hold, u8 + 1000, is TC_ERR_DTYPE, but for
+ * comparisons, which are exact. Their values are not part of a program's identity: 10,000 learning
+ * rates are one compile. Only exactly 0, 1, -1, 2 and 0.5 are known to the compiler. Tensors of
+ * different dtypes meet as in PyTorch (bf16 with f16 in f32; a 0-d tensor changes the dtype only
+ * when its kind - bool, integer, float - is higher). Sums of integers are i64. tc_div is always in
+ * floats: integers become f32 first, which is exact up to 2^24 only. For whole quotients there is
  * tc_floor_divide, exact in every integer dtype (not tc_floor of tc_div); for others cast to f64
  * first.
  *
@@ -165,10 +167,11 @@
  *         tc_program_free(g);
  *     }
  *
- * tc_run checks dtype, count and overlap of the buffers, allocates nothing once warm, and may be
- * called from any thread. An output may be exactly an input's memory where the plan proves it safe;
- * any other overlap is TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text
- * of its own:
+ * tc_run checks dtype, count, alignment and overlap of the buffers, allocates nothing once warm,
+ * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
+ * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
+ * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
+ * TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text of its own:
  *
  *     tc_call *call;
  *     if (tc_call_make(f, &call) == TC_OK) {

@@ -76,7 +76,31 @@ static bool tci_ops_check_number(tci_frame *f, const tc_arg *a)
     return !stray;
 }
 
-static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
+/* Whether the number is exact in an integer dtype. */
+static bool tci_ops_fits(const tc_arg *a, tc_dtype t)
+{
+    tc_dtype wide = tci_ops_is_huge(a) ? TC_U64 : TC_I64;
+    bool same_sign = t == TC_U64 ? wide == TC_U64 || a->i >= 0 : wide == TC_I64;
+    return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
+}
+
+static void tci_ops_refuse_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    const tci_dtype_info *info = tci_dtype_get(to);
+    int shift = 64 - 8 * info->bytes;
+    bool is_signed = tci_dtype_is_signed(to);
+    int64_t least = is_signed ? INT64_MIN / ((int64_t)1 << shift) : 0;
+    uint64_t most = (is_signed ? (uint64_t)INT64_MAX : UINT64_MAX) >> shift;
+    char given[32];
+    snprintf(given, sizeof(given), tci_ops_is_huge(a) ? "%" PRIu64 : "%" PRId64, a->i);
+    tci_frame_fail(f, TC_ERR_DTYPE,
+                   "%s: given %s, expected a number that %s holds, %" PRId64 " to %" PRIu64
+                   " (a tensor of a wider dtype, or tc_cast, takes others)",
+                   what, given, info->name, least, most);
+}
+
+/* NULL: the frame or the graph tells why. */
+static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
 {
     if (!tci_ops_check_number(f, a)) {
         return NULL;
@@ -84,15 +108,32 @@ static tci_node *tci_ops_number(tci_frame *f, const tc_arg *a, tc_dtype to)
     if (tci_ops_is_symbol(a)) {
         return tci_build_size_value(&f->ctx->graph, a->i, to);
     }
+    if (a->kind == TCI_OPS_INT && tci_dtype_is_int(to) && !tci_ops_fits(a, to)) {
+        tci_ops_refuse_number(f, a, to, what);
+        return NULL;
+    }
     return tci_graph_literal(&f->ctx->graph, to, tci_ops_value(a, to));
 }
 
-/* Whether the number is exact in an integer dtype. */
-static bool tci_ops_fits(const tc_arg *a, tc_dtype t)
+/* A tc_arg may come from another language, so its kind may be any number. */
+static bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
 {
-    tc_dtype wide = tci_ops_is_huge(a) ? TC_U64 : TC_I64;
-    bool same_sign = t == TC_U64 ? wide == TC_U64 || a->i >= 0 : wide == TC_I64;
-    return same_sign && tci_value_cast(tci_ops_value(a, t), t, wide).i == a->i;
+    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
+                       "or 3 (floating)",
+                       what, a->kind);
+    }
+    return !f->failed;
+}
+
+/* The node of an operand that may be a number, which then takes dtype `to`. */
+static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
+{
+    if (f->failed || !tci_ops_check_kind(f, a, what)) {
+        return NULL;
+    }
+    return a->kind ? tci_ops_number(f, a, to, what) : tci_frame_node(f, a->tensor, what);
 }
 
 /* ---- elementwise ---- */
@@ -109,8 +150,10 @@ static tc_dtype tci_ops_compare_dtype(tc_dtype t, const tc_arg *args, int n)
     return t;
 }
 
-/* Nodes of the operands: tensors as they are, numbers in their weak dtype. op < 0: no op's rule. */
-static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tci_node **nodes)
+/* Nodes of the operands: tensors as they are, numbers in their weak dtype. op < 0: no op's rule.
+ * names: of the operands, for messages. */
+static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n,
+                             const char *const *names, tci_node **nodes)
 {
     tci_node *tensors[3];
     int n_tensors = 0, kind = 0;
@@ -118,7 +161,7 @@ static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tc
         if (args[i].kind) {
             kind = TCI_MAX(kind, args[i].kind);
         } else {
-            nodes[i] = tci_frame_node(f, args[i].tensor, tci_ops_nth[i]);
+            nodes[i] = tci_frame_node(f, args[i].tensor, names[i]);
             tensors[n_tensors++] = nodes[i];
         }
     }
@@ -137,25 +180,13 @@ static bool tci_ops_operands(tci_frame *f, int op, const tc_arg *args, int n, tc
     }
     for (int i = 0; i < n; i++) {
         if (args[i].kind) {
-            nodes[i] = tci_ops_number(f, &args[i], dtype);
+            nodes[i] = tci_ops_number(f, &args[i], dtype, names[i]);
         }
         if (!nodes[i]) {
             return false;
         }
     }
     return true;
-}
-
-/* A tc_arg may come from another language, so its kind may be any number. */
-static bool tci_ops_check_kind(tci_frame *f, const tc_arg *a, const char *what)
-{
-    if ((unsigned)a->kind > TCI_OPS_FLOAT) {
-        tci_frame_fail(f, TC_ERR_ARGUMENT,
-                       "%s: given a tc_arg of kind %d, expected 0 (tensor), 1 (bool), 2 (integer) "
-                       "or 3 (floating)",
-                       what, a->kind);
-    }
-    return !f->failed;
 }
 
 /* Finds the context among the operands; numbers alone have none. */
@@ -187,7 +218,7 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
 {
     tci_frame f = tci_ops_begin(name, args, n, here);
     tci_node *nodes[3];
-    bool ok = tci_ops_operands(&f, op, args, n, nodes);
+    bool ok = tci_ops_operands(&f, op, args, n, tci_ops_nth, nodes);
     return tci_frame_end(&f, ok ? tci_build_ew(&f.ctx->graph, op, nodes) : NULL);
 }
 
@@ -216,9 +247,8 @@ TC_API tc_tensor tc_where_at(tc_arg c, tc_arg a, tc_arg b, tc_site here)
     tci_node *nodes[3] = {NULL, NULL, NULL};
     bool ok = !f.failed;
     if (ok) {
-        nodes[0] =
-            c.kind ? tci_ops_number(&f, &c, TC_BOOL) : tci_frame_node(&f, c.tensor, tci_ops_nth[0]);
-        ok = nodes[0] && tci_ops_operands(&f, -1, all + 1, 2, nodes + 1);
+        nodes[0] = tci_ops_either(&f, &c, TC_BOOL, tci_ops_nth[0]);
+        ok = nodes[0] && tci_ops_operands(&f, -1, all + 1, 2, tci_ops_nth + 1, nodes + 1);
     }
     return tci_frame_end(&f,
                          ok ? tci_build_where(&f.ctx->graph, nodes[0], nodes[1], nodes[2]) : NULL);
@@ -400,15 +430,6 @@ TC_API tc_tensor tc_flip_at(tc_tensor x, int axis, tc_site here)
 }
 
 /* ---- calls of several operands ---- */
-
-/* The node of an operand that may be a number, which then takes dtype `to`. */
-static tci_node *tci_ops_either(tci_frame *f, const tc_arg *a, tc_dtype to, const char *what)
-{
-    if (f->failed || !tci_ops_check_kind(f, a, what)) {
-        return NULL;
-    }
-    return a->kind ? tci_ops_number(f, a, to) : tci_frame_node(f, a->tensor, what);
-}
 
 TC_API tc_tensor tc_pad_at(tc_tensor x, int axis, int64_t before, int64_t after, tc_arg value,
                            tc_site here)
@@ -679,7 +700,8 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
     tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),
-                          tci_ops_number(&f, &step, math)};
-    tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps), tci_ops_number(&f, &start, math)};
+                          tci_ops_number(&f, &step, math, "step")};
+    tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps),
+                        tci_ops_number(&f, &start, math, "start")};
     return tci_frame_end(&f, tci_build_cast(g, tci_build_ew(g, TCI_OP_ADD, sum), dtype));
 }

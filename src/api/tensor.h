@@ -56,6 +56,10 @@ static inline tc_arg tci_arg_float(double v)
     a.f = v;
     return a;
 }
+static inline tc_arg tci_arg_long_double(long double v)
+{
+    return tci_arg_float((double)v);
+}
 
 /* ---- sizes ---- */
 #ifdef TC_DYNAMIC_SHAPES
@@ -202,6 +206,9 @@ static inline tc_arg tci_arg(unsigned long v) { return tci_arg_uint(v); }
 static inline tc_arg tci_arg(unsigned long long v) { return tci_arg_uint(v); }
 static inline tc_arg tci_arg(float v) { return tci_arg_float(static_cast<double>(v)); }
 static inline tc_arg tci_arg(double v) { return tci_arg_float(v); }
+static inline tc_arg tci_arg(long double v) { return tci_arg_long_double(v); }
+/* A pointer would be taken for a bool. */
+template <class tci_t> tc_arg tci_arg(tci_t *tci_arg_is_a_tensor_or_a_number) = delete;
 #define TC_ARG(v) tci_arg(v)
 
 /* Lists live until the end of the full expression they stand in, as in C. */
@@ -225,9 +232,14 @@ template <size_t tci_n> struct tci_size_array {
     int64_t items[tci_n + 1]; /* one more than needed: an empty list is legal */
     const int64_t *get() const { return items; }
 };
+template <class tci_t> static inline int64_t tci_size_of(tci_t v)
+{
+    static_assert(static_cast<tci_t>(1) / 2 == 0, "a size is an integer");
+    return static_cast<int64_t>(v);
+}
 template <class... tci_t> static inline tci_size_array<sizeof...(tci_t)> tci_size_list(tci_t... v)
 {
-    tci_size_array<sizeof...(tci_t)> r = {{static_cast<int64_t>(v)..., 0}};
+    tci_size_array<sizeof...(tci_t)> r = {{tci_size_of(v)..., 0}};
     return r;
 }
 template <class... tci_t> static inline int tci_size_count(tci_t...)
@@ -253,18 +265,22 @@ TCI_CXX_DTYPE(bool, TC_BOOL);
 TCI_CXX_DTYPE(unsigned char, TC_U8);
 TCI_CXX_DTYPE(unsigned short, TC_U16);
 TCI_CXX_DTYPE(unsigned, TC_U32);
-TCI_CXX_DTYPE(unsigned long, TC_U64);
+TCI_CXX_DTYPE(unsigned long, sizeof(long) == 8 ? TC_U64 : TC_U32);
 TCI_CXX_DTYPE(unsigned long long, TC_U64);
 TCI_CXX_DTYPE(signed char, TC_I8);
 TCI_CXX_DTYPE(short, TC_I16);
 TCI_CXX_DTYPE(int, TC_I32);
-TCI_CXX_DTYPE(long, TC_I64);
+TCI_CXX_DTYPE(long, sizeof(long) == 8 ? TC_I64 : TC_I32);
 TCI_CXX_DTYPE(long long, TC_I64);
 TCI_CXX_DTYPE(tc_f16, TC_F16);
 TCI_CXX_DTYPE(tc_bf16, TC_BF16);
 TCI_CXX_DTYPE(float, TC_F32);
 TCI_CXX_DTYPE(double, TC_F64);
 #undef TCI_CXX_DTYPE
+/* An array of arrays has the type of its elements. */
+template <class tci_t, size_t tci_n> struct tci_dtype_of_type<tci_t[tci_n]> {
+    enum { value = tci_dtype_of_type<tci_t>::value };
+};
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, bool is_const)
 {
     tc_buf b = {reinterpret_cast<void *>(data), n, dtype, is_const, 0, 0};
@@ -286,8 +302,18 @@ template <class tci_t> static inline tc_buf tci_buf_of(const tci_t *p, int64_t n
  * level. */
 #define TCI_ARG_FN(v)                                                                              \
     _Generic((v), tc_tensor: tci_arg_tensor, bool: tci_arg_bool, float: tci_arg_float,             \
-        double: tci_arg_float, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,      \
-        default: tci_arg_int)
+        double: tci_arg_float, long double: tci_arg_long_double, char: tci_arg_int,                \
+        signed char: tci_arg_int, unsigned char: tci_arg_int, short: tci_arg_int,                  \
+        unsigned short: tci_arg_int, int: tci_arg_int, unsigned: tci_arg_int, long: tci_arg_int,   \
+        long long: tci_arg_int, unsigned long: tci_arg_uint, unsigned long long: tci_arg_uint,     \
+        default: tci_arg_is_a_tensor_or_a_number)
+/* Nothing can be given to it: a pointer as an operand does not compile, and its name says why. */
+struct tci_arg_nothing { char unused; };
+static inline tc_arg tci_arg_is_a_tensor_or_a_number(struct tci_arg_nothing v)
+{
+    tc_arg a = {{0, 0, 0}, -1, v.unused, 0.0};
+    return a;
+}
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
 #define TC_ARG(v) TCI_ARG_1(v, __COUNTER__)
 #define TCI_ARG_1(v, n) TCI_ARG_2(v, n)
@@ -346,7 +372,7 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #ifdef __TINYC__ /* takes no structs from function calls in an array whose size it must count \
                     itself */
 #define TC_BUFS(...)                                                                               \
-    ((tc_bufs){(const tc_buf[]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,                              \
+    ((tc_bufs){(const tc_buf[sizeof(#__VA_ARGS__) + 1]){{0, 0, 0, 0, 0, 0}, __VA_ARGS__} + 1,      \
                tci_list_count(#__VA_ARGS__)})
 #else
 #define TC_BUFS(...)                                                                               \
@@ -357,28 +383,60 @@ static inline tc_tensors tci_tensor_list(const tc_tensor *items, size_t room, co
 #endif
 #define TCI_SIZES(...) ((const int64_t[sizeof(#__VA_ARGS__) + 1]){0, __VA_ARGS__} + 1)
 #define TCI_SIZES_N(...)                                                                           \
-    ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1)
+    ((int)(sizeof((const int64_t[]){0, __VA_ARGS__}) / sizeof(int64_t)) - 1 +                      \
+     0 * TCI_WHOLE(__VA_ARGS__))
+/* 0 if the first six are of integer types: a fraction would be cut off silently. Else this does not
+ * compile, and the type's name says why. An empty list is fine; that is what the rest is for. */
+#define TCI_WHOLE(...)                                                                             \
+    TCI_PP_JOIN(TCI_WHOLE_, TCI_PP_EMPTY(TCI_PP_FIRST(__VA_ARGS__, 0)))                            \
+    (__VA_ARGS__, 0, 0, 0, 0, 0, 0)
+#define TCI_WHOLE_1(...) 0
+#define TCI_WHOLE_0(a, b, c, d, e, f, ...)                                                         \
+    _Generic(0 * (a) + 0 * (b) + 0 * (c) + 0 * (d) + 0 * (e) + 0 * (f), float: tci_no_size(),      \
+        double: tci_no_size(), default: 0)
+typedef struct tci_a_size_is_an_integer { char unused; } tci_a_size_is_an_integer;
+static inline tci_a_size_is_an_integer tci_no_size(void)
+{
+    tci_a_size_is_an_integer none = {0};
+    return none;
+}
+#define TCI_PP_FIRST(a, ...) a
+#define TCI_PP_THIRD(a, b, c, ...) c
+#define TCI_PP_JOIN(a, b) TCI_PP_JOIN_NOW(a, b)
+#define TCI_PP_JOIN_NOW(a, b) a##b
+#define TCI_PP_COMMA(...) ,
+#define TCI_PP_HAS_COMMA(...) TCI_PP_THIRD(__VA_ARGS__, 1, 0, 0)
+/* 1 if there is nothing: then only the last of these has a comma. */
+#define TCI_PP_EMPTY(a)                                                                            \
+    TCI_PP_EMPTY_BY(TCI_PP_HAS_COMMA(a), TCI_PP_HAS_COMMA(TCI_PP_COMMA a),                         \
+                    TCI_PP_HAS_COMMA(a()), TCI_PP_HAS_COMMA(TCI_PP_COMMA a()))
+#define TCI_PP_EMPTY_BY(a, b, c, d) TCI_PP_EMPTY_JOIN(a, b, c, d)
+#define TCI_PP_EMPTY_JOIN(a, b, c, d) TCI_PP_HAS_COMMA(TCI_PP_EMPTY_##a##b##c##d)
+#define TCI_PP_EMPTY_0001 ,
 
+/* The types that TC_BUF knows, as pointers and as arrays of arrays. */
+#define TCI_BUF_TYPE(type, id) type *: id, const type *: id, type (*)[]: id, const type (*)[]: id
+#define TCI_BUF_DTYPES                                                                             \
+    TCI_BUF_TYPE(bool, TC_BOOL), TCI_BUF_TYPE(unsigned char, TC_U8),                               \
+        TCI_BUF_TYPE(unsigned short, TC_U16), TCI_BUF_TYPE(unsigned, TC_U32),                      \
+        TCI_BUF_TYPE(unsigned long, sizeof(long) == 8 ? TC_U64 : TC_U32),                          \
+        TCI_BUF_TYPE(unsigned long long, TC_U64), TCI_BUF_TYPE(signed char, TC_I8),                \
+        TCI_BUF_TYPE(short, TC_I16), TCI_BUF_TYPE(int, TC_I32),                                    \
+        TCI_BUF_TYPE(long, sizeof(long) == 8 ? TC_I64 : TC_I32), TCI_BUF_TYPE(long long, TC_I64),  \
+        TCI_BUF_TYPE(tc_f16, TC_F16), TCI_BUF_TYPE(tc_bf16, TC_BF16),                              \
+        TCI_BUF_TYPE(float, TC_F32), TCI_BUF_TYPE(double, TC_F64)
+#define TCI_BUF_CONST(type) const type *: 1, const type (*)[]: 1
+#define TCI_BUF_CONSTS                                                                             \
+    TCI_BUF_CONST(bool), TCI_BUF_CONST(unsigned char), TCI_BUF_CONST(unsigned short),              \
+        TCI_BUF_CONST(unsigned), TCI_BUF_CONST(unsigned long), TCI_BUF_CONST(unsigned long long),  \
+        TCI_BUF_CONST(signed char), TCI_BUF_CONST(short), TCI_BUF_CONST(int), TCI_BUF_CONST(long), \
+        TCI_BUF_CONST(long long), TCI_BUF_CONST(tc_f16), TCI_BUF_CONST(tc_bf16),                   \
+        TCI_BUF_CONST(float), TCI_BUF_CONST(double), TCI_BUF_CONST(char), const void *: 1
 /* The address travels as a number: gcc would warn that memory passed to be written is not set. */
 #define TC_BUF(pointer, n)                                                                         \
     (tci_buf((uintptr_t)(const void *)(pointer), (n),                                              \
-             _Generic((pointer), bool *: TC_BOOL, const bool *: TC_BOOL, unsigned char *: TC_U8,  \
-                 const unsigned char *: TC_U8, unsigned short *: TC_U16,                           \
-                 const unsigned short *: TC_U16, unsigned *: TC_U32, const unsigned *: TC_U32,     \
-                 unsigned long *: TC_U64, const unsigned long *: TC_U64,                           \
-                 unsigned long long *: TC_U64, const unsigned long long *: TC_U64,                 \
-                 signed char *: TC_I8, const signed char *: TC_I8, short *: TC_I16,                \
-                 const short *: TC_I16, int *: TC_I32, const int *: TC_I32, long *: TC_I64,        \
-                 const long *: TC_I64, long long *: TC_I64, const long long *: TC_I64,             \
-                 tc_f16 *: TC_F16, const tc_f16 *: TC_F16, tc_bf16 *: TC_BF16,                     \
-                 const tc_bf16 *: TC_BF16, float *: TC_F32, const float *: TC_F32,                 \
-                 double *: TC_F64, const double *: TC_F64, default: -1),                           \
-             _Generic((pointer), const bool *: 1, const unsigned char *: 1,                        \
-                 const unsigned short *: 1, const unsigned *: 1, const unsigned long *: 1,         \
-                 const unsigned long long *: 1, const signed char *: 1, const short *: 1,          \
-                 const int *: 1, const long *: 1, const long long *: 1, const tc_f16 *: 1,         \
-                 const tc_bf16 *: 1, const float *: 1, const double *: 1, const void *: 1,         \
-                 default: 0)))
+             _Generic((pointer), TCI_BUF_DTYPES, default: -1),                                     \
+             _Generic((pointer), TCI_BUF_CONSTS, default: 0)))
 static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 {
     tc_buf b = {(void *)data, n, dtype, is_const != 0, 0, NULL};
@@ -386,6 +444,26 @@ static inline tc_buf tci_buf(uintptr_t data, int64_t n, int dtype, int is_const)
 }
 
 #endif /* C */
+
+/* Lists that lie in memory: n items from an address, borrowed for the call. */
+static inline tc_tensors tci_tensors_n(const tc_tensor *items, int n)
+{
+    tc_tensors r = {items, n};
+    return r;
+}
+static inline tc_axes tci_axes_n(const int *items, int n)
+{
+    tc_axes r = {items, n, false};
+    return r;
+}
+static inline tc_bufs tci_bufs_n(const tc_buf *items, int n)
+{
+    tc_bufs r = {items, n};
+    return r;
+}
+#define TC_TENSORS_N(items, n) (tci_tensors_n((items), (n)))
+#define TC_AXES_N(items, n) (tci_axes_n((items), (n)))
+#define TC_BUFS_N(items, n) (tci_bufs_n((items), (n)))
 
 /* The same with the size of each axis: TC_BUF_ND(pointer, 3, 4). The sizes must be those that the
  * program expects there. */

@@ -104,13 +104,12 @@ typedef struct tc_arg {
     double f;
 } tc_arg;
 
-/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense and in row-major
- * order. */
+/* Memory the user owns, passed to tc_run: n elements of dtype at data, dense, in row-major order
+ * and aligned as C aligns that type. */
 typedef struct tc_buf {
     void *data;
     int64_t n;
-    /* a tc_dtype, or -1: untyped (from void *), n may then count elements or bytes */
-    int dtype;
+    int dtype;     /* a tc_dtype, or -1: of unknown type (void *, char *); n then counts bytes */
     bool is_const; /* made from a pointer to const: refused as an output */
     int rank;
     const int64_t *sizes; /* of its axes, `rank` of them, or NULL: any whose product is n */

@@ -12,9 +12,14 @@
 
 #include "dtype.h"
 
+/* What C asks of a type of 8 bytes; on some processors less than 8. */
+struct tci_dtype_widest { char first; union { double d; int64_t i; } wide; };
+enum { TCI_DTYPE_ALIGN = offsetof(struct tci_dtype_widest, wide) };
+
 static const tci_dtype_info tci_dtype_rows[TCI_DTYPE_N] = {
 #define TCI_ROW(id, name, ctype, bytes, kind, compute)                                             \
-    {name, ctype, bytes, TCI_KIND_##kind, compute},
+    {name, ctype, bytes, bytes < TCI_DTYPE_ALIGN ? bytes : TCI_DTYPE_ALIGN, TCI_KIND_##kind,       \
+     compute},
     TCI_DTYPE_ROWS(TCI_ROW)
 #undef TCI_ROW
 };

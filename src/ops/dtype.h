@@ -11,12 +11,17 @@ typedef struct tci_dtype_info {
     const char *name;   /* "f32" */
     const char *ctype;  /* storage type in generated C: "float" */
     uint8_t bytes;
+    uint8_t align;      /* of its storage in C */
     uint8_t kind;       /* tci_kind */
     int8_t compute;     /* tc_dtype in which kernels compute: itself, except f16 and bf16 -> f32 */
 } tci_dtype_info;
 
 enum { TCI_DTYPE_N = TC_DTYPE_COUNT - TC_BOOL }; /* how many there are; all fit an int8_t */
 TCI_FN const tci_dtype_info *tci_dtype_get(tc_dtype t);
+static inline bool tci_dtype_is_aligned(tc_dtype t, const void *p)
+{
+    return !((uintptr_t)p & (uintptr_t)(tci_dtype_get(t)->align - 1));
+}
 /* Whether a number is one; also of what a user gave as one. */
 static inline bool tci_dtype_is_valid(int64_t t) { return t >= TC_BOOL && t < TC_DTYPE_COUNT; }
 static inline bool tci_dtype_is_float(tc_dtype t) { return t >= TC_F16 && t <= TC_F64; }

@@ -177,7 +177,21 @@ static tc_status tci_call_refuse_buffer(tc_call *c, bool is_output, int i, const
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given %s, expected %s", side, i,
                                tci_call_dtype_name(b->dtype), dtype);
     }
-    if (b->sizes && b->n == port->n) {
+    if (b->data && !tci_dtype_is_aligned((tc_dtype)port->dtype, b->data)) {
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given memory at %p, expected an address that is a multiple "
+                               "of %d, as %s needs",
+                               side, i, b->data, tci_dtype_get((tc_dtype)port->dtype)->align,
+                               dtype);
+    }
+    if (b->dtype == -1 && b->n != port->bytes) {
+        return tci_call_refuse(c, TC_ERR_BUFFER,
+                               "%s %d: given %lld bytes of untyped memory, expected %lld: %lld of "
+                               "%s, shape %s",
+                               side, i, (long long)b->n, (long long)port->bytes,
+                               (long long)port->n, dtype, shape);
+    }
+    if (b->sizes && (b->n == port->n || b->dtype == -1)) {
         char sizes[256];
         tci_graph_print_shape(sizes, sizeof(sizes), b->rank, b->sizes);
         return tci_call_refuse(c, TC_ERR_BUFFER, "%s %d: given sizes %s, expected %s", side, i,
@@ -359,13 +373,14 @@ static bool tci_call_sizes_fit(const tc_buf *b, const tci_code_port *port)
     return fit;
 }
 
-/* Untyped memory is counted in elements or in bytes. */
+/* Untyped memory is counted in bytes. */
 static inline bool tci_call_fits(const tc_buf *b, const tci_code_port *port)
 {
     bool typed = b->dtype == port->dtype && b->n == port->n;
-    bool untyped = b->dtype == -1 && (b->n == port->n || b->n == port->bytes);
+    bool untyped = b->dtype == -1 && b->n == port->bytes;
     bool sized = TCI_LIKELY(!b->sizes) || tci_call_sizes_fit(b, port);
-    return (typed || untyped) && (b->data || !port->n) && sized;
+    return (typed || untyped) && (b->data || !port->n) && sized &&
+           tci_dtype_is_aligned((tc_dtype)port->dtype, b->data);
 }
 
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)

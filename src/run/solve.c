@@ -1,7 +1,7 @@
 /* run/solve.c - see run/solve.h: which sizes do the buffers of a run have?
  *
- * In: buffers with a number of elements each (memory without a type: of elements or of bytes), or
- * with the size of every axis. Out: a value for each symbol, the only one that fits them all.
+ * In: buffers with a number of elements each (memory without a type: of bytes), or with the size of
+ * every axis. Out: a value for each symbol, the only one that fits them all.
  *
  * The one idea: every number that is given is an equation, expression = number, and every symbol
  * has a range. An equation with one open symbol narrows its range: numbers of elements mostly grow
@@ -168,11 +168,10 @@ TCI_FN int tci_solver_untold(const tci_solver *v)
     return -1;
 }
 
-/* Every level but the first and the last closes a symbol or settles what an untyped buffer
- * counts. */
+/* Every level but the first and the last closes a symbol. */
 TCI_FN size_t tci_solver_room(const tci_solver *v)
 {
-    size_t levels = (size_t)v->n + (size_t)v->n_inputs + (size_t)v->n_outputs + 2;
+    size_t levels = (size_t)v->n + 2;
     return (size_t)v->n * (4 + 2 * levels);
 }
 
@@ -185,21 +184,23 @@ static const tc_buf *tci_solve_buffer(const tci_solve *s, int port)
                            : s->outputs ? &s->outputs->items[port - n_inputs] : NULL;
 }
 
-/* The numbers that the expression may be: 0 of them where the buffer does not say. */
-static int tci_solve_targets(const tci_solve *s, const tci_solve_equation *e, int64_t targets[2])
+/* What the expression must be; -1: no number does, the bytes are no whole elements. False: the
+ * buffer does not say. Untyped memory is counted in bytes. */
+static bool tci_solve_target(const tci_solve *s, const tci_solve_equation *e, int64_t *target)
 {
     const tc_buf *b = tci_solve_buffer(s, e->port);
     if (!b || (b->sizes != NULL) != (e->axis >= 0)) {
-        return 0;
-    }
-    if (e->axis >= 0) {
-        targets[0] = b->sizes[e->axis];
-        return 1;
+        return false;
     }
     int64_t bytes = tci_dtype_get((tc_dtype)tci_solve_port(s->v, e->port)->dtype)->bytes;
-    targets[0] = b->n;
-    targets[1] = b->n / bytes;
-    return b->dtype == -1 && bytes > 1 && b->n > 0 && b->n % bytes == 0 ? 2 : 1;
+    if (e->axis >= 0) {
+        *target = b->sizes[e->axis];
+    } else if (b->dtype == -1) {
+        *target = b->n % bytes ? -1 : b->n / bytes;
+    } else {
+        *target = b->n;
+    }
+    return true;
 }
 
 static int tci_solve_direction(const tci_solve_equation *e, int symbol)
@@ -359,26 +360,19 @@ static int tci_solve_open(const tci_solve *s, const tci_solve_equation *e, int *
 static bool tci_solve_use(tci_solve *s, int equation, int *open, bool *changed)
 {
     const tci_solve_equation *e = &s->v->equations[equation];
-    int64_t targets[2];
-    int n = tci_solve_targets(s, e, targets), symbol = 0;
-    *open = n ? tci_solve_open(s, e, &symbol) : 0;
-    if (n == 0 || *open > 1) {
+    int64_t target;
+    int symbol = 0;
+    bool says = tci_solve_target(s, e, &target);
+    *open = says ? tci_solve_open(s, e, &symbol) : 0;
+    if (!says || *open > 1) {
         return true;
     }
     if (*open == 0) {
-        int64_t v = tci_dim_value(e->d, s->point);
-        return v == targets[0] || (n == 2 && v == targets[1]);
+        return tci_dim_value(e->d, s->point) == target;
     }
     int64_t *least = &tci_solve_least(s)[symbol], *most = &tci_solve_most(s)[symbol];
-    int64_t lo = INT64_MAX, hi = INT64_MIN;
-    for (int t = 0; t < n; t++) {
-        int64_t from = *least, to = *most;
-        if (tci_solve_narrow(s, e, symbol, targets[t], &from, &to)) {
-            lo = TCI_MIN(lo, from);
-            hi = TCI_MAX(hi, to);
-        }
-    }
-    if (lo > hi) {
+    int64_t lo = *least, hi = *most;
+    if (!tci_solve_narrow(s, e, symbol, target, &lo, &hi)) {
         return false;
     }
     *changed = *changed || lo != *least || hi != *most;
@@ -451,41 +445,19 @@ static void tci_solve_take(tci_solve *s)
     }
 }
 
-/* An untyped buffer decides one symbol, in one way for elements and in another for bytes. */
-static bool tci_solve_split(tci_solve *s)
-{
-    for (int i = 0; i < s->v->n_equations; i++) {
-        const tci_solve_equation *e = &s->v->equations[i];
-        int64_t targets[2];
-        int symbol = 0;
-        if (tci_solve_targets(s, e, targets) == 2 && tci_solve_open(s, e, &symbol) == 1 &&
-            tci_solve_direction(e, symbol) != 2) {
-            int64_t least = tci_solve_least(s)[symbol], most = tci_solve_most(s)[symbol];
-            int64_t from[2] = {least, least}, to[2] = {most, most};
-            if (tci_solve_narrow(s, e, symbol, targets[0], &from[0], &to[0]) &&
-                tci_solve_narrow(s, e, symbol, targets[1], &from[1], &to[1])) {
-                tci_solve_try(s, symbol, from[0], to[0]);
-                tci_solve_try(s, symbol, from[1], to[1]);
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
 /* The largest number that an open symbol must divide, or 0. */
 static int64_t tci_solve_multiple(const tci_solve *s, int symbol)
 {
     int64_t least = 0;
     for (int i = 0; i < s->v->n_equations; i++) {
         const tci_solve_equation *e = &s->v->equations[i];
-        int64_t targets[2];
+        int64_t target;
         bool divides = false;
         for (int j = 0; j < e->n; j++) {
             divides = divides || (e->symbols[j] == symbol && e->divides[j]);
         }
-        if (divides && tci_solve_targets(s, e, targets) && targets[0] > 0) {
-            least = least ? TCI_MIN(least, targets[0]) : targets[0];
+        if (divides && tci_solve_target(s, e, &target) && target > 0) {
+            least = least ? TCI_MIN(least, target) : target;
         }
     }
     return least;
@@ -537,9 +509,6 @@ static void tci_solve_search(tci_solve *s)
     }
     if (shortest < 0) {
         tci_solve_take(s);
-        return;
-    }
-    if (tci_solve_split(s)) {
         return;
     }
     if (dividing >= 0) {
@@ -639,20 +608,22 @@ static void tci_solve_say_failed(tci_solve_text *t, tci_solve *s)
 {
     const tci_solver *v = s->v;
     const tci_solve_equation *e = &v->equations[s->failed];
-    int64_t targets[2];
+    const tc_buf *b = tci_solve_buffer(s, e->port);
+    int64_t target = 0;
     int symbol = e->symbols[0];
-    tci_solve_targets(s, e, targets);
+    tci_solve_target(s, e, &target);
     tci_solve_say_port(t, v, e->port);
     if (e->axis >= 0) {
-        tci_solve_say(t, ": given size %lld on axis %d of ", (long long)targets[0], e->axis);
+        tci_solve_say(t, ": given size %lld on axis %d of ", (long long)target, e->axis);
     } else {
-        tci_solve_say(t, ": given %lld elements for ", (long long)targets[0]);
+        tci_solve_say(t, ": given %lld %s for ", (long long)b->n,
+                      b->dtype == -1 ? "bytes of untyped memory" : "elements");
     }
     tci_solve_say_shape(t, v, e->port);
     tci_solve_say(t, ": ");
     int open = tci_solve_open(s, e, &symbol);
     if (e->n == 1 || open == 1) {
-        tci_solve_say_why(t, s, e, symbol, targets[0]);
+        tci_solve_say_why(t, s, e, symbol, target);
         return;
     }
     tci_solve_say(t, "expected %lld, as", (long long)tci_dim_value(e->d, s->point));

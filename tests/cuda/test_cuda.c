@@ -365,7 +365,7 @@ static bool explains(const tc_program *f, const char *note)
 static void compare_case(int i, tc_program *f, tc_program *want_f, int64_t bytes)
 {
     const schedule_case *c = &schedule_cases[i];
-    int64_t n = case_elements(c), wrong = 0;
+    int64_t n = case_elements(c) * tci_dtype_get(c->dtype)->bytes, wrong = 0;
     char *in = case_input(c), *got = (char *)calloc(1, (size_t)bytes);
     char *want = (char *)calloc(1, (size_t)bytes);
     CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)in, n)), TC_BUFS(TC_BUF((void *)got, bytes))),

@@ -178,7 +178,7 @@ static int64_t run_product(const product *p)
     float *out = (float *)malloc((size_t)p->n_out * sizeof(float));
     memset(out, 0xff, (size_t)p->n_out * sizeof(float));
     for (int i = 0; i < p->n_in; i++) {
-        in[i] = TC_BUF((void *)p->data[i], p->n[i]);
+        in[i] = TC_BUF((void *)p->data[i], 2 * p->n[i]);
     }
     tc_bufs ins = {in, p->n_in};
     if (tc_run(p->program, ins, TC_BUFS(TC_BUF(out, p->n_out)))) {
@@ -449,9 +449,9 @@ static void gradients(const char *backend, const uint16_t *x, const uint16_t *w,
     if (!status) {
         snprintf(text, n_text, "%s", explained(f));
         CHECK_EQ_INT(tc_run(f,
-                            TC_BUFS(TC_BUF((void *)(uintptr_t)x, TOKENS * WIDTH),
-                                    TC_BUF((void *)(uintptr_t)w, N_GRADS),
-                                    TC_BUF((void *)(uintptr_t)(w + N_GRADS), N_GRADS)),
+                            TC_BUFS(TC_BUF((const void *)x, 2 * TOKENS * WIDTH),
+                                    TC_BUF((const void *)w, 2 * N_GRADS),
+                                    TC_BUF((const void *)(w + N_GRADS), 2 * N_GRADS)),
                             TC_BUFS(TC_BUF(first, N_GRADS), TC_BUF(second, N_GRADS))),
                      TC_OK);
     }

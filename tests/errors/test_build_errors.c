@@ -210,6 +210,46 @@ TEST(images_that_do_not_fit)
     end();
 }
 
+/* As NumPy 2 has it: a number takes the tensors' dtype, or is refused. */
+TEST(numbers_that_a_dtype_does_not_hold)
+{
+    begin();
+    tc_tensor u8 = tc_input(ctx, "u8", TC_U8, 4), i8 = tc_input(ctx, "i8", TC_I8, 4);
+    POISON(tc_add(u8, 1000), "tc_add", TC_ERR_DTYPE,
+           "operand 2: given 1000, expected a number that u8 holds, 0 to 255");
+    POISON(tc_sub(-1, u8), "tc_sub", TC_ERR_DTYPE, "operand 1: given -1, expected");
+    POISON(tc_mul(i8, 128), "tc_mul", TC_ERR_DTYPE, "i8 holds, -128 to 127");
+    POISON(tc_add(i64, 1ull << 63), "tc_add", TC_ERR_DTYPE, "given 9223372036854775808, expected");
+    POISON(tc_where(boolean, u8, 256), "tc_where", TC_ERR_DTYPE, "operand 3: given 256");
+    POISON(tc_full(ctx, -1, TC_U16, 2), "tc_full", TC_ERR_DTYPE, "u16 holds, 0 to 65535");
+    POISON(tc_pad(u8, 0, 1, 1, 300), "tc_pad", TC_ERR_DTYPE, "the pad value: given 300");
+    CHECK_EQ_INT(tc_status_of(tc_add(u8, 255)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_add(i8, -128)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_add(v, 1ull << 63)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_lt(u8, 1000)), TC_OK); /* exact all the same */
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, UINT64_MAX, TC_U64)), TC_OK);
+    CHECK_EQ_INT(tc_status_of(tc_full(ctx, INT64_MIN, TC_I64)), TC_OK);
+    end();
+}
+
+/* Lists that lie in memory. */
+TEST(lists_with_a_count)
+{
+    begin();
+    tc_tensor list[3] = {x, x, x};
+    const int axes[2] = {0, 1};
+    float in[4] = {1, 2, 3, 4}, out[4];
+    tc_buf ins[1] = {TC_BUF(in, 4)};
+    CHECK_EQ_INT(tc_size(tc_cat(TC_TENSORS_N(list, 3), 0), 0), 9);
+    CHECK_EQ_INT(tc_size(tc_cat(TC_TENSORS(tc_cat(TC_TENSORS_N(list, 2), 0), x), 0), 0), 9);
+    CHECK_EQ_INT(tc_rank(tc_sum(x, TC_AXES_N(axes, 2), false)), 0);
+    CHECK_EQ_INT(tc_rank(tc_sum(x, TC_AXES_N(axes, 1), false)), 1);
+    CHECK_EQ_INT(tc_run(earlier, TC_BUFS_N(ins, 1), TC_BUFS(TC_BUF(out, 4))), TC_OK);
+    CHECK(out[3] == 8);
+    CHECK_EQ_INT(tc_status_of(tc_cat(TC_TENSORS_N(list, -1), 0)), TC_ERR_HANDLE);
+    end();
+}
+
 /* No size is a dtype, so sizes without one before them are found. */
 TEST(dtypes_that_were_forgotten)
 {

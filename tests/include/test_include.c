@@ -71,6 +71,32 @@ TEST(declarations_are_strict_cxx17_clang)
                "$I -fsyntax-only " CASES "two_c.cc");
 }
 
+/* Silent mistakes of a user's file end its compile, with words that say why. */
+#define REFUSES(compiler, macro, words)                                                            \
+    CHECK_RUNS("! " compiler " -D" macro " $I -fsyntax-only " CASES "refused.c 2>$T/said &&"       \
+               " { grep -q '" words "' $T/said || { cat $T/said; exit 1; }; }")
+
+TEST(mistakes_that_do_not_compile)
+{
+    CHECK_RUNS("$CC " STRICT "$I -fsyntax-only " CASES "refused.c");
+    REFUSES("$CC", "POINTER", "tci_arg_is_a_tensor_or_a_number\\|tci_arg_nothing");
+    REFUSES("$CC", "TEXT", "tci_arg_is_a_tensor_or_a_number\\|tci_arg_nothing");
+    REFUSES("$CC", "FRACTION", "tci_a_size_is_an_integer");
+    REFUSES("$CC", "FRACTION_BEHIND", "tci_a_size_is_an_integer");
+    tct_need("g++");
+    REFUSES("g++ -x c++ -std=c++17", "POINTER", "tci_arg");
+    REFUSES("g++ -x c++ -std=c++17", "TEXT", "tci_arg");
+    REFUSES("g++ -x c++ -std=c++17", "FRACTION", "a size is an integer");
+    REFUSES("g++ -x c++ -std=c++17", "FRACTION_BEHIND", "a size is an integer");
+}
+
+TEST(the_implementation_is_not_for_cxx)
+{
+    tct_need("g++");
+    CHECK_RUNS("! g++ -x c++ -DTC_IMPLEMENTATION $I -fsyntax-only " CASES "refused.c 2>$T/said &&"
+               " [ $(grep -c error: $T/said) = 1 ] && grep -q 'in one .c file' $T/said");
+}
+
 TEST(declarations_with_tcc)
 {
     tct_need("tcc");

@@ -182,7 +182,7 @@ TEST(elementwise_programs_work_in_place)
     tc_ctx_free(ctx);
 }
 
-TEST(untyped_memory_is_counted_in_elements_or_bytes)
+TEST(untyped_memory_is_counted_in_bytes)
 {
     RUN_CTX;
     tc_tensor a = tc_input(ctx, "a", TC_F32, 2);
@@ -190,9 +190,68 @@ TEST(untyped_memory_is_counted_in_elements_or_bytes)
     REQUIRE_OK(tc_compile(tc_add(a, a), &f));
     float x[2] = {1, 2};
     float out[2];
-    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF((void *)x, 2)), TC_BUFS(TC_BUF((void *)out, 8))));
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF((void *)x, 8)), TC_BUFS(TC_BUF((char *)out, sizeof(out)))));
     CHECK_FLOATS(out, 2, 4);
-    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)x, 3)), TC_BUFS(TC_BUF(out, 2))), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)x, 2)), TC_BUFS(TC_BUF(out, 2))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given 2 bytes of untyped memory, expected 8: 2 of f32");
+    char small[2] = {0};
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 2)), TC_BUFS(TC_BUF(small, 2))), TC_ERR_BUFFER);
+    tc_bufs sized = TC_BUFS(TC_BUF_ND((void *)x, 2));
+    CHECK_EQ_INT(tc_run(f, sized, TC_BUFS(TC_BUF(out, 2))), TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_read(tc_full(ctx, 1, TC_F32, 2), small, 2), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(ctx), "given room for 2 bytes of untyped memory, expected 8");
+    CHECK_OK(tc_read(tc_full(ctx, 1, TC_F32, 2), (void *)out, 8));
+    CHECK_FLOATS(out, 1, 1);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* An array of arrays has the type of its elements. */
+TEST(arrays_of_arrays_have_a_dtype)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2, 3);
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_add(a, a), &f));
+    static const float x[2][3] = {{1, 2, 3}, {4, 5, 6}};
+    static float out[2][3];
+    static int32_t whole[2][3];
+    static double wide[1][3];
+    CHECK_EQ_INT(TC_BUF(out, 6).dtype, TC_F32);
+    CHECK_EQ_INT(TC_BUF(whole, 6).dtype, TC_I32);
+    CHECK(TC_BUF(x, 6).is_const && !TC_BUF(out, 6).is_const);
+    CHECK_OK(tc_run(f, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(out, 6))));
+    CHECK(out[1][2] == 12);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(whole, 6)), TC_BUFS(TC_BUF(out, 6))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "input 0: given i32, expected f32");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, 6)), TC_BUFS(TC_BUF(wide, 6))), TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "output 0: given f64, expected f32");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(memory_is_aligned_or_refused)
+{
+    RUN_CTX;
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 2), whole;
+    tc_program *f = NULL;
+    REQUIRE_OK(tc_compile(tc_add(a, a), &f));
+    float store[4] = {0}, out[2];
+    const float values[2] = {1, 2};
+    char *odd = (char *)store + 1;
+    memcpy(odd, values, sizeof(values));
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF((void *)odd, 8)), TC_BUFS(TC_BUF(out, 2))),
+                 TC_ERR_BUFFER);
+    CHECK_HAS(tc_error(f), "expected an address that is a multiple of 4, as f32 needs");
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(out, 2)), TC_BUFS(TC_BUF((void *)odd, 8))),
+                 TC_ERR_BUFFER);
+    CHECK_EQ_INT(tc_status_of(tc_borrow(ctx, odd, TC_F32, 2)), TC_ERR_ARGUMENT);
+    CHECK_HAS(tc_error(ctx), "expected an address that is a multiple of 4, as f32 needs");
+    whole = tc_copy_in(ctx, odd, TC_F32, 2);
+    CHECK_OK(tc_read(whole, out, 2));
+    CHECK_FLOATS(out, 1, 2);
+    CHECK_EQ_INT(tc_status_of(tc_borrow(ctx, odd, TC_U8, 8)), TC_OK);
+    CHECK_OK(tc_read(whole, (void *)(odd + 2), 8));
     tc_program_free(f);
     tc_ctx_free(ctx);
 }
