@@ -2,8 +2,9 @@
  * give at several sizes what the reference evaluator gives for the graph of those sizes, and both
  * the same bits.
  *
- * A size from 2 up becomes a symbol everywhere at once (leaves, targets of expand); what tc refuses
- * to build with symbols is cut: the step becomes an input of its shape. TC_TEST_SEED=N replays one
+ * A size from 2 up becomes a symbol everywhere at once (leaves, targets of expand, bounds of
+ * slices, counts of pads); what tc refuses to build with symbols is cut: the step becomes an input
+ * of its shape. Odd seeds verify every stage, even ones run as users do. TC_TEST_SEED=N replays one
  * graph. */
 #define TC_DYNAMIC_SHAPES
 #include "inside.h"
@@ -36,6 +37,10 @@ static void dfz_map_step(fz_step *s, const dfz_map *map)
     }
     if (s->kind == FZ_INPUT && s->attr[0] == FZ_DATA_INDEX) {
         s->attr[1] = dfz_size(map, s->attr[1]);
+    }
+    if (s->kind == FZ_SLICE || s->kind == FZ_PAD) { /* bounds and counts that look like a size */
+        s->attr[1] = dfz_size(map, s->attr[1]);
+        s->attr[2] = dfz_size(map, s->attr[2]);
     }
     if (s->kind == FZ_EXPAND || s->kind == FZ_RESHAPE) {
         for (int i = 1; i <= s->attr[0]; i++) {
