@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "c99f3be47951fc91"
+#define TCI_BUILD "d85f3c68f4fb847b"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -297,9 +297,11 @@
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
  * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
  * shapes, the options that matter and the machine's features; entries are checked in full before
- * they are used, and a directory that others could write to is refused. The least recently used
- * files go when options.cache_bytes (256 MiB) is exceeded. A cache filled elsewhere may be used
- * read-only, also without a compiler:
+ * they are used. A directory that others could change, or that lies in one (but for those with the
+ * sticky bit), is refused; options.log tells under "cache". The least recently used files go when
+ * options.cache_bytes (256 MiB) is exceeded, code in memory that no program uses when
+ * options.memory_cache_bytes (64 MiB in all) is. A cache filled elsewhere may be used read-only,
+ * also without a compiler:
  *
  *     tc_options seeded = {.cache_dir = "/opt/app/tc-cache", .cache_read_only = true};
  *     tc_ctx *with_seed;
@@ -327,6 +329,7 @@
  *   TC_CC            the C compiler: a name on PATH or a path     TC_CC_TIMEOUT   its seconds
  *   TC_NVRTC         the NVRTC library
  *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
+ *   TC_MEMORY_CACHE_MB   the cap of the memory cache
  *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
  *   TC_MATRIX=0      matrix units are left alone (11)
  *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to
@@ -551,9 +554,12 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
-    int cc_timeout_s;         /* 0: 120 */
+    int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
     const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
     int64_t cache_bytes;      /* size cap of that directory; 0: 256 MiB */
+    /* what the process may keep of code in memory for later compiles, as this one leaves it; code
+     * in use by programs stays, least recently used other code goes. 0: 64 MiB; -1: none is kept */
+    int64_t memory_cache_bytes;
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage */
@@ -578,8 +584,10 @@ typedef struct tc_stats {
     int64_t kernels_built;          /* kernels that such a process compiled */
     int64_t memory_hits, disk_hits, misses;  /* of the program cache */
     int64_t kernel_hits;            /* kernels found in the cache while their program was not */
-    /* entries dropped by the cap; refused as foreign or corrupt */
+    /* files of the disk cache dropped by its cap; refused as foreign or corrupt */
     int64_t evictions, cache_rejects;
+    /* programs in the memory cache, with their code and loaded modules; dropped by its cap */
+    int64_t memory_entries, memory_bytes, memory_evictions;
     int64_t interpreted;            /* programs that fell back to the interpreter */
 } tc_stats;
 
@@ -1604,7 +1612,7 @@ typedef struct tc_build {
     const char *directory;          /* private, for other files */
     const char *features;           /* of the target, as `target` gave it */
     const char *compiler;           /* tc_options.cc or TC_CC, or NULL */
-    int timeout_ms;                 /* for each process started */
+    int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
     int processes;                  /* out: processes started, for tc_stats */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
@@ -1641,8 +1649,11 @@ typedef struct tc_backend {
     tc_status (*compiler)(void *user, const char *wanted, tc_backend_compiler *compiler);
     /* Required. Compiles every source to its object file. May block until the compiler is done. */
     tc_status (*compile)(void *user, tc_build *build);
-    /* Required. Loads an object file; *module belongs to the caller until module_free. */
-    tc_status (*module_load)(void *user, const char *path, void **module);
+    /* Required. Loads an object file, given as its n bytes (a NUL follows), which were checked:
+     * what runs must be made of them. path: where they also lie, for debuggers. *module belongs to
+     * the caller until module_free. */
+    tc_status (*module_load)(void *user, const void *bytes, size_t n, const char *path,
+                             void **module);
     /* Required. The kernel of that name, owned by the module; NULL: not in it. */
     void *(*module_find)(void *user, void *module, const char *symbol);
     /* Required. No kernel of the module is running any more. */
@@ -1833,7 +1844,9 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
@@ -1850,6 +1863,14 @@ extern char *secure_getenv(const char *name);
 extern char *realpath(const char *path, char *resolved);
 extern int clock_gettime(int clock, struct timespec *now);
 extern int dirfd(DIR *dir);
+extern DIR *fdopendir(int fd);
+extern int faccessat(int dir, const char *path, int mode, int flags);
+extern int fstatvfs(int fd, struct statvfs *fs);
+extern int mkdirat(int dir, const char *path, mode_t mode);
+extern int openat(int dir, const char *path, int flags, ...);
+extern int renameat(int from_dir, const char *from, int to_dir, const char *to);
+extern ssize_t readlinkat(int dir, const char *path, char *to, size_t room);
+extern int unlinkat(int dir, const char *path, int flags);
 extern int fstatat(int dir, const char *path, struct stat *st, int flags);
 extern int kill(pid_t pid, int sig);
 extern int lstat(const char *path, struct stat *st);
@@ -1863,9 +1884,13 @@ extern int sigemptyset(sigset_t *set);
 extern int sigfillset(sigset_t *set);
 extern int utimensat(int dir, const char *path, const struct timespec times[2], int flags);
 extern long syscall(long number, ...);
+extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 
 #ifndef AT_FDCWD
 #define AT_FDCWD (-100)
+#endif
+#ifndef AT_REMOVEDIR
+#define AT_REMOVEDIR 0x200
 #endif
 #ifndef AT_SYMLINK_NOFOLLOW
 #define AT_SYMLINK_NOFOLLOW 0x100
@@ -1881,6 +1906,12 @@ extern long syscall(long number, ...);
 #endif
 #ifndef O_CLOEXEC
 #define O_CLOEXEC __O_CLOEXEC
+#endif
+#ifndef O_DIRECTORY
+#define O_DIRECTORY __O_DIRECTORY
+#endif
+#if !defined(O_PATH) && defined(__O_PATH)
+#define O_PATH __O_PATH
 #endif
 #ifndef O_NOFOLLOW
 #define O_NOFOLLOW __O_NOFOLLOW
@@ -2046,6 +2077,7 @@ typedef struct tci_scratch {
 
 TCI_FN void tci_scratch_init(tci_scratch *s); /* the owner then does: if (setjmp(s->escape)) ... */
 TCI_FN void tci_scratch_free(tci_scratch *s);
+TCI_FN size_t tci_scratch_held(const tci_scratch *s); /* bytes taken from the heap */
 TCI_FN void *tci_scratch_get(tci_scratch *s, size_t bytes); /* zeroed, 16-aligned, never NULL */
 TCI_FN void *tci_scratch_copy(tci_scratch *s, const void *p, size_t bytes);
 TCI_FN char *tci_scratch_printf(tci_scratch *s, const char *format, ...) TCI_PRINTF(2, 3);
@@ -2215,6 +2247,15 @@ TCI_FN void tci_scratch_free(tci_scratch *s)
     }
     s->next = s->end = NULL;
     s->bytes = 0;
+}
+
+TCI_FN size_t tci_scratch_held(const tci_scratch *s)
+{
+    size_t bytes = 0;
+    for (const tci_chunk *chunk = s->chunks; chunk; chunk = chunk->older) {
+        bytes += sizeof(*chunk) + chunk->bytes;
+    }
+    return bytes;
 }
 
 TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, ...)
@@ -2546,9 +2587,10 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(BACKEND, "TC_BACKEND", "interp, cpu, cuda or a registered name")                             \
     X(CC, "TC_CC", "the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)")      \
     X(NVRTC, "TC_NVRTC", "the NVRTC library to use (default: where CUDA is usually installed)")   \
-    X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds before a compiler run is killed (default 120)")        \
+    X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds of processor time a compiler may use (default 120)")   \
     X(CACHE_DIR, "TC_CACHE_DIR", "disk cache (default $XDG_CACHE_HOME/tc or ~/.cache/tc)")         \
     X(CACHE_MB, "TC_CACHE_MB", "disk cache size cap in MiB (default 256)")                         \
+    X(MEMORY_CACHE_MB, "TC_MEMORY_CACHE_MB", "memory cache size cap in MiB (default 64; 0: none)") \
     X(NO_CACHE, "TC_NO_CACHE", "1: do not read or write the disk cache")                           \
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
@@ -2604,47 +2646,57 @@ TCI_FN bool tci_os_is_setuid(void);
 /* Reads a whole regular file, refusing links (O_NOFOLLOW), owners other than us and root, and
  * group/other-writable files. False: errno-like code in *why. Text is heap memory in out. */
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
+/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. */
+TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any readable file */
 /* Writes bytes to a fresh O_EXCL temporary beside `path` (mode 0600) and renames it into place:
  * readers see all or nothing. After a crash of the machine the file may be torn all the same. */
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why);
-/* The same, but written through to the disk before the rename: whole also after such a crash. */
-TCI_FN bool tci_os_publish_durable(const char *path, const void *bytes, size_t n, int *why);
-TCI_FN bool tci_os_rename(const char *from, const char *to);
-TCI_FN bool tci_os_remove(const char *path);
-/* Makes `path` and its parents (0700); true only if it is then a directory of ours or root's that
- * nobody else can write or swap, and not on a noexec mount. *writable: we may write it. */
-TCI_FN bool tci_os_private_dir(const char *path, bool *writable);
-/* A new private directory with an unpredictable name under $TMPDIR or /tmp; heap text in out. */
-TCI_FN bool tci_os_temp_dir(tci_str *out);
-typedef struct tci_os_file { char name[256]; int64_t bytes, mtime_ns; } tci_os_file;
-/* Regular files of a directory into a heap array (*files, free with tci_heap_free); -1 on
- * failure. */
-TCI_FN int tci_os_list(const char *dir, tci_os_file **files);
+/* The same in an open directory. durable: written through to the disk before the rename, so that
+ * it is whole also after such a crash. */
+TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
+                              int *why);
+/* Writes all n bytes; an errno code, or 0. */
+TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n);
+struct stat;
+TCI_FN int64_t tci_os_mtime_ns(const struct stat *st);
+/* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
+TCI_FN uint64_t tci_os_random(void);
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns);
-TCI_FN void tci_os_touch(const char *path); /* mtime = now, for LRU; failures are ignored */
-TCI_FN bool tci_os_find_program(const char *name, tci_str *path); /* on PATH, or a given path */
+/* A path as given, or a name on PATH, of which only the absolute entries are searched. */
+TCI_FN bool tci_os_find_program(const char *name, tci_str *path);
 
-/* Runs argv[0] (a path or a name on PATH) without a shell: posix_spawn, signals reset to default,
- * own process group, stdin from /dev/null, stdout and stderr into `log` (cut at log_limit bytes;
- * the rest is read and dropped), descriptors closed, killed as a group after timeout_ms. OK: it
- * ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). Tolerates a
- * host that reaps children itself (SIGCHLD ignored): then success is judged by the caller from the
- * output file. */
+/* ---- processes: base/spawn.c ---- */
+typedef struct tci_command {
+    const char *const *argv;   /* argv[0]: a path, or a name on PATH */
+    int64_t cpu_s;             /* processor time that each of its processes may use; 0: no limit */
+    int64_t wall_ms;           /* until all of it is killed */
+    size_t log_limit;          /* bytes of output that are kept; the rest is read and dropped */
+    const char *temp_dir;      /* its TMPDIR; NULL: ours */
+    int64_t used_ns;           /* out: processor time of it and all that it waited for */
+} tci_command;
+/* OK: it ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). OK also
+ * where nobody can know the code, as the host reaps children itself (SIGCHLD ignored): success is
+ * then judged by the caller from the output file. */
 typedef enum tci_spawn {
     TCI_SPAWN_OK,
     TCI_SPAWN_MISSING,
     TCI_SPAWN_FAILED,
     TCI_SPAWN_TIMEOUT
 } tci_spawn;
-TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t log_limit,
-                            tci_str *log, int *exit_code);
+/* Runs without a shell: posix_spawn, signals reset to default, own process group, stdin from
+ * /dev/null, stdout and stderr into `log` (heap), descriptors closed, PATH without entries that are
+ * no absolute path. Nothing of its group is alive when this returns. */
+TCI_FN tci_spawn tci_os_run(tci_command *c, tci_str *log, int *exit_code);
 
-/* Shared objects. Handles stay open for the process (symbols stay valid in reports) unless
- * closed. */
+/* ---- shared objects: of other projects; ours are loaded by base/object.c ---- */
 TCI_FN void *tci_os_dlopen(const char *path, char why[256]);
 TCI_FN void *tci_os_dlsym(void *handle, const char *name);
 TCI_FN void tci_os_dlclose(void *handle);
+
+/* From here to tci_os_may_cancel(state) the thread cannot be cancelled. */
+TCI_FN int tci_os_no_cancel(void);
+TCI_FN void tci_os_may_cancel(int state);
 
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);
@@ -2703,15 +2755,15 @@ TCI_FN void tci_env_help_once(void)
 }
 /* ---- src/base/os.c ---- */
 /* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
- * Processes are in base/spawn.c.
+ * Directories are in base/dir.c, processes in base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing
  * after. The one idea of the file functions: whoever can write where we read could plant code. So a
- * private file or directory is trusted only when its owner is this user or root, when nobody else
- * may write it, and when it is no link; and a file appears under its name only complete (rename of
- * a fresh file). What must also survive a crash of the machine is written through to the disk
- * before the rename (tci_os_publish_durable): 0.3 ms on a virtual disk, milliseconds on others, so
- * only where a reader would otherwise start from nothing. */
+ * private file is trusted only when its owner is this user or root, when nobody else may write it,
+ * and when it is no link; and a file appears under its name only complete (rename of a fresh file).
+ * What must also survive a crash of the machine is written through to the disk before the rename
+ * (durable): 0.3 ms on a virtual disk, milliseconds on others, so only where a reader would
+ * otherwise start from nothing. */
 
 #define TCI_OS_OTHERS_WRITE (S_IWGRP | S_IWOTH)
 
@@ -2807,7 +2859,7 @@ static bool tci_os_why(int *why, int code)
     return false;
 }
 
-static int64_t tci_os_mtime_ns(const struct stat *st)
+TCI_FN int64_t tci_os_mtime_ns(const struct stat *st)
 {
 #if defined(__APPLE__)
     return (int64_t)st->st_mtimespec.tv_sec * 1000000000 + st->st_mtimespec.tv_nsec;
@@ -2824,7 +2876,7 @@ static bool tci_os_is_ours(const struct stat *st)
 }
 
 /* Reads what is left of fd and closes it. */
-static bool tci_os_read_rest(int fd, tci_str *out, int *why)
+static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
 {
     char block[16384];
     int code = 0;
@@ -2833,7 +2885,7 @@ static bool tci_os_read_rest(int fd, tci_str *out, int *why)
         ssize_t got = read(fd, block, sizeof(block));
         if (got > 0) {
             tci_str_add_n(out, block, (size_t)got);
-            code = out->failed ? ENOMEM : 0;
+            code = out->failed ? ENOMEM : (int64_t)out->n > most ? EFBIG : 0;
         } else if (got < 0 && errno != EINTR) {
             code = errno;
         }
@@ -2845,43 +2897,60 @@ static bool tci_os_read_rest(int fd, tci_str *out, int *why)
     return code ? tci_os_why(why, code) : true;
 }
 
-static bool tci_os_read(const char *path, bool private_file, tci_str *out, int *why)
+static int tci_os_judge_file(int fd, bool private_file, int64_t most)
 {
     struct stat st;
+    if (fstat(fd, &st)) {
+        return errno;
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return EISDIR;
+    }
+    if (!private_file) {
+        return 0;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return EINVAL;
+    }
+    if (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
+        return EPERM;
+    }
+    return st.st_size > most ? EFBIG : 0;
+}
+
+static bool tci_os_read(int at, const char *path, bool private_file, int64_t most, tci_str *out,
+                        int *why)
+{
     /* O_NONBLOCK: opening a planted FIFO must not wait for a writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (private_file ? O_NOFOLLOW : 0));
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (private_file ? O_NOFOLLOW : 0);
+    int fd = openat(at, path, flags);
     if (fd < 0) {
         return tci_os_why(why, errno);
     }
-    int code = 0;
-    if (fstat(fd, &st)) {
-        code = errno;
-    } else if (S_ISDIR(st.st_mode)) {
-        code = EISDIR;
-    } else if (private_file && !S_ISREG(st.st_mode)) {
-        code = EINVAL;
-    } else if (private_file && (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE))) {
-        code = EPERM;
-    }
+    int code = tci_os_judge_file(fd, private_file, most);
     if (code) {
         close(fd);
         return tci_os_why(why, code);
     }
-    return tci_os_read_rest(fd, out, why);
+    return tci_os_read_rest(fd, most, out, why);
+}
+
+TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why)
+{
+    return tci_os_read(at, name, true, most, out, why);
 }
 
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why)
 {
-    return tci_os_read(path, true, out, why);
+    return tci_os_read(AT_FDCWD, path, true, INT64_MAX, out, why);
 }
 
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why)
 {
-    return tci_os_read(path, false, out, why);
+    return tci_os_read(AT_FDCWD, path, false, INT64_MAX, out, why);
 }
 
-/* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
-static uint64_t tci_os_random(void)
+TCI_FN uint64_t tci_os_random(void)
 {
     uint64_t bits = 0;
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
@@ -2898,23 +2967,24 @@ static uint64_t tci_os_random(void)
     return bits;
 }
 
-static int tci_os_write_all(int fd, const char *bytes, size_t n)
+TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
 {
+    const char *at = bytes;
     while (n) {
-        ssize_t put = write(fd, bytes, n);
+        ssize_t put = write(fd, at, n);
         if (put < 0 && errno != EINTR) {
             return errno;
         }
         if (put > 0) {
-            bytes += put;
+            at += put;
             n -= (size_t)put;
         }
     }
     return 0;
 }
 
-static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, bool durable,
-                                int *why)
+TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
+                              int *why)
 {
     tci_str temporary = {0};
     tci_str_printf(&temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
@@ -2924,7 +2994,8 @@ static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, b
         return tci_os_why(why, ENOMEM);
     }
     int code = 0;
-    int fd = open(temporary.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(at, temporary.text, flags, 0600);
     if (fd < 0) {
         code = errno;
     } else {
@@ -2935,11 +3006,11 @@ static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, b
         if (close(fd) && !code) {
             code = errno;
         }
-        if (!code && rename(temporary.text, path)) {
+        if (!code && renameat(at, temporary.text, at, path)) {
             code = errno;
         }
         if (code) {
-            unlink(temporary.text);
+            unlinkat(at, temporary.text, 0);
         }
     }
     tci_str_free(&temporary);
@@ -2948,129 +3019,7 @@ static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, b
 
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why)
 {
-    return tci_os_publish_file(path, bytes, n, false, why);
-}
-
-TCI_FN bool tci_os_publish_durable(const char *path, const void *bytes, size_t n, int *why)
-{
-    return tci_os_publish_file(path, bytes, n, true, why);
-}
-
-TCI_FN bool tci_os_rename(const char *from, const char *to)
-{
-    return rename(from, to) == 0;
-}
-
-TCI_FN bool tci_os_remove(const char *path)
-{
-    return remove(path) == 0;
-}
-
-/* A directory on the way to ours: where everybody may write without the sticky bit, everybody could
- * swap ours for another between two looks at it. */
-static bool tci_os_parent_is_safe(const char *path)
-{
-    struct stat st;
-    (void)mkdir(path, 0700); /* what matters is what is there then */
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode)
-           && (!(st.st_mode & S_IWOTH) || (st.st_mode & S_ISVTX));
-}
-
-TCI_FN bool tci_os_private_dir(const char *path, bool *writable)
-{
-    tci_str part = {0};
-    bool good = path[0] != 0;
-    for (const char *at = path; good && *at; at++) {
-        if (*at == '/' && at != path && at[1]) {
-            part.n = 0;
-            tci_str_add_n(&part, path, (size_t)(at - path));
-            good = !part.failed && tci_os_parent_is_safe(part.text);
-        }
-    }
-    tci_str_free(&part);
-    *writable = false;
-    struct stat st;
-    if (!good) {
-        return false;
-    }
-    (void)mkdir(path, 0700);
-    if (stat(path, &st) || !S_ISDIR(st.st_mode) || !tci_os_is_ours(&st)
-        || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
-        return false;
-    }
-    struct statvfs fs;
-#if defined(ST_NOEXEC)
-    const unsigned long noexec = ST_NOEXEC;
-#else
-    const unsigned long noexec = 0; /* not known here: dlopen will tell */
-#endif
-    if (statvfs(path, &fs) || (fs.f_flag & noexec)) {
-        return false;
-    }
-    *writable = access(path, W_OK | X_OK) == 0;
-    return true;
-}
-
-TCI_FN bool tci_os_temp_dir(tci_str *out)
-{
-    const char *base = tci_os_getenv("TMPDIR");
-    for (int attempt = 0; attempt < 16; attempt++) {
-        if (!base || !*base) {
-            base = "/tmp";
-        }
-        out->n = 0;
-        tci_str_printf(out, "%s/tc-%016llx", base, (unsigned long long)tci_os_random());
-        if (out->failed) {
-            return false;
-        }
-        if (mkdir(out->text, 0700) == 0) {
-            return true;
-        }
-        if (errno != EEXIST) {
-            if (!strcmp(base, "/tmp")) {
-                return false;
-            }
-            base = NULL; /* $TMPDIR does not work: try /tmp */
-        }
-    }
-    return false;
-}
-
-TCI_FN int tci_os_list(const char *dir, tci_os_file **files)
-{
-    DIR *d = opendir(dir);
-    struct dirent *entry;
-    struct stat st;
-    int n = 0, cap = 0;
-    *files = NULL;
-    if (!d) {
-        return -1;
-    }
-    while ((entry = readdir(d)) != NULL) {
-        size_t length = strlen(entry->d_name);
-        if (length >= sizeof((*files)->name)
-            || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) {
-            continue;
-        }
-        if (n == cap) {
-            int grown = cap ? cap * 2 : 32;
-            tci_os_file *fresh = tci_heap_resize(*files, (size_t)grown * sizeof(**files));
-            if (!fresh) {
-                tci_heap_free(*files);
-                *files = NULL;
-                closedir(d);
-                return -1;
-            }
-            *files = fresh;
-            cap = grown;
-        }
-        tci_os_file *f = &(*files)[n++];
-        memcpy(f->name, entry->d_name, length + 1);
-        f->bytes = st.st_size;
-        f->mtime_ns = tci_os_mtime_ns(&st);
-    }
-    closedir(d);
-    return n;
+    return tci_os_publish_at(AT_FDCWD, path, bytes, n, false, why);
 }
 
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns)
@@ -3086,11 +3035,6 @@ TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns)
         *mtime_ns = tci_os_mtime_ns(&st);
     }
     return true;
-}
-
-TCI_FN void tci_os_touch(const char *path)
-{
-    (void)utimensat(AT_FDCWD, path, NULL, 0);
 }
 
 static bool tci_os_is_program(const char *path)
@@ -3115,7 +3059,7 @@ TCI_FN bool tci_os_find_program(const char *name, tci_str *path)
     }
     while (at) {
         size_t length = strcspn(at, ":");
-        if (length) { /* an empty entry would mean the current directory: anybody's */
+        if (*at == '/') { /* others depend on the current directory: anybody's */
             path->n = 0;
             tci_str_add_n(path, at, length);
             tci_str_printf(path, "/%s", name);
@@ -3151,6 +3095,20 @@ TCI_FN void tci_os_dlclose(void *handle)
     if (handle) {
         dlclose(handle);
     }
+}
+
+/* ---- threads ---- */
+
+TCI_FN int tci_os_no_cancel(void)
+{
+    int state = 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state;
+}
+
+TCI_FN void tci_os_may_cancel(int state)
+{
+    (void)pthread_setcancelstate(state, NULL);
 }
 
 /* ---- processors ---- */
@@ -3243,19 +3201,720 @@ TCI_FN int tci_os_cpu_count(void)
 }
 
 #undef TCI_OS_OTHERS_WRITE
+/* ---- src/base/dir.c ---- */
+/* base/dir.c - opens directories that others cannot change, and works in them. See base/dir.h.
+ *
+ * In: a path, and what the directory is for. Out: a descriptor. The one idea: whoever may write to
+ * a directory may swap what is in it, so a path is as good as the worst directory on it. It is
+ * walked one name at a time from the root; each directory is opened from the one before, without
+ * following links, and judged by its descriptor; a link is followed by hand, so that the
+ * directories on its way are judged too. Once the last one is open, paths play no part any more.
+ *
+ * Judgement: it belongs to this user, to root, or to whoever owns "/" (who could replace the libc
+ * as well; root has another number in a user namespace that does not map it), and nobody else may
+ * write to it - or only under the sticky bit, as what we use there is ours by its own judgement. */
+/* ---- src/base/dir.h ---- */
+/* base/dir.h - directories held open: judged once, then worked in by descriptor and plain name, so
+ * that whoever swaps something along the path afterwards changes nothing. */
+#ifndef TCI_BASE_DIR_H
+#define TCI_BASE_DIR_H
+
+
+typedef struct tci_dir {
+    int fd;            /* -1: not open */
+    tci_str path;      /* heap: absolute, every link resolved; for people and for other programs */
+    bool writable;
+} tci_dir;
+
+typedef enum tci_dir_use {
+    /* Code is kept there. Ours or root's, closed to others, not on a noexec mount; no directory
+     * above it can be changed by others. Made where it is missing (0700). */
+    TCI_DIR_CODE,
+    /* A private folder will be made in it: as above, but it must exist, and it may be one that
+     * everybody writes to where the sticky bit keeps them from each other's files, as in /tmp. */
+    TCI_DIR_TEMPORARY,
+    /* For people to read: ours or root's and closed to others, whatever is above. Made. */
+    TCI_DIR_NOTES
+} tci_dir_use;
+
+/* False: it is not open, and *why (heap) says which directory is at fault. */
+TCI_FN bool tci_dir_open(tci_dir *d, const char *path, tci_dir_use use, tci_str *why);
+/* A directory in d: made (0700) if `make`, else it must be there. Ours, closed to others. */
+TCI_FN bool tci_dir_open_in(tci_dir *in, const tci_dir *d, const char *name, bool make);
+TCI_FN void tci_dir_close(tci_dir *d);
+
+/* As tci_os_read_private, at most `most` bytes (EFBIG). */
+TCI_FN bool tci_dir_read(const tci_dir *d, const char *name, int64_t most, tci_str *out, int *why);
+/* As tci_os_publish; durable: written through to the disk before the rename. */
+TCI_FN bool tci_dir_publish(const tci_dir *d, const char *name, const void *bytes, size_t n,
+                            bool durable, int *why);
+TCI_FN bool tci_dir_remove(const tci_dir *d, const char *name); /* a file or an empty directory */
+TCI_FN bool tci_dir_remove_tree(const tci_dir *d, const char *name);
+TCI_FN bool tci_dir_has(const tci_dir *d, const char *name, int64_t bytes); /* a file so large */
+TCI_FN void tci_dir_touch(const tci_dir *d, const char *name); /* now, for LRU; may fail */
+
+typedef struct tci_dir_entry {
+    char name[256];
+    bool is_dir;
+    int64_t bytes, age_ns, mtime_ns;
+} tci_dir_entry;
+/* Regular files and directories whose names begin with `begins`, into a heap array (*entries, free
+ * with tci_heap_free); -1 on failure. Links and special files are left out. */
+TCI_FN int tci_dir_list(const tci_dir *d, const char *begins, tci_dir_entry **entries);
+
+#endif
+
+/* ---- src/base/dir.c, continued ---- */
+#define TCI_DIR_OTHERS (S_IWGRP | S_IWOTH)
+#ifdef O_PATH
+#define TCI_DIR_PASS O_PATH /* may be passed through, though not listed */
+#else
+#define TCI_DIR_PASS O_RDONLY
+#endif
+
+enum { TCI_DIR_LINKS = 40, TCI_DIR_NAME = 256, TCI_DIR_DEPTH = 8 };
+
+typedef struct tci_dir_walk {
+    int at;            /* descriptor of where we are, -1: failed */
+    tci_str here;      /* its path; "": the root */
+    tci_str rest;      /* of the path */
+    tci_dir_use use;
+    uid_t root_owner;
+    int links;         /* followed so far */
+    tci_str *why;
+} tci_dir_walk;
+
+static bool tci_dir_fail(tci_dir_walk *w, const char *name, const char *why)
+{
+    if (w->why) {
+        w->why->n = 0;
+        tci_str_printf(w->why, "'%s%s%s': %s", tci_str_text(&w->here), name ? "/" : "",
+                       name ? name : w->here.n ? "" : "/", why);
+    }
+    return false;
+}
+
+static bool tci_dir_is_ours(const struct stat *st)
+{
+    return st->st_uid == geteuid() || st->st_uid == 0;
+}
+
+/* Of a directory on the way, or of a link: others cannot change where the path leads. */
+static bool tci_dir_judge(tci_dir_walk *w, const char *name, const struct stat *st)
+{
+    if (w->use == TCI_DIR_NOTES) {
+        return true;
+    }
+    if (!tci_dir_is_ours(st) && st->st_uid != w->root_owner) {
+        return tci_dir_fail(w, name, "it belongs to another user");
+    }
+    if (S_ISDIR(st->st_mode) && (st->st_mode & TCI_DIR_OTHERS) && !(st->st_mode & S_ISVTX)) {
+        return tci_dir_fail(w, name, "others may write to it");
+    }
+    return true;
+}
+
+/* ---- the walk ---- */
+
+static bool tci_dir_start(tci_dir_walk *w)
+{
+    struct stat st;
+    if (w->at >= 0) {
+        close(w->at);
+    }
+    w->here.n = 0;
+    tci_str_add(&w->here, "");
+    w->at = open("/", TCI_DIR_PASS | O_DIRECTORY | O_CLOEXEC);
+    if (w->at < 0 || fstat(w->at, &st)) {
+        return tci_dir_fail(w, NULL, strerror(errno));
+    }
+    w->root_owner = st.st_uid;
+    return tci_dir_judge(w, NULL, &st);
+}
+
+/* The path of the rest becomes what the link says, and then the rest. */
+static bool tci_dir_follow(tci_dir_walk *w, const char *name, const struct stat *st)
+{
+    char target[4096];
+    if (!tci_dir_judge(w, name, st)) {
+        return false;
+    }
+    ssize_t n = readlinkat(w->at, name, target, sizeof(target) - 1);
+    if (n <= 0 || (size_t)n == sizeof(target) - 1 || ++w->links > TCI_DIR_LINKS) {
+        return tci_dir_fail(w, name, "it is a link that leads nowhere");
+    }
+    target[n] = 0;
+    tci_str rest = {0};
+    tci_str_printf(&rest, "%s/%s", target, tci_str_text(&w->rest));
+    tci_str_free(&w->rest);
+    w->rest = rest;
+    return target[0] != '/' || tci_dir_start(w);
+}
+
+static void tci_dir_name_step(tci_dir_walk *w, const char *name)
+{
+    if (strcmp(name, "..")) {
+        tci_str_printf(&w->here, "/%s", name);
+        return;
+    }
+    while (w->here.n && w->here.text[--w->here.n] != '/') {
+    }
+    w->here.text[w->here.n] = 0;
+}
+
+static bool tci_dir_step(tci_dir_walk *w, const char *name)
+{
+    struct stat st;
+    int failed = fstatat(w->at, name, &st, AT_SYMLINK_NOFOLLOW);
+    if (failed && errno == ENOENT && w->use != TCI_DIR_TEMPORARY) {
+        (void)mkdirat(w->at, name, 0700); /* what matters is what is there then */
+        failed = fstatat(w->at, name, &st, AT_SYMLINK_NOFOLLOW);
+    }
+    if (failed) {
+        return tci_dir_fail(w, name, strerror(errno));
+    }
+    if (S_ISLNK(st.st_mode)) {
+        return tci_dir_follow(w, name, &st);
+    }
+    int fd = openat(w->at, name, TCI_DIR_PASS | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st)) {
+        tci_dir_fail(w, name, strerror(errno));
+        if (fd >= 0) {
+            close(fd);
+        }
+        return false;
+    }
+    close(w->at);
+    w->at = fd;
+    tci_dir_name_step(w, name);
+    return tci_dir_judge(w, NULL, &st);
+}
+
+/* Takes the next name off the rest. False: there is none, or (why is told) it is too long. */
+static bool tci_dir_next(tci_dir_walk *w, char name[TCI_DIR_NAME], bool *good)
+{
+    const char *at = tci_str_text(&w->rest);
+    size_t n;
+    do {
+        at += strspn(at, "/");
+        n = strcspn(at, "/");
+        at += n;
+    } while (n == 1 && at[-1] == '.');
+    *good = n < TCI_DIR_NAME || tci_dir_fail(w, NULL, strerror(ENAMETOOLONG));
+    if (!n || !*good) {
+        return false;
+    }
+    memcpy(name, at - n, n);
+    name[n] = 0;
+    size_t left = strlen(at);
+    memmove(w->rest.text, at, left + 1);
+    w->rest.n = left;
+    return true;
+}
+
+static bool tci_dir_walk_all(tci_dir_walk *w, const char *path)
+{
+    char name[TCI_DIR_NAME], cwd[4096];
+    bool good = path[0] != 0;
+    if (!good) {
+        return tci_dir_fail(w, "", strerror(ENOENT));
+    }
+    if (path[0] != '/') {
+        good = getcwd(cwd, sizeof(cwd)) != NULL && cwd[0] == '/';
+        tci_str_printf(&w->rest, "%s/", good ? cwd : "");
+    }
+    tci_str_add(&w->rest, path);
+    good = good && tci_dir_start(w);
+    while (good && tci_dir_next(w, name, &good)) {
+        good = tci_dir_step(w, name) && !w->rest.failed;
+    }
+    return good && !w->rest.failed && !w->here.failed;
+}
+
+/* Whether the directory that the walk came to may serve. */
+static bool tci_dir_serves(tci_dir_walk *w)
+{
+    struct stat st;
+    struct statvfs fs;
+    if (w->use == TCI_DIR_TEMPORARY) {
+        return true; /* judged on the way */
+    }
+    if (fstat(w->at, &st) || !tci_dir_is_ours(&st)) {
+        return tci_dir_fail(w, NULL, "it belongs to another user");
+    }
+    if (st.st_mode & TCI_DIR_OTHERS) {
+        return tci_dir_fail(w, NULL, "others may write to it");
+    }
+#if defined(ST_NOEXEC)
+    const unsigned long noexec = ST_NOEXEC;
+#else
+    const unsigned long noexec = 0; /* not known here: loading will tell */
+#endif
+    if (w->use == TCI_DIR_CODE && (fstatvfs(w->at, &fs) || (fs.f_flag & noexec))) {
+        return tci_dir_fail(w, NULL, "it may not hold code (noexec)");
+    }
+    return true;
+}
+
+TCI_FN bool tci_dir_open(tci_dir *d, const char *path, tci_dir_use use, tci_str *why)
+{
+    tci_dir_walk w = {.at = -1, .use = use, .why = why};
+    memset(d, 0, sizeof(*d));
+    d->fd = -1;
+    if (tci_dir_walk_all(&w, path) && tci_dir_serves(&w)) {
+        d->fd = openat(w.at, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (d->fd < 0) {
+            tci_dir_fail(&w, NULL, strerror(errno));
+        }
+    }
+    if (w.at >= 0) {
+        close(w.at);
+    }
+    tci_str_free(&w.rest);
+    d->path = w.here;
+    if (d->fd < 0) {
+        tci_dir_close(d);
+        return false;
+    }
+    if (!d->path.n) {
+        tci_str_add(&d->path, "/");
+    }
+    d->writable = faccessat(d->fd, ".", W_OK | X_OK, 0) == 0;
+    return true;
+}
+
+TCI_FN bool tci_dir_open_in(tci_dir *in, const tci_dir *d, const char *name, bool make)
+{
+    struct stat st;
+    memset(in, 0, sizeof(*in));
+    in->fd = -1;
+    if (make && mkdirat(d->fd, name, 0700)) {
+        return false;
+    }
+    in->fd = openat(d->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    tci_str_printf(&in->path, "%s/%s", strcmp(d->path.text, "/") ? d->path.text : "", name);
+    in->writable = true;
+    if (in->fd < 0 || in->path.failed || fstat(in->fd, &st) || st.st_uid != geteuid()
+        || (st.st_mode & (S_IRWXG | S_IRWXO))) {
+        int code = errno;
+        tci_dir_close(in);
+        errno = code;
+        return false;
+    }
+    return true;
+}
+
+TCI_FN void tci_dir_close(tci_dir *d)
+{
+    if (d->fd >= 0) {
+        close(d->fd);
+    }
+    tci_str_free(&d->path);
+    d->fd = -1;
+    d->writable = false;
+}
+
+/* ---- what is in it ---- */
+
+TCI_FN bool tci_dir_read(const tci_dir *d, const char *name, int64_t most, tci_str *out, int *why)
+{
+    return tci_os_read_private_at(d->fd, name, most, out, why);
+}
+
+TCI_FN bool tci_dir_publish(const tci_dir *d, const char *name, const void *bytes, size_t n,
+                            bool durable, int *why)
+{
+    return tci_os_publish_at(d->fd, name, bytes, n, durable, why);
+}
+
+TCI_FN bool tci_dir_remove(const tci_dir *d, const char *name)
+{
+    return unlinkat(d->fd, name, 0) == 0 || unlinkat(d->fd, name, AT_REMOVEDIR) == 0;
+}
+
+TCI_FN bool tci_dir_has(const tci_dir *d, const char *name, int64_t bytes)
+{
+    struct stat st;
+    return fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)
+           && st.st_size == bytes;
+}
+
+TCI_FN void tci_dir_touch(const tci_dir *d, const char *name)
+{
+    (void)utimensat(d->fd, name, NULL, AT_SYMLINK_NOFOLLOW);
+}
+
+/* A stream of its own, so that d's descriptor keeps its place. */
+static DIR *tci_dir_stream(int at, const char *name)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *stream = fd >= 0 ? fdopendir(fd) : NULL;
+    if (!stream && fd >= 0) {
+        close(fd);
+    }
+    return stream;
+}
+
+static bool tci_dir_is_dots(const char *name)
+{
+    return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
+}
+
+static void tci_dir_remove_in(int at, const char *name, int depth)
+{
+    DIR *stream = tci_dir_stream(at, name);
+    struct dirent *entry;
+    while (stream && (entry = readdir(stream)) != NULL) {
+        if (tci_dir_is_dots(entry->d_name) || unlinkat(dirfd(stream), entry->d_name, 0) == 0) {
+            continue;
+        }
+        if (depth < TCI_DIR_DEPTH) {
+            tci_dir_remove_in(dirfd(stream), entry->d_name, depth + 1);
+        }
+    }
+    if (stream) {
+        closedir(stream);
+    }
+    (void)unlinkat(at, name, AT_REMOVEDIR);
+}
+
+TCI_FN bool tci_dir_remove_tree(const tci_dir *d, const char *name)
+{
+    struct stat st;
+    tci_dir_remove_in(d->fd, name, 0);
+    return fstatat(d->fd, name, &st, AT_SYMLINK_NOFOLLOW) != 0;
+}
+
+static bool tci_dir_take(tci_dir_entry *e, int at, const char *name)
+{
+    struct stat st;
+    size_t length = strlen(name);
+    if (length >= sizeof(e->name) || fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW)
+        || (!S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))) {
+        return false;
+    }
+    memcpy(e->name, name, length + 1);
+    e->is_dir = S_ISDIR(st.st_mode);
+    e->bytes = st.st_size;
+    e->mtime_ns = tci_os_mtime_ns(&st);
+    e->age_ns = (int64_t)time(NULL) * 1000000000 - e->mtime_ns;
+    return true;
+}
+
+TCI_FN int tci_dir_list(const tci_dir *d, const char *begins, tci_dir_entry **entries)
+{
+    DIR *stream = tci_dir_stream(d->fd, ".");
+    struct dirent *entry;
+    int n = 0, cap = 0;
+    *entries = NULL;
+    while (stream && (entry = readdir(stream)) != NULL) {
+        if (strncmp(entry->d_name, begins, strlen(begins)) || tci_dir_is_dots(entry->d_name)) {
+            continue;
+        }
+        if (n == cap) {
+            cap = cap ? cap * 2 : 32;
+            tci_dir_entry *fresh = tci_heap_resize(*entries, (size_t)cap * sizeof(**entries));
+            if (!fresh) {
+                tci_heap_free(*entries);
+                *entries = NULL;
+                n = -1;
+                break;
+            }
+            *entries = fresh;
+        }
+        n += tci_dir_take(&(*entries)[n], dirfd(stream), entry->d_name);
+    }
+    if (stream) {
+        closedir(stream);
+    }
+    return stream ? n : -1;
+}
+
+#undef TCI_DIR_OTHERS
+#undef TCI_DIR_PASS
+/* ---- src/base/object.c ---- */
+/* base/object.c - checks and loads shared objects made from generated code. See base/object.h.
+ *
+ * In: the bytes of an object. Out: a handle. The one idea: the loader trusts a file, and dies of
+ * one that is cut short (it maps what the headers promise, and a page behind the end is a bus
+ * error). So the bytes are checked first, and then those very bytes are loaded: a copy in memory
+ * that nobody can change any more.
+ *
+ * The loader knows objects by name, and a second one of the same name is taken for the first. A
+ * copy in memory has none but the number of its descriptor, which the next one may get again; so
+ * each gets a different way to write it, "/." or "//." for each bit of a count. The descriptor is
+ * closed once the object is loaded; it is a high one, lest a debugger that asks for the name finds
+ * another file under it. */
+/* ---- src/base/object.h ---- */
+/* base/object.h - shared objects made from generated code. */
+#ifndef TCI_BASE_OBJECT_H
+#define TCI_BASE_OBJECT_H
+
+
+/* The last line of every source. Linkers write data behind code, so an object that holds these
+ * words is not cut short. */
+#define TCI_OBJECT_MARK_1 0xb5297a4d68e31da4ull
+#define TCI_OBJECT_MARK_2 0x1b56c4e97a3d10f2ull
+#define TCI_OBJECT_END_LINE_(first, second)                                                        \
+    "unsigned long long tc_end[2] = {" #first ", " #second "};\n"
+#define TCI_OBJECT_END_LINE_OF(first, second) TCI_OBJECT_END_LINE_(first, second)
+#define TCI_OBJECT_END_LINE TCI_OBJECT_END_LINE_OF(TCI_OBJECT_MARK_1, TCI_OBJECT_MARK_2)
+
+/* Whether the bytes are all of an object: what its headers tell of lies within them, and so does
+ * the end mark. *why (static text): what is wrong. */
+TCI_FN bool tci_object_is_whole(const void *bytes, size_t n, const char **why);
+/* Loads the object that the bytes are, from a sealed copy in memory: what was checked is what runs.
+ * Where the system makes no such copies, from `path`, where they also lie; named: rather from
+ * there, as a debugger or profiler then finds the file. NULL: why says why. End it with
+ * tci_os_dlclose. */
+TCI_FN void *tci_object_load(const void *bytes, size_t n, const char *path, bool named,
+                             char why[256]);
+
+#endif
+
+/* ---- src/base/object.c, continued ---- */
+#if defined(__linux__) || defined(__ELF__)
+
+typedef struct tci_object_form {
+    size_t word;                   /* bytes of an address */
+    size_t header, ph_at, sh_at;   /* ELF header: its size; where the offsets of the tables are */
+    size_t counts_at;              /* sizes and numbers of their entries, index of the names */
+    size_t ph, ph_offset, ph_size; /* entry of the table of segments */
+    size_t sh, sh_offset, sh_size; /* of sections */
+} tci_object_form;
+
+static const tci_object_form tci_object_form_64 = {8, 64, 32, 40, 54, 56, 8, 32, 64, 24, 32};
+static const tci_object_form tci_object_form_32 = {4, 52, 28, 32, 42, 32, 4, 16, 40, 16, 20};
+
+typedef struct tci_object {
+    const uint8_t *bytes;
+    size_t n;
+    const tci_object_form *form;
+    uint64_t segments, sections;           /* offsets */
+    uint16_t n_segments, n_sections, names;
+} tci_object;
+
+static uint64_t tci_object_number(const tci_object *o, uint64_t at, size_t width)
+{
+    uint16_t half;
+    uint32_t word;
+    uint64_t wide;
+    if (width == sizeof(half)) {
+        memcpy(&half, o->bytes + at, sizeof(half));
+        return half;
+    }
+    if (width == sizeof(word)) {
+        memcpy(&word, o->bytes + at, sizeof(word));
+        return word;
+    }
+    memcpy(&wide, o->bytes + at, sizeof(wide));
+    return wide;
+}
+
+static bool tci_object_has(const tci_object *o, uint64_t at, uint64_t bytes)
+{
+    return at <= o->n && bytes <= o->n - at;
+}
+
+static bool tci_object_open(tci_object *o, const void *bytes, size_t n)
+{
+    const uint16_t one = 1;
+    const uint8_t low_first = *(const uint8_t *)&one;
+    const tci_object_form *f = sizeof(void *) == 8 ? &tci_object_form_64 : &tci_object_form_32;
+    memset(o, 0, sizeof(*o));
+    o->bytes = bytes;
+    o->n = n;
+    o->form = f;
+    if (n < f->header || memcmp(bytes, "\177ELF", 4) || o->bytes[4] != f->word / 4
+        || o->bytes[5] != (low_first ? 1 : 2)) {
+        return false;
+    }
+    o->segments = tci_object_number(o, f->ph_at, f->word);
+    o->sections = tci_object_number(o, f->sh_at, f->word);
+    uint16_t counts[5];
+    for (int i = 0; i < TCI_COUNT(counts); i++) {
+        counts[i] = (uint16_t)tci_object_number(o, f->counts_at + 2 * (size_t)i, 2);
+    }
+    o->n_segments = counts[1];
+    o->n_sections = counts[3];
+    o->names = counts[4];
+    return counts[0] == f->ph && counts[2] == f->sh;
+}
+
+/* The mark lies in the last segment with bytes of its own. */
+static bool tci_object_has_mark(const tci_object *o, uint64_t at, uint64_t bytes)
+{
+    static const uint64_t mark[2] = {TCI_OBJECT_MARK_1, TCI_OBJECT_MARK_2};
+    for (uint64_t i = 0; i + sizeof(mark) <= bytes; i++) {
+        if (o->bytes[at + i] == *(const uint8_t *)mark
+            && !memcmp(o->bytes + at + i, mark, sizeof(mark))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool tci_object_segments_fit(const tci_object *o, const char **why)
+{
+    enum { TCI_OBJECT_LOAD = 1 }; /* PT_... */
+    const tci_object_form *f = o->form;
+    uint64_t last_at = 0, last_bytes = 0;
+    if (!o->n_segments || !tci_object_has(o, o->segments, (uint64_t)o->n_segments * f->ph)) {
+        *why = "its table of segments is cut short";
+        return false;
+    }
+    for (uint64_t i = 0; i < o->n_segments; i++) {
+        uint64_t entry = o->segments + i * f->ph;
+        uint64_t at = tci_object_number(o, entry + f->ph_offset, f->word);
+        uint64_t bytes = tci_object_number(o, entry + f->ph_size, f->word);
+        if (!tci_object_has(o, at, bytes)) {
+            *why = "it is cut short";
+            return false;
+        }
+        if (tci_object_number(o, entry, 4) == TCI_OBJECT_LOAD && bytes && at >= last_at) {
+            last_at = at;
+            last_bytes = bytes;
+        }
+    }
+    if (!tci_object_has_mark(o, last_at, last_bytes)) {
+        *why = "it has no end mark";
+        return false;
+    }
+    return true;
+}
+
+static bool tci_object_sections_fit(const tci_object *o, const char **why)
+{
+    enum { TCI_OBJECT_NONE = 0, TCI_OBJECT_STRINGS = 3, TCI_OBJECT_NO_BITS = 8 }; /* SHT_... */
+    const tci_object_form *f = o->form;
+    *why = "its table of sections is cut short";
+    if (!o->n_sections || o->names >= o->n_sections
+        || !tci_object_has(o, o->sections, (uint64_t)o->n_sections * f->sh)) {
+        return false;
+    }
+    for (uint64_t i = 0; i < o->n_sections; i++) {
+        uint64_t entry = o->sections + i * f->sh;
+        uint64_t type = tci_object_number(o, entry + 4, 4);
+        uint64_t at = tci_object_number(o, entry + f->sh_offset, f->word);
+        uint64_t bytes = tci_object_number(o, entry + f->sh_size, f->word);
+        bool has_bytes = type != TCI_OBJECT_NONE && type != TCI_OBJECT_NO_BITS;
+        if (has_bytes && !tci_object_has(o, at, bytes)) {
+            return false;
+        }
+        if (i == o->names
+            && (type != TCI_OBJECT_STRINGS || !bytes || o->bytes[at] || o->bytes[at + bytes - 1])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+TCI_FN bool tci_object_is_whole(const void *bytes, size_t n, const char **why)
+{
+    tci_object o;
+    if (!tci_object_open(&o, bytes, n)) {
+        *why = "it is no object file of this machine";
+        return false;
+    }
+    return tci_object_segments_fit(&o, why) && tci_object_sections_fit(&o, why);
+}
+
+#else
+
+TCI_FN bool tci_object_is_whole(const void *bytes, size_t n, const char **why)
+{
+    *why = "it is empty";
+    return bytes && n;
+}
+
+#endif
+
+#if defined(__linux__) && defined(SYS_memfd_create)
+
+enum { TCI_OBJECT_HIGH = 900 }; /* descriptor, where the limit allows it */
+
+/* A sealed copy; -1: the system makes none. */
+static int tci_object_copy(const void *bytes, size_t n)
+{
+    const int close_on_exec = 1, sealing = 2, not_a_program = 8; /* MFD_... */
+    const int add_seals = 1033, all_seals = 15;                  /* F_ADD_SEALS, F_SEAL_... */
+    int flags = close_on_exec | sealing;
+    int fd = (int)syscall(SYS_memfd_create, "tc", flags | not_a_program);
+    if (fd < 0) { /* before Linux 6.3 */
+        fd = (int)syscall(SYS_memfd_create, "tc", flags);
+    }
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, TCI_OBJECT_HIGH);
+    if (high >= 0) {
+        close(fd);
+        fd = high;
+    }
+    if (fd >= 0 && (tci_os_write_all(fd, bytes, n) || fcntl(fd, add_seals, all_seals))) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void *tci_object_load_copy(const void *bytes, size_t n)
+{
+    static uint32_t count; /* atomic */
+    char path[160] = "/proc/self/fd", number[16], why[256];
+    int fd = tci_object_copy(bytes, n);
+    if (fd < 0) {
+        return NULL;
+    }
+    for (uint32_t bits = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED); bits; bits >>= 1) {
+        strcat(path, bits & 1 ? "//." : "/.");
+    }
+    snprintf(number, sizeof(number), "/%d", fd);
+    strcat(path, number);
+    void *handle = tci_os_dlopen(path, why);
+    close(fd);
+    return handle;
+}
+
+#else
+
+#define tci_object_load_copy(bytes, n) NULL
+
+#endif
+
+TCI_FN void *tci_object_load(const void *bytes, size_t n, const char *path, bool named,
+                             char why[256])
+{
+    const char *wrong;
+    if (!tci_object_is_whole(bytes, n, &wrong)) {
+        snprintf(why, 256, "%s", wrong);
+        return NULL;
+    }
+    void *handle = named ? tci_os_dlopen(path, why) : tci_object_load_copy(bytes, n);
+    if (!handle) { /* the folder is noexec, say; or there are no copies */
+        handle = named ? tci_object_load_copy(bytes, n) : tci_os_dlopen(path, why);
+    }
+    return handle;
+}
+
+#if !(defined(__linux__) && defined(SYS_memfd_create))
+#undef tci_object_load_copy
+#endif
 /* ---- src/base/spawn.c ---- */
 /* base/spawn.c - runs another program and collects what it prints. See tci_os_run in base/os.h.
  *
- * In: an argument vector, a time limit, a size limit. Out: the text, the exit code, and one of four
- * results: OK (ended with code 0), FAILED (ended otherwise: its code, or 128 + signal; -1 when it
- * could not be started), MISSING, TIMEOUT. The one idea: the child leads its own process group and
- * writes into one pipe. We read until the pipe ends or the child does, whichever is first, so
- * neither a child that closes its output nor a grandchild that keeps it open can hold us; past the
- * time limit the whole group is killed.
+ * In: a command with its limits. Out: the text, the exit code, and how it ended. The one idea: the
+ * child leads its own process group and writes into one pipe. We read until the pipe ends or the
+ * child does, whichever is first, so neither a child that closes its output nor a grandchild that
+ * keeps it open can hold us. When the child has ended, or its time is up, the whole group is
+ * killed; first the group and then the child is let go, as its number may be somebody else's after
+ * that.
+ *
+ * Time is processor time, which the kernel counts for each process (RLIMIT_CPU), so that a busy
+ * machine does not make a compiler fail; the clock only ends what waits for ever. The limit is set
+ * from outside, as posix_spawn sets none; where that cannot be done only the clock counts.
  *
  * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any) takes
- * the exit code from us. Such a run counts as OK with code 0: the caller looks at the output
- * file. */
+ * the exit code from us. Such a run counts as OK with code 0: the caller looks at the output file.
+ * The group is then killed only while somebody of it still holds the pipe, which shows that its
+ * number is not free. */
 
 #if defined(__GLIBC__) && defined(__GLIBC_PREREQ)
 #if __GLIBC_PREREQ(2, 34)
@@ -3264,14 +3923,23 @@ extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *
 #endif
 #endif
 
-enum { TCI_SPAWN_SLICE_MS = 20 }; /* how often a child that prints nothing is looked at */
+enum {
+    TCI_SPAWN_SLICE_MS = 20, /* how often a child that prints nothing is looked at */
+    TCI_SPAWN_LIMITS = 10,   /* looks after which all that it starts have inherited its limit */
+    TCI_SPAWN_DEPTH = 8      /* of processes below it */
+};
 
 typedef struct tci_spawn_child {
     pid_t pid;
     int from;         /* our end of the pipe; -1 once it ended */
     bool ended;
-    bool code_known;  /* false: the host reaped it */
+    bool reaped;      /* by the host: no code is known, and pid may be another's by now */
     int code;
+    int64_t used_ns;  /* by the child and all that it waited for */
+    int looks;
+    int64_t cpu_s;
+    size_t log_limit;
+    tci_str *log;
 } tci_spawn_child;
 
 /* A close-on-exec pipe whose ends are not 0, 1 or 2, even in a host that closed those. */
@@ -3340,10 +4008,71 @@ static bool tci_spawn_attributes(posix_spawnattr_t *attributes)
            && posix_spawnattr_setflags(attributes, flags) == 0;
 }
 
-static int tci_spawn_start(const char *path, const char *const argv[], int to, pid_t *pid)
+/* ---- the environment ---- */
+
+typedef struct tci_spawn_environment {
+    char **list;           /* heap, as are the texts below; ends in NULL */
+    tci_str path, temp_dir;
+} tci_spawn_environment;
+
+static void tci_spawn_free_environment(tci_spawn_environment *e)
+{
+    tci_heap_free(e->list);
+    tci_str_free(&e->path);
+    tci_str_free(&e->temp_dir);
+}
+
+/* PATH without what depends on the current directory: the compiler looks for its parts there. */
+static void tci_spawn_clean_path(tci_str *clean, const char *at)
+{
+    tci_str_add(clean, "PATH=");
+    while (at) {
+        size_t length = strcspn(at, ":");
+        if (*at == '/') {
+            tci_str_add(clean, clean->text && clean->n > 5 ? ":" : "");
+            tci_str_add_n(clean, at, length);
+        }
+        at = at[length] ? at + length + 1 : NULL;
+    }
+}
+
+/* Ours, with that PATH, and with the command's TMPDIR. False: out of memory. */
+static bool tci_spawn_make_environment(tci_spawn_environment *e, const char *temp_dir)
+{
+    int n = 0;
+    memset(e, 0, sizeof(*e));
+    while (environ && environ[n]) {
+        n++;
+    }
+    e->list = tci_heap_get(sizeof(*e->list) * (size_t)(n + 2));
+    if (!e->list) {
+        return false;
+    }
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        char *row = environ[i];
+        if (!strncmp(row, "PATH=", 5) && !e->path.n) {
+            tci_spawn_clean_path(&e->path, row + 5);
+            row = e->path.text;
+        }
+        if (!temp_dir || strncmp(row ? row : "", "TMPDIR=", 7)) {
+            e->list[kept++] = row;
+        }
+    }
+    if (temp_dir) {
+        tci_str_printf(&e->temp_dir, "TMPDIR=%s", temp_dir);
+        e->list[kept] = e->temp_dir.text;
+    }
+    return !e->path.failed && !e->temp_dir.failed;
+}
+
+/* ---- start ---- */
+
+static int tci_spawn_start(const char *path, const tci_command *c, int to, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    tci_spawn_environment environment;
     int code = posix_spawn_file_actions_init(&actions);
     if (code) {
         return code;
@@ -3351,42 +4080,96 @@ static int tci_spawn_start(const char *path, const char *const argv[], int to, p
     code = posix_spawnattr_init(&attributes);
     if (!code) {
         code = ENOMEM;
-        if (tci_spawn_actions(&actions, to) && tci_spawn_attributes(&attributes)) {
-            code = posix_spawn(pid, path, &actions, &attributes, (char *const *)argv, environ);
+        if (tci_spawn_make_environment(&environment, c->temp_dir)
+            && tci_spawn_actions(&actions, to) && tci_spawn_attributes(&attributes)) {
+            code = posix_spawn(pid, path, &actions, &attributes, (char *const *)c->argv,
+                               environment.list);
         }
+        tci_spawn_free_environment(&environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
     return code;
 }
 
-/* Learns whether the child ended; `block` waits for it. */
-static void tci_spawn_look(tci_spawn_child *c, bool block)
+/* Of the process and those below it; what they start from now on inherits it. */
+static void tci_spawn_limit(pid_t pid, int64_t cpu_s, int depth)
 {
+#if defined(__linux__) && defined(SYS_prlimit64)
+    uint64_t limit[2] = {(uint64_t)cpu_s, (uint64_t)cpu_s + 1}; /* a signal, then the other one */
+    char path[64];
+    tci_str children = {0};
+    (void)syscall(SYS_prlimit64, pid, RLIMIT_CPU, limit, NULL);
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+    if (depth < TCI_SPAWN_DEPTH && tci_os_read_file(path, &children, NULL)) {
+        char *at = children.text, *end;
+        for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
+            tci_spawn_limit((pid_t)child, cpu_s, depth + 1);
+            at = end;
+        }
+    }
+    tci_str_free(&children);
+#else
+    (void)pid;
+    (void)cpu_s;
+    (void)depth;
+#endif
+}
+
+/* ---- wait ---- */
+
+/* Learns whether the child ended, without letting its number go. */
+static void tci_spawn_look(tci_spawn_child *c)
+{
+    int got;
+#ifdef __linux__
+    long info[32] = {0}; /* siginfo_t, which a strict libc hides */
+    const int by_pid = 1, exited = 4, no_hang = 1, no_wait = 0x01000000;
+    do {
+        got = (int)syscall(SYS_waitid, by_pid, c->pid, info, exited | no_hang | no_wait, NULL);
+    } while (got < 0 && errno == EINTR);
+    bool found = got == 0 && info[0] != 0; /* si_signo */
+#else
+    siginfo_t info;
+    memset(&info, 0, sizeof(info));
+    do {
+        got = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    } while (got < 0 && errno == EINTR);
+    bool found = got == 0 && info.si_pid == c->pid;
+#endif
+    c->ended = found || got < 0;
+    c->reaped = got < 0;
+    if (!c->ended && c->cpu_s > 0 && c->looks++ < TCI_SPAWN_LIMITS) {
+        tci_spawn_limit(c->pid, c->cpu_s, 0); /* it may have started others before the first time */
+    }
+}
+
+/* Takes the end of the child; waits for it. */
+static void tci_spawn_reap(tci_spawn_child *c)
+{
+    struct rusage used;
     int status = 0;
     pid_t got;
-    if (c->ended) {
-        return;
-    }
+    memset(&used, 0, sizeof(used));
     do {
-        got = waitpid(c->pid, &status, block ? 0 : WNOHANG);
+        got = wait4(c->pid, &status, 0, &used);
     } while (got < 0 && errno == EINTR);
-    if (got == c->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
-        c->ended = true;
-        c->code_known = true;
+    c->reaped = got != c->pid;
+    if (!c->reaped) {
         c->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    } else if (got < 0) {
-        c->ended = true; /* ECHILD: the host has reaped it */
+        int64_t seconds = (int64_t)used.ru_utime.tv_sec + used.ru_stime.tv_sec;
+        int64_t rest_us = (int64_t)used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+        c->used_ns = seconds * 1000000000 + rest_us * 1000;
     }
 }
 
 /* One read of the pipe; keeps at most log_limit bytes in all. */
-static void tci_spawn_read(tci_spawn_child *c, size_t log_limit, tci_str *log)
+static void tci_spawn_read(tci_spawn_child *c)
 {
     char block[8192];
     ssize_t got = read(c->from, block, sizeof(block));
-    if (got > 0 && log && log->n < log_limit) {
-        tci_str_add_n(log, block, TCI_MIN((size_t)got, log_limit - log->n));
+    if (got > 0 && c->log->n < c->log_limit) {
+        tci_str_add_n(c->log, block, TCI_MIN((size_t)got, c->log_limit - c->log->n));
     } else if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) {
         close(c->from);
         c->from = -1;
@@ -3394,18 +4177,18 @@ static void tci_spawn_read(tci_spawn_child *c, size_t log_limit, tci_str *log)
 }
 
 /* Waits up to wait_ms for output and takes one block of it. False: there was none. */
-static bool tci_spawn_poll(tci_spawn_child *c, int wait_ms, size_t log_limit, tci_str *log)
+static bool tci_spawn_poll(tci_spawn_child *c, int wait_ms)
 {
     struct pollfd p = {c->from, POLLIN, 0};
     if (c->from < 0 || poll(&p, 1, wait_ms) <= 0) {
         return false;
     }
-    tci_spawn_read(c, log_limit, log);
+    tci_spawn_read(c);
     return true;
 }
 
 /* Until the child has ended, or false at the deadline. */
-static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, size_t log_limit, tci_str *log)
+static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns)
 {
     long pause_ns = 50000;
     while (!c->ended) {
@@ -3415,27 +4198,45 @@ static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, size_t log_l
         }
         if (c->from >= 0) {
             int slice_ms = (int)TCI_MIN(left_ns / 1000000 + 1, (int64_t)TCI_SPAWN_SLICE_MS);
-            if (!tci_spawn_poll(c, slice_ms, log_limit, log) || c->from < 0) {
-                tci_spawn_look(c, false);
+            if (!tci_spawn_poll(c, slice_ms) || c->from < 0) {
+                tci_spawn_look(c);
             }
         } else {
             struct timespec pause = {0, pause_ns};
             nanosleep(&pause, NULL);
             pause_ns = TCI_MIN(pause_ns * 2, 10000000L);
-            tci_spawn_look(c, false);
+            tci_spawn_look(c);
         }
     }
     return true;
 }
 
-TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t log_limit,
-                            tci_str *log, int *exit_code)
+/* What was written so far; then nothing of the group is left to write more. */
+static void tci_spawn_finish(tci_spawn_child *c)
+{
+    int64_t drain_end_ns = tci_os_now_ns() + 1000000000;
+    while (tci_spawn_poll(c, 0) && tci_os_now_ns() < drain_end_ns) {
+    }
+    if (!c->reaped || c->from >= 0) {
+        kill(-c->pid, SIGKILL);
+    }
+    if (!c->reaped) {
+        kill(c->pid, SIGKILL); /* in case it left its group */
+        tci_spawn_reap(c);
+    }
+    if (c->from >= 0) {
+        close(c->from);
+    }
+}
+
+TCI_FN tci_spawn tci_os_run(tci_command *command, tci_str *log, int *exit_code)
 {
     tci_str path = {0};
-    tci_spawn_child c = {-1, -1, false, false, 0};
+    tci_spawn_child c = {.pid = -1, .from = -1, .cpu_s = command->cpu_s,
+                         .log_limit = command->log_limit, .log = log};
     int ends[2];
     *exit_code = -1;
-    if (!tci_os_find_program(argv[0], &path)) {
+    if (!tci_os_find_program(command->argv[0], &path)) {
         tci_str_free(&path);
         return TCI_SPAWN_MISSING;
     }
@@ -3443,7 +4244,7 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
         tci_str_free(&path);
         return TCI_SPAWN_FAILED;
     }
-    int code = tci_spawn_start(path.text, argv, ends[1], &c.pid);
+    int code = tci_spawn_start(path.text, command, ends[1], &c.pid);
     tci_str_free(&path);
     close(ends[1]);
     c.from = ends[0];
@@ -3451,27 +4252,226 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
         close(c.from);
         return code == ENOENT ? TCI_SPAWN_MISSING : TCI_SPAWN_FAILED;
     }
-    bool in_time = tci_spawn_wait(&c, tci_os_now_ns() + timeout_ms * 1000000, log_limit, log);
-    if (!in_time) {
-        kill(-c.pid, SIGKILL);
-        kill(c.pid, SIGKILL); /* in case it left its group */
-        tci_spawn_look(&c, true);
-    }
-    /* What the child wrote before it ended; a grandchild that goes on writing is left behind. */
-    int64_t drain_end_ns = tci_os_now_ns() + 1000000000;
-    while (tci_spawn_poll(&c, 0, log_limit, log) && tci_os_now_ns() < drain_end_ns) {
-    }
-    if (c.from >= 0) {
-        close(c.from);
-    }
+    tci_spawn_look(&c);
+    bool in_time = tci_spawn_wait(&c, tci_os_now_ns() + command->wall_ms * 1000000);
+    tci_spawn_finish(&c);
+    command->used_ns = c.used_ns;
     if (!in_time) {
         return TCI_SPAWN_TIMEOUT;
     }
-    *exit_code = c.code_known ? c.code : 0;
-    return *exit_code ? TCI_SPAWN_FAILED : TCI_SPAWN_OK;
+    *exit_code = c.code;
+    return c.code ? TCI_SPAWN_FAILED : TCI_SPAWN_OK;
 }
 
 #undef TCI_SPAWN_CLOSEFROM
+/* ---- src/base/workdir.c ---- */
+/* base/workdir.c - makes, keeps and removes the folders in which compilers work.
+ *
+ * In: places to try. Out: an open directory of this user alone. The one idea: a folder is in use as
+ * long as somebody holds its lock (flock on the directory), and the kernel lets go of that when the
+ * process dies, however it dies. So whoever gets the lock of a folder may remove it, whichever
+ * machine or container its number of a process came from. A maker that loses the folder between
+ * making and locking it sees that it is gone, and makes another.
+ *
+ * Where directories have no locks (some network file systems) a folder counts as left over when it
+ * is a day old. */
+/* ---- src/base/workdir.h ---- */
+/* base/workdir.h - the folder in which a compiler works: only this user can enter it. */
+#ifndef TCI_BASE_WORKDIR_H
+#define TCI_BASE_WORKDIR_H
+
+
+typedef struct tci_workdir {
+    tci_dir base;      /* holds it: under $TMPDIR, /tmp, or the last resort */
+    tci_dir dir;       /* locked: in use as long as this process lives and has it open */
+    char name[32];     /* of dir in base */
+    bool is_kept;
+} tci_workdir;
+
+/* Makes one under $TMPDIR, else /tmp, else the directory `last` (NULL: none): the first where
+ * others cannot interfere. is_kept: the user asked for it (TC_KEEP), so it stays for good. Sweeps
+ * what dead processes left there. False: why (heap) says why each place will not do. */
+TCI_FN bool tci_workdir_make(tci_workdir *w, const char *last, bool is_kept, tci_str *why);
+/* Removes it with all that is in it; or, after a failure, leaves it for the user to look into:
+ * TCI_WORKDIR_LOG must be in it then. The newest TCI_WORKDIR_FAILURES of those stay, for a day. */
+TCI_FN void tci_workdir_end(tci_workdir *w, bool failed);
+#define TCI_WORKDIR_LOG "build.log"
+enum { TCI_WORKDIR_FAILURES = 16 };
+/* Removes from d what no living process uses. Once a process and directory, but for `again`. */
+TCI_FN void tci_workdir_sweep(const tci_dir *d, bool again);
+
+#endif
+
+/* ---- src/base/workdir.c, continued ---- */
+#include <stdlib.h>
+
+
+#define TCI_WORKDIR_PREFIX "tc-b-" /* 16 digits follow */
+#define TCI_WORKDIR_DAY_NS (24 * 3600 * (int64_t)1000000000)
+
+enum { TCI_WORKDIR_TRIES = 8 };
+
+typedef enum tci_workdir_lock {
+    TCI_WORKDIR_OURS,
+    TCI_WORKDIR_USED,
+    TCI_WORKDIR_UNKNOWN
+} tci_workdir_lock;
+
+static tci_workdir_lock tci_workdir_try_lock(const tci_dir *d)
+{
+    if (flock(d->fd, LOCK_EX | LOCK_NB) == 0) {
+        return TCI_WORKDIR_OURS;
+    }
+    return errno == EWOULDBLOCK || errno == EINTR ? TCI_WORKDIR_USED : TCI_WORKDIR_UNKNOWN;
+}
+
+/* ---- sweeping ---- */
+
+static int tci_workdir_compare_age(const void *a, const void *b)
+{
+    const tci_dir_entry *x = a;
+    const tci_dir_entry *y = b;
+    return (x->age_ns > y->age_ns) - (x->age_ns < y->age_ns);
+}
+
+static void tci_workdir_sweep_one(const tci_dir *d, const tci_dir_entry *e, int *failures)
+{
+    tci_dir folder;
+    bool is_old = e->age_ns > TCI_WORKDIR_DAY_NS;
+    if (!e->is_dir || strlen(e->name) != strlen(TCI_WORKDIR_PREFIX) + 16
+        || !tci_dir_open_in(&folder, d, e->name, false)) {
+        return; /* another user's, say */
+    }
+    tci_workdir_lock lock = tci_workdir_try_lock(&folder);
+    bool is_left = lock == TCI_WORKDIR_OURS || (lock == TCI_WORKDIR_UNKNOWN && is_old);
+    if (is_left && faccessat(folder.fd, TCI_WORKDIR_LOG, F_OK, 0) == 0) {
+        is_left = is_old || ++*failures > TCI_WORKDIR_FAILURES;
+    }
+    if (is_left) {
+        (void)tci_dir_remove_tree(d, e->name);
+    }
+    tci_dir_close(&folder);
+}
+
+/* Whether this is the first look at that directory; of the last few that were looked at. */
+static bool tci_workdir_is_new(const tci_dir *d)
+{
+    static struct {
+        tci_mutex lock;
+        tci_hash seen[4];
+        int next;
+    } known = {.lock = TCI_MUTEX_INIT};
+    tci_hash hash = tci_hash_bytes(d->path.text, d->path.n);
+    bool is_new = true;
+    tci_os_keep_over_fork(&known.lock, NULL);
+    pthread_mutex_lock(&known.lock);
+    for (int i = 0; i < TCI_COUNT(known.seen); i++) {
+        is_new = is_new && (known.seen[i].lo != hash.lo || known.seen[i].hi != hash.hi);
+    }
+    if (is_new) {
+        known.seen[known.next++ % TCI_COUNT(known.seen)] = hash;
+    }
+    pthread_mutex_unlock(&known.lock);
+    return is_new;
+}
+
+TCI_FN void tci_workdir_sweep(const tci_dir *d, bool again)
+{
+    tci_dir_entry *entries;
+    if (!tci_workdir_is_new(d) && !again) {
+        return;
+    }
+    int n = tci_dir_list(d, TCI_WORKDIR_PREFIX, &entries);
+    int failures = 0;
+    if (n > 1) {
+        qsort(entries, (size_t)n, sizeof(*entries), tci_workdir_compare_age);
+    }
+    for (int i = 0; i < n; i++) {
+        tci_workdir_sweep_one(d, &entries[i], &failures);
+    }
+    tci_heap_free(entries);
+}
+
+/* ---- making ---- */
+
+/* False: errno says why. */
+static bool tci_workdir_make_in(tci_workdir *w)
+{
+    const char *prefix = w->is_kept ? "tc-kept-" : TCI_WORKDIR_PREFIX;
+    for (int i = 0; i < TCI_WORKDIR_TRIES; i++) {
+        struct stat st;
+        snprintf(w->name, sizeof(w->name), "%s%016llx", prefix,
+                 (unsigned long long)tci_os_random());
+        if (!tci_dir_open_in(&w->dir, &w->base, w->name, true)) {
+            if (errno != EEXIST && errno != ENOENT) {
+                return false;
+            }
+            continue;
+        }
+        tci_workdir_lock lock = tci_workdir_try_lock(&w->dir);
+        if (lock != TCI_WORKDIR_USED
+            && fstatat(w->base.fd, w->name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+            return true;
+        }
+        tci_dir_close(&w->dir); /* somebody sweeps it */
+        errno = EAGAIN;
+    }
+    return false;
+}
+
+static void tci_workdir_tell(tci_str *why, const char *text)
+{
+    tci_str_printf(why, "%s%s", why->n ? "; " : "", text);
+}
+
+static bool tci_workdir_try(tci_workdir *w, const char *place, tci_dir_use use, tci_str *why)
+{
+    tci_str wrong = {0};
+    bool good = tci_dir_open(&w->base, place, use, &wrong);
+    if (!good) {
+        tci_workdir_tell(why, tci_str_text(&wrong));
+    } else if (!tci_workdir_make_in(w)) {
+        tci_str_printf(&wrong, "'%s': %s", w->base.path.text, strerror(errno));
+        tci_workdir_tell(why, tci_str_text(&wrong));
+        tci_dir_close(&w->base);
+        good = false;
+    }
+    tci_str_free(&wrong);
+    return good;
+}
+
+TCI_FN bool tci_workdir_make(tci_workdir *w, const char *last, bool is_kept, tci_str *why)
+{
+    const char *wanted = tci_env_get(TCI_ENV_TMPDIR);
+    memset(w, 0, sizeof(*w));
+    w->base.fd = w->dir.fd = -1;
+    w->is_kept = is_kept;
+    bool good = (wanted && tci_workdir_try(w, wanted, TCI_DIR_TEMPORARY, why))
+        || tci_workdir_try(w, "/tmp", TCI_DIR_TEMPORARY, why)
+        || (last && tci_workdir_try(w, last, TCI_DIR_CODE, why));
+    if (good) {
+        tci_workdir_sweep(&w->base, false);
+    }
+    return good;
+}
+
+TCI_FN void tci_workdir_end(tci_workdir *w, bool failed)
+{
+    if (w->dir.fd < 0) {
+        return;
+    }
+    if (!failed && !w->is_kept) {
+        (void)tci_dir_remove_tree(&w->base, w->name);
+    }
+    tci_dir_close(&w->dir);
+    if (failed) {
+        tci_workdir_sweep(&w->base, true);
+    }
+    tci_dir_close(&w->base);
+}
+
+#undef TCI_WORKDIR_PREFIX
+#undef TCI_WORKDIR_DAY_NS
 /* ---- src/base/dim.c ---- */
 /* base/dim.c - see base/dim.h: sizes as canonical expressions over symbols.
  *
@@ -29033,6 +30033,7 @@ TCI_FN tci_interp *tci_interp_make(const tci_kernel *k);
 TCI_FN void tci_interp_free(tci_interp *p);
 /* interp/verify.c; s only lends memory, and takes the escape. */
 TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p);
+TCI_FN size_t tci_interp_bytes(const tci_interp *p);        /* of memory that it holds */
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p);       /* n_tasks */
 TCI_FN size_t tci_interp_workspace(const tci_interp *p);    /* bytes one caller needs, 64-aligned */
 /* As tci_kernel_fn, with the caller's workspace; allocates nothing. */
@@ -31912,6 +32913,11 @@ TCI_FN void tci_interp_free(tci_interp *p)
     }
 }
 
+TCI_FN size_t tci_interp_bytes(const tci_interp *p)
+{
+    return sizeof(*p) + tci_scratch_held(&p->s);
+}
+
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p)
 {
     return (p->points + p->grain - 1) / p->grain;
@@ -33066,10 +34072,11 @@ typedef struct tci_code {
     tc_times times;
     bool from_disk;
     bool fallback;             /* interpreted although a native backend was asked for */
-    bool used;                 /* since the memory cache last looked for what to drop */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
+    struct tci_code *newer, *older; /* its neighbours by use, there */
+    int64_t bytes;             /* of memory, as the memory cache counts it */
     struct tci_code_chunk *chunks; /* memory of all arrays above: tci_code_get */
     char *chunk_next, *chunk_end;
 } tci_code;
@@ -33144,8 +34151,7 @@ TCI_FN void tci_cache_trim(void);
 /* ---- process-wide counters behind tc_stats ---- */
 typedef struct tci_counters {
     int64_t compiles, compiler_runs, kernels_built, memory_hits, disk_hits, misses, kernel_hits,
-        evictions,
-        cache_rejects, interpreted;
+        evictions, memory_evictions, memory_entries, memory_bytes, cache_rejects, interpreted;
 } tci_counters;
 TCI_FN tci_counters *tci_counters_get(void); /* fields are changed atomically */
 
@@ -33926,11 +34932,15 @@ TCI_FN tci_request_copy tci_request_copy_graph(tci_scratch *s, const tci_request
  * stands in the list of claims; whoever else wants it waits on the condition and looks again, so
  * the same key is compiled once however many threads ask, and a failure leaves no trace.
  *
+ * Room: codes also hang in a list by their last use. When codes and loaded modules together are
+ * more than the cap, the ones used longest ago go, but for those in use by a program: dropping
+ * them would free nothing. That happens when code is added and when a program lets go of one.
+ *
  * Invariants: the cache holds one reference of each code in its table, a code one of each of its
  * modules. A code that left the table lives on with its programs. Module counts change under the
- * lock only; a module that nobody holds leaves the list before it is unloaded. Full keys are
- * compared, never hashes alone. A child made by fork finds the lock free and no claims: whoever
- * held them stayed behind. */
+ * lock only; a module that nobody holds leaves the list before it is unloaded, which is done
+ * without the lock. Full keys are compared, never hashes alone. A child made by fork finds the lock
+ * free and no claims: whoever held them stayed behind. */
 /* ---- src/compile/cache.h ---- */
 /* compile/cache.h - what compiles share inside the process: code, loaded modules, kernels in
  * them, and which keys are being compiled right now. One lock, never held across a compile or a
@@ -33961,8 +34971,9 @@ TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native);
 TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native,
                                         tci_code **code);
 /* Ends a claim and wakes who waits. code: published in place of what has the same key; the cache
- * takes a reference of its own. NULL: the compile failed. */
-TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code);
+ * takes a reference of its own. NULL: the compile failed. cap_bytes: what the cache may hold from
+ * now on; beyond that, code that no program uses is dropped, the least recently used first. */
+TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code, int64_t cap_bytes);
 /* Waits until nobody is compiling that key. */
 TCI_FN void tci_cache_wait(const tci_request *r);
 
@@ -33991,7 +35002,7 @@ struct tci_module {
     int32_t refs;              /* under the cache's lock */
     const tc_backend *calls;   /* that loaded it */
     void *handle;
-    char *path;                /* never another file's in this process: dlopen goes by path */
+    char *path;                /* where its bytes lie; in a cache, never those of another module */
     int64_t bytes;             /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
     int n_kernels;             /* that it offers */
@@ -34002,10 +35013,10 @@ struct tci_module {
 
 /* The loaded module of that path, retained, or NULL. */
 TCI_FN tci_module *tci_module_find(const char *path);
-/* Loads a file. NULL: it cannot be loaded (why says so) or out of memory. Somebody who loaded
- * the same path meanwhile wins. The module comes retained. */
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes,
-                                   tci_hash sum, char why[256]);
+/* Loads the bytes of a file whose hash is sum. NULL: it cannot be loaded (why says so) or out of
+ * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
+                                   const tci_str *object, tci_hash sum, char why[256]);
 TCI_FN void tci_module_retain(tci_module *m);
 TCI_FN void tci_module_release(tci_module *m);
 /* Offers a kernel of m to later compiles; copies everything. Out of memory: it is not offered. */
@@ -34023,21 +35034,28 @@ TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, siz
 
 
 enum {
-    TCI_CACHE_FIRST_CAP = 4096,  /* codes kept before unused ones are dropped */
     TCI_CACHE_BUCKETS = 1024,
-    TCI_CACHE_CHUNK_BYTES = 4096
+    TCI_CACHE_CHUNK_BYTES = 4096,
+    TCI_CACHE_PASSED = 64 /* codes in use that one search for others passes */
 };
 
 static struct {
     tci_mutex lock;
     tci_cond settled;
     tci_code *codes[TCI_CACHE_BUCKETS];
-    int n_codes, more_codes;     /* more: kept beyond TCI_CACHE_FIRST_CAP before some go */
+    tci_code *newest, *oldest;   /* the same codes by last use */
+    int64_t cap_bytes;           /* atomic; 0: nothing was added yet */
     bool watched;                /* atomic: forks know of the lock */
     tci_claim *claims;
     tci_module *modules;
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
 } tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT};
+
+/* What left the tables and is yet to be freed, without the lock. */
+typedef struct tci_cache_dropped {
+    tci_code *codes;
+    tci_module *modules;
+} tci_cache_dropped;
 
 static void tci_cache_after_fork(void)
 {
@@ -34060,7 +35078,10 @@ TCI_FN tci_counters *tci_counters_get(void)
     return &counters;
 }
 
-#define TCI_CACHE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
+static bool tci_cache_is_over(void);
+static void tci_cache_make_room(void);
+static void tci_module_unlink(tci_module *m);
+static void tci_module_free(tci_module *m);
 
 /* ---- code ---- */
 
@@ -34125,11 +35146,8 @@ TCI_FN void tci_code_retain(tci_code *c)
     __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
 }
 
-TCI_FN void tci_code_release(tci_code *c)
+static void tci_code_free(tci_code *c)
 {
-    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) > 0) {
-        return;
-    }
     for (int i = 0; i < c->n_kernels; i++) {
         if (c->kernels[i].interp) {
             tci_interp_free(c->kernels[i].interp);
@@ -34146,6 +35164,28 @@ TCI_FN void tci_code_release(tci_code *c)
         c->chunks = older;
     }
     tci_heap_free(c);
+}
+
+TCI_FN void tci_code_release(tci_code *c)
+{
+    int32_t left = c ? __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) : -1;
+    if (left == 0) {
+        tci_code_free(c);
+    } else if (left == 1 && tci_cache_is_over()) { /* perhaps only the cache holds it now */
+        tci_cache_make_room();
+    }
+}
+
+static int64_t tci_code_bytes(const tci_code *c)
+{
+    size_t bytes = sizeof(*c);
+    for (const struct tci_code_chunk *chunk = c->chunks; chunk; chunk = chunk->older) {
+        bytes += sizeof(*chunk) + chunk->bytes;
+    }
+    for (int i = 0; i < c->n_kernels; i++) {
+        bytes += c->kernels[i].interp ? tci_interp_bytes(c->kernels[i].interp) : 0;
+    }
+    return (int64_t)bytes;
 }
 
 /* Two threads may read the file at once; the first text stays, as pointers to it may be out. */
@@ -34185,57 +35225,133 @@ static tci_code **tci_cache_slot(const tci_request *r)
     return at;
 }
 
+/* Entries and bytes are counters: read without the lock, changed under it. */
+static void tci_cache_add_bytes(int64_t bytes, int entries)
+{
+    __atomic_add_fetch(&tci_counters_get()->memory_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&tci_counters_get()->memory_entries, entries, __ATOMIC_RELAXED);
+}
+
+static void tci_cache_list(tci_code *c)
+{
+    c->newer = NULL;
+    c->older = tci_cache.newest;
+    *(c->older ? &c->older->newer : &tci_cache.oldest) = c;
+    tci_cache.newest = c;
+}
+
+static void tci_cache_unlist(tci_code *c)
+{
+    *(c->newer ? &c->newer->older : &tci_cache.newest) = c->older;
+    *(c->older ? &c->older->newer : &tci_cache.oldest) = c->newer;
+}
+
 static tci_code *tci_cache_look_up(const tci_request *r, bool native)
 {
     tci_code *c = *tci_cache_slot(r);
     if (!c || (native && c->fallback)) {
         return NULL;
     }
-    c->used = true;
+    tci_cache_unlist(c);
+    tci_cache_list(c);
     tci_code_retain(c);
     return c;
 }
 
-/* Unlinks what only the table holds, or (all false) of that what was not used since the last
- * time. The caller releases the chain after it has let go of the lock. */
-static tci_code *tci_cache_collect(bool all)
+static void tci_cache_put(tci_code *c)
 {
-    tci_code *dropped = NULL;
-    for (int i = 0; i < TCI_CACHE_BUCKETS; i++) {
-        tci_code **at = &tci_cache.codes[i];
-        while (*at) {
-            tci_code *c = *at;
-            bool used = c->used && !all;
-            c->used = false;
-            if (used || __atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) > 1) {
-                at = &c->next;
-                continue;
-            }
-            *at = c->next;
-            c->next = dropped;
-            dropped = c;
-            tci_cache.n_codes--;
-        }
-    }
-    return dropped;
+    tci_code **bucket = &tci_cache.codes[c->hash.lo % TCI_CACHE_BUCKETS];
+    tci_code_retain(c);
+    c->next = *bucket;
+    *bucket = c;
+    tci_cache_list(c);
+    tci_cache_add_bytes(c->bytes, 1);
 }
 
-static void tci_cache_release_chain(tci_code *c)
+/* The cache's reference goes with it. */
+static void tci_cache_take_out(tci_code *c, tci_cache_dropped *dropped)
 {
-    while (c) {
-        tci_code *next = c->next;
-        tci_code_release(c);
-        c = next;
+    tci_code **at = &tci_cache.codes[c->hash.lo % TCI_CACHE_BUCKETS];
+    while (*at != c) {
+        at = &(*at)->next;
     }
+    *at = c->next;
+    tci_cache_unlist(c);
+    tci_cache_add_bytes(-c->bytes, -1);
+    c->next = dropped->codes;
+    dropped->codes = c;
+}
+
+/* Nobody else holds it, and nobody can find it any more: its modules are let go of here, so that
+ * what that frees is counted at once. */
+static void tci_cache_drop(tci_code *c, tci_cache_dropped *dropped)
+{
+    tci_cache_take_out(c, dropped);
+    for (int i = 0; i < c->n_modules; i++) {
+        tci_module *m = c->modules[i];
+        if (--m->refs == 0) {
+            tci_module_unlink(m);
+            m->next = dropped->modules;
+            dropped->modules = m;
+        }
+    }
+    c->n_modules = 0;
+}
+
+static bool tci_cache_is_over(void)
+{
+    int64_t cap = __atomic_load_n(&tci_cache.cap_bytes, __ATOMIC_RELAXED);
+    return cap > 0 && __atomic_load_n(&tci_counters_get()->memory_bytes, __ATOMIC_RELAXED) > cap;
+}
+
+/* Down to the cap (all: to nothing), but for what programs use: they count as used just now. */
+static void tci_cache_collect(bool all, tci_cache_dropped *dropped)
+{
+    tci_code *c = tci_cache.oldest;
+    int left = all ? INT32_MAX : TCI_CACHE_PASSED;
+    const tci_code *last = tci_cache.newest;
+    while (c && left > 0 && (all || tci_cache_is_over())) {
+        tci_code *newer = c == last ? NULL : c->newer;
+        if (__atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) == 1) {
+            tci_cache_drop(c, dropped);
+            __atomic_add_fetch(&tci_counters_get()->memory_evictions, !all, __ATOMIC_RELAXED);
+        } else {
+            tci_cache_unlist(c);
+            tci_cache_list(c);
+            left--;
+        }
+        c = newer;
+    }
+}
+
+static void tci_cache_free(const tci_cache_dropped *dropped)
+{
+    for (tci_code *c = dropped->codes, *next; c; c = next) {
+        next = c->next;
+        tci_code_release(c);
+    }
+    for (tci_module *m = dropped->modules, *next; m; m = next) {
+        next = m->next;
+        tci_module_free(m);
+    }
+}
+
+static void tci_cache_make_room(void)
+{
+    tci_cache_dropped dropped = {NULL, NULL};
+    tci_cache_lock();
+    tci_cache_collect(false, &dropped);
+    pthread_mutex_unlock(&tci_cache.lock);
+    tci_cache_free(&dropped);
 }
 
 TCI_FN void tci_cache_trim(void)
 {
+    tci_cache_dropped dropped = {NULL, NULL};
     tci_cache_lock();
-    tci_code *dropped = tci_cache_collect(true);
-    tci_cache.more_codes = 0;
+    tci_cache_collect(true, &dropped);
     pthread_mutex_unlock(&tci_cache.lock);
-    tci_cache_release_chain(dropped);
+    tci_cache_free(&dropped);
 }
 
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native)
@@ -34278,10 +35394,12 @@ TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, 
     return result;
 }
 
-TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
+TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code, int64_t cap_bytes)
 {
-    tci_code *dropped = NULL;
-    tci_code *replaced = NULL;
+    tci_cache_dropped replaced = {NULL, NULL}, dropped = {NULL, NULL};
+    if (code) {
+        code->bytes = tci_code_bytes(code);
+    }
     tci_cache_lock();
     tci_claim **at = &tci_cache.claims;
     while (*at && *at != claim) {
@@ -34291,30 +35409,18 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
         *at = claim->next;
     }
     if (code) {
-        if (tci_cache.n_codes >= TCI_CACHE_FIRST_CAP + tci_cache.more_codes) {
-            dropped = tci_cache_collect(false);
-            tci_cache.more_codes = TCI_MAX(0, 2 * tci_cache.n_codes - TCI_CACHE_FIRST_CAP);
+        tci_code *old = *tci_cache_slot(claim->request);
+        if (old) {
+            tci_cache_take_out(old, &replaced);
         }
-        tci_code **slot = tci_cache_slot(claim->request);
-        replaced = *slot;
-        if (replaced) {
-            *slot = replaced->next;
-            replaced->next = NULL;
-            tci_cache.n_codes--;
-        }
-        tci_code_retain(code);
-        code->used = true;
-        code->next = tci_cache.codes[code->hash.lo % TCI_CACHE_BUCKETS];
-        tci_cache.codes[code->hash.lo % TCI_CACHE_BUCKETS] = code;
-        tci_cache.n_codes++;
+        tci_cache_put(code);
+        __atomic_store_n(&tci_cache.cap_bytes, cap_bytes, __ATOMIC_RELAXED);
+        tci_cache_collect(false, &dropped);
     }
     pthread_cond_broadcast(&tci_cache.settled);
     pthread_mutex_unlock(&tci_cache.lock);
-    for (const tci_code *c = dropped; c; c = c->next) {
-        TCI_CACHE_COUNT(evictions);
-    }
-    tci_cache_release_chain(dropped);
-    tci_code_release(replaced);
+    tci_cache_free(&dropped);
+    tci_cache_free(&replaced);
 }
 
 TCI_FN void tci_cache_wait(const tci_request *r)
@@ -34357,7 +35463,8 @@ static void tci_module_free(tci_module *m)
     tci_code_release(m->memory);
 }
 
-static tci_module *tci_module_open(const tc_backend *calls, const char *path, char why[256])
+static tci_module *tci_module_open(const tc_backend *calls, const char *path,
+                                   const tci_str *object, char why[256])
 {
     tci_code *memory = tci_code_make();
     tci_module *m = memory ? tci_code_get(memory, sizeof(*m)) : NULL;
@@ -34371,7 +35478,7 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path, ch
     m->calls = calls;
     m->path = copy;
     m->memory = memory;
-    if (calls->module_load(calls->user, path, &m->handle) != TC_OK) {
+    if (calls->module_load(calls->user, object->text, object->n, path, &m->handle) != TC_OK) {
         const char *text = calls->last_error ? calls->last_error(calls->user) : "";
         snprintf(why, 256, "%s", text[0] ? text : "the module cannot be loaded");
         m->handle = NULL;
@@ -34381,24 +35488,25 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path, ch
     return m;
 }
 
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes,
-                                   tci_hash sum, char why[256])
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
+                                   const tci_str *object, tci_hash sum, char why[256])
 {
     tci_module *m = tci_module_find(path);
     if (m) {
         return m;
     }
-    m = tci_module_open(calls, path, why);
+    m = tci_module_open(calls, path, object, why);
     if (!m) {
         return NULL;
     }
-    m->bytes = bytes;
+    m->bytes = (int64_t)object->n;
     m->sum = sum;
     tci_cache_lock();
     tci_module *other = tci_module_look_up(path);
     if (!other) {
         m->next = tci_cache.modules;
         tci_cache.modules = m;
+        tci_cache_add_bytes(m->bytes, 0);
     }
     pthread_mutex_unlock(&tci_cache.lock);
     if (other) {
@@ -34423,6 +35531,7 @@ static void tci_module_unlink(tci_module *m)
         at = &(*at)->next;
     }
     *at = m->next;
+    tci_cache_add_bytes(-m->bytes, 0);
     for (int i = 0; i < TCI_CACHE_BUCKETS && m->n_kernels; i++) {
         tci_module_kernel **k = &tci_cache.kernels[i];
         while (*k) {
@@ -34509,20 +35618,20 @@ TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, siz
     return k != NULL;
 }
 
-#undef TCI_CACHE_COUNT
 /* ---- src/compile/disk.c ---- */
 /* compile/disk.c - the disk cache: entries, their checks, and the size cap.
  *
  * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
  *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
  *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
- *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is new for every build: the
- *                   loader goes by path, and racing processes must never write the same file
+ *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
+ *                   processes that race write one file, and the same bytes
  *
- * The one idea: nothing read is believed. Directory and files must be ours (base/os.c), an entry's
- * header must be exactly what we would have written, its payload must have the recorded hash, the
- * full key must be the one asked for, and an object file must have the size and hash its entry
- * says. What fails is counted, removed, and compiled again. Files appear by rename, so a reader
+ * The one idea: nothing read is believed. The directory must be one that others cannot change
+ * (base/dir.c), and files ours; an entry's header must be exactly what we would have written, its
+ * payload must have the recorded hash, the full key must be the one asked for, and an object file
+ * must have the size and hash its entry says. What was checked is what is loaded: the bytes, not
+ * the file. What fails is counted, removed, and compiled again. Files appear by rename, so a reader
  * sees all of one or none; an entry whose object was evicted is a miss. Every failure to write is
  * harmless: the code stays in memory.
  *
@@ -34541,7 +35650,7 @@ TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, siz
 /* The cache directory of one compile, judged when it is opened. */
 typedef struct tci_disk {
     const tc_options *options;
-    tci_str dir;               /* heap */
+    tci_dir dir;               /* open while readable */
     bool readable, writable;   /* writable only when readable */
     int64_t cap_bytes;
 } tci_disk;
@@ -34561,11 +35670,14 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
 TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
                                   const tc_backend_compiler *compiler);
 
-/* Puts an object file and its source under a new name into the cache. False: it could not be
- * written. path (heap) is then where the object lies. */
-TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash name, const tci_str *object,
+/* Puts an object file and its source into the cache, under the hash of the object. False: it could
+ * not be written. path (heap) is where the object lies then. */
+TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
                                   const tci_str *source, tci_str *path);
-/* Brings the directory under its cap, oldest use first. Cheap when little was written since. */
+/* Takes it out again. */
+TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum);
+/* Brings the directory under its cap, oldest use first, and removes what dead processes left there.
+ * Cheap when little was written since. */
 TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes);
 
 #endif
@@ -34603,12 +35715,19 @@ TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *te
 #endif
 
 /* ---- src/compile/disk.c, continued ---- */
-#define TCI_DISK_FORMAT 0x0000000104030201u /* format 1; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000204030201u /* format 2; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
-enum { TCI_DISK_HEADER_BYTES = 64, TCI_DISK_DEFAULT_MB = 256, TCI_DISK_NAME_BYTES = 64 };
+#define TCI_DISK_HOUR_NS (3600 * (int64_t)1000000000)
+
+enum {
+    TCI_DISK_HEADER_BYTES = 64,
+    TCI_DISK_DEFAULT_MB = 256,
+    TCI_DISK_NAME_BYTES = 64,
+    TCI_DISK_ENTRY_MOST = 1 << 28 /* bytes of an entry, which holds no machine code */
+};
 
 /* ---- the directory ---- */
 
@@ -34629,30 +35748,33 @@ static bool tci_disk_choose_dir(const tc_options *o, tci_str *dir)
 
 TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
 {
+    tci_str path = {0}, why = {0};
     memset(d, 0, sizeof(*d));
+    d->dir.fd = -1;
     d->options = o;
     if (o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0)) {
         return;
     }
-    if (!tci_disk_choose_dir(o, &d->dir)) {
+    if (!tci_disk_choose_dir(o, &path)) {
         tci_log(o, "cache", "no disk cache: neither a directory nor HOME is set");
+        tci_str_free(&path);
         return;
     }
-    d->readable = tci_os_private_dir(d->dir.text, &d->writable);
+    d->readable = tci_dir_open(&d->dir, path.text, TCI_DIR_CODE, &why);
     if (!d->readable) {
-        d->writable = false;
-        tci_log(o, "cache",
-                "no disk cache: '%s' is not a directory of this user alone that may hold code",
-                d->dir.text);
+        tci_log(o, "cache", "no disk cache in '%s', where others could put code: %s", path.text,
+                tci_str_text(&why));
     }
-    d->writable = d->writable && !o->cache_read_only;
+    d->writable = d->readable && d->dir.writable && !o->cache_read_only;
     int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, TCI_DISK_DEFAULT_MB);
     d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : TCI_MAX(mb, (int64_t)1) << 20;
+    tci_str_free(&path);
+    tci_str_free(&why);
 }
 
 TCI_FN void tci_disk_close(tci_disk *d)
 {
-    tci_str_free(&d->dir);
+    tci_dir_close(&d->dir);
     d->readable = d->writable = false;
 }
 
@@ -34667,15 +35789,15 @@ static void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash ha
 static void tci_disk_path(const tci_disk *d, const char *name, tci_str *path)
 {
     path->n = 0;
-    tci_str_printf(path, "%s/%s", d->dir.text, name);
+    tci_str_printf(path, "%s/%s", d->dir.path.text, name);
 }
 
-static void tci_disk_reject(const tci_disk *d, const char *path, const char *why)
+static void tci_disk_reject(const tci_disk *d, const char *name, const char *why)
 {
     TCI_DISK_COUNT(cache_rejects);
-    tci_log(d->options, "cache", "refused '%s': %s", path, why);
+    tci_log(d->options, "cache", "refused '%s/%s': %s", d->dir.path.text, name, why);
     if (d->writable) {
-        tci_os_remove(path);
+        tci_dir_remove(&d->dir, name);
     }
 }
 
@@ -34875,37 +35997,40 @@ static void tci_disk_seal(uint64_t header[8], uint64_t magic, const void *payloa
     header[4] = sum.hi;
 }
 
-static bool tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
-                           const tci_str *payload)
+static bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str *bytes,
+                             bool durable)
 {
-    uint64_t header[8];
-    tci_str file = {0}, path = {0};
-    tci_disk_seal(header, magic, tci_str_text(payload), payload->n);
-    tci_str_add_n(&file, header, sizeof(header));
-    tci_str_add_n(&file, tci_str_text(payload), payload->n);
-    tci_disk_path(d, name, &path);
-    int why = 0;
-    bool good = !payload->failed && !file.failed && !path.failed
-                && (durable ? tci_os_publish_durable : tci_os_publish)(path.text, file.text, file.n,
-                                                                       &why);
+    int why = ENOMEM;
+    bool good = !bytes->failed
+                && tci_dir_publish(&d->dir, name, tci_str_text(bytes), bytes->n, durable, &why);
     if (!good) {
-        tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(&path), strerror(why));
+        tci_log(d->options, "cache", "'%s/%s' is not written: %s", d->dir.path.text, name,
+                strerror(why));
     }
-    tci_str_free(&file);
-    tci_str_free(&path);
     return good;
 }
 
-/* Reads an entry and checks its frame. path keeps its path, for touching and rejecting. */
-static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file,
-                          tci_str *path)
+static void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
+                           const tci_str *payload)
+{
+    uint64_t header[8];
+    tci_str file = {0};
+    tci_disk_seal(header, magic, tci_str_text(payload), payload->n);
+    tci_str_add_n(&file, header, sizeof(header));
+    tci_str_add_n(&file, tci_str_text(payload), payload->n);
+    file.failed |= payload->failed;
+    tci_disk_publish(d, name, &file, durable);
+    tci_str_free(&file);
+}
+
+/* Reads an entry and checks its frame. */
+static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file)
 {
     uint64_t expected[8];
     int why = 0;
-    tci_disk_path(d, name, path);
-    if (path->failed || !tci_os_read_private(path->text, file, &why)) {
-        if (!path->failed && why != ENOENT && why != ENOMEM) {
-            tci_disk_reject(d, path->text, strerror(why));
+    if (!tci_dir_read(&d->dir, name, TCI_DISK_ENTRY_MOST, file, &why)) {
+        if (why != ENOENT && why != ENOMEM) {
+            tci_disk_reject(d, name, strerror(why));
         }
         return false;
     }
@@ -34916,7 +36041,7 @@ static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, t
             return true;
         }
     }
-    tci_disk_reject(d, path->text, "it is damaged");
+    tci_disk_reject(d, name, "it is damaged");
     return false;
 }
 
@@ -34935,82 +36060,94 @@ static bool tci_disk_is_object_name(const char *name)
            && !strcmp(name + 37, ".so");
 }
 
-TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash name, const tci_str *object,
+TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
                                   const tci_str *source, tci_str *path)
 {
-    char file[TCI_DISK_NAME_BYTES];
-    int why = 0;
+    char text[TCI_DISK_NAME_BYTES], file[TCI_DISK_NAME_BYTES];
     if (!d->writable) {
         return false;
     }
-    tci_disk_name(file, 'm', name, "c");
+    tci_disk_name(text, 'm', sum, "c");
+    tci_disk_name(file, 'm', sum, "so");
     tci_disk_path(d, file, path);
-    bool good = !path->failed && tci_os_publish(path->text, tci_str_text(source), source->n, &why);
-    if (good) {
-        tci_disk_name(file, 'm', name, "so");
-        tci_disk_path(d, file, path);
-        good = !path->failed
-               && tci_os_publish_durable(path->text, tci_str_text(object), object->n, &why);
-    }
-    if (!good) {
-        tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(path), strerror(why));
-    }
-    return good;
+    return !path->failed && tci_disk_publish(d, text, source, false)
+           && tci_disk_publish(d, file, object, true);
 }
 
-/* Loads an object file that an entry names, if it still is what the entry says. NULL: it is not. */
+TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_disk_name(name, 'm', sum, "so");
+    tci_dir_remove(&d->dir, name);
+    tci_disk_name(name, 'm', sum, "c");
+    tci_dir_remove(&d->dir, name);
+}
+
+static bool tci_disk_same_hash(tci_hash a, tci_hash b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* Reads an object file and loads what was read, if it is what the entry says. NULL: it is not. */
+static tci_module *tci_disk_read_object(const tci_disk *d, const tc_backend *calls,
+                                        const char *name, const char *path, int64_t bytes,
+                                        tci_hash sum)
+{
+    tci_module *m = NULL;
+    tci_str file = {0};
+    char text[256] = "";
+    int why = 0;
+    if (!tci_dir_read(&d->dir, name, bytes, &file, &why)) {
+        if (why != ENOENT && why != ENOMEM) {
+            tci_disk_reject(d, name, strerror(why));
+        }
+    } else if ((int64_t)file.n != bytes
+               || !tci_disk_same_hash(tci_hash_bytes(file.text, file.n), sum)) {
+        tci_disk_reject(d, name, "its object file is not the one it was built with");
+    } else {
+        m = tci_module_load(calls, path, &file, sum, text);
+        if (!m) { /* no reason to lose it: memory may be short */
+            tci_log(d->options, "cache", "'%s' cannot be loaded: %s", path, text);
+        }
+    }
+    tci_str_free(&file);
+    return m;
+}
+
+/* The module of an object file that an entry names, loaded now or before. */
 static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *calls,
                                         const char *name, int64_t bytes, tci_hash sum)
 {
-    tci_str path = {0}, file = {0};
+    tci_str path = {0};
     tci_disk_path(d, name, &path);
     tci_module *m = path.failed ? NULL : tci_module_find(path.text);
-    int why = 0;
-    char text[256] = "";
-    bool intact = false;
-    bool good = m && m->bytes == bytes && m->sum.lo == sum.lo && m->sum.hi == sum.hi
-        && m->calls == calls;
-    if (m && !good) {
+    if (m && (m->bytes != bytes || !tci_disk_same_hash(m->sum, sum) || m->calls != calls)) {
         tci_module_release(m);
         m = NULL;
-    } else if (!m && !path.failed && tci_os_read_private(path.text, &file, &why)) {
-        tci_hash is = tci_hash_bytes(file.text, file.n);
-        if ((int64_t)file.n == bytes && is.lo == sum.lo && is.hi == sum.hi) {
-            m = tci_module_load(calls, path.text, bytes, sum, text);
-            good = m != NULL;
-            intact = true;
-        }
+    } else if (!m && !path.failed) {
+        m = tci_disk_read_object(d, calls, name, path.text, bytes, sum);
     }
-    if (good) {
+    if (m) {
         m->stored = true;
-        tci_os_touch(path.text);
-    } else if (intact) { /* no reason to lose it: memory may be short, or the folder noexec */
-        tci_log(d->options, "cache", "'%s' cannot be loaded: %s", path.text, text);
-    } else if (why != ENOENT && why != ENOMEM && !path.failed) {
-        tci_disk_reject(d, path.text,
-                        why ? strerror(why) : "its object file is not the one it was built with");
+        tci_dir_touch(&d->dir, name);
     }
     tci_str_free(&path);
-    tci_str_free(&file);
     return m;
 }
 
 /* Makes sure that the module's file lies in this directory too. */
 static bool tci_disk_has_object(const tci_disk *d, const tci_module *m)
 {
-    tci_str path = {0}, file = {0};
-    int64_t bytes, mtime_ns;
+    const char *name = tci_disk_base_name(m->path);
+    tci_str file = {0};
     if (!m->stored) {
         return false;
     }
-    tci_disk_path(d, tci_disk_base_name(m->path), &path);
-    bool good = !path.failed && tci_os_stat(path.text, &bytes, &mtime_ns) && bytes == m->bytes;
-    if (!good && !path.failed && tci_os_read_private(m->path, &file, NULL)) {
-        tci_hash sum = tci_hash_bytes(file.text, file.n);
-        good = sum.lo == m->sum.lo && sum.hi == m->sum.hi
-            && tci_os_publish_durable(path.text, file.text, file.n, NULL);
+    bool good = tci_dir_has(&d->dir, name, m->bytes);
+    if (!good && tci_os_read_private(m->path, &file, NULL)) {
+        good = tci_disk_same_hash(tci_hash_bytes(file.text, file.n), m->sum)
+               && tci_disk_publish(d, name, &file, true);
     }
-    tci_str_free(&path);
     tci_str_free(&file);
     return good;
 }
@@ -35200,29 +36337,28 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
                                     const tc_backend *calls)
 {
     char name[TCI_DISK_NAME_BYTES];
-    tci_str file = {0}, path = {0};
+    tci_str file = {0};
     tci_code *c = NULL;
     if (!d->readable) {
         return NULL;
     }
     tci_disk_name(name, 'p', r->hash, "bin");
-    if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
+    if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
         tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = c};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
-            tci_os_touch(path.text);
+            tci_dir_touch(&d->dir, name);
         } else {
             if (c && w.bad && !w.no_memory) {
-                tci_disk_reject(d, path.text, "it does not make sense");
+                tci_disk_reject(d, name, "it does not make sense");
             }
             tci_code_release(c);
             c = NULL;
         }
     }
     tci_str_free(&file);
-    tci_str_free(&path);
     return c;
 }
 
@@ -35357,13 +36493,13 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
                                  size_t key_bytes, tci_hash hash, tci_module_kernel *found)
 {
     char name[TCI_DISK_NAME_BYTES];
-    tci_str file = {0}, path = {0};
+    tci_str file = {0};
     bool good = false;
     if (!d->readable) {
         return false;
     }
     tci_disk_name(name, 'k', hash, "bin");
-    if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
+    if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
         tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = memory};
@@ -35371,18 +36507,17 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
         if (good) {
-            tci_os_touch(path.text);
+            tci_dir_touch(&d->dir, name);
             tci_module_offer(k.module, key, key_bytes, hash, &k.record, k.function);
             /* Asked for again, because those texts live on. */
             good = tci_module_find_kernel(calls, key, key_bytes, hash, found);
             tci_module_release(k.module);
         } else if (w.bad && !w.no_memory && memory) {
-            tci_disk_reject(d, path.text, "it does not make sense");
+            tci_disk_reject(d, name, "it does not make sense");
         }
         tci_code_release(memory);
     }
     tci_str_free(&file);
-    tci_str_free(&path);
     return good;
 }
 
@@ -35421,43 +36556,54 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 /* ---- the size cap ---- */
 
 /* Files that a cache makes, their temporaries included; a directory may hold other things too. */
-static bool tci_disk_is_ours(const char *name)
+static bool tci_disk_is_ours(const tci_dir_entry *e)
 {
-    return !strncmp(name, "tc-p-", 5) || !strncmp(name, "tc-k-", 5) || !strncmp(name, "tc-m-", 5);
+    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-m-"};
+    bool ours = false;
+    for (int i = 0; i < TCI_COUNT(prefixes); i++) {
+        ours = ours || !strncmp(e->name, prefixes[i], 5);
+    }
+    return ours && !e->is_dir;
+}
+
+/* A file that a process which died was writing. */
+static bool tci_disk_is_left(const tci_dir_entry *e)
+{
+    size_t n = strlen(e->name);
+    return n > 4 && !strcmp(e->name + n - 4, ".tmp") && e->age_ns > TCI_DISK_HOUR_NS;
 }
 
 static int tci_disk_compare_age(const void *a, const void *b)
 {
-    const tci_os_file *x = a;
-    const tci_os_file *y = b;
+    const tci_dir_entry *x = a;
+    const tci_dir_entry *y = b;
     return (x->mtime_ns > y->mtime_ns) - (x->mtime_ns < y->mtime_ns);
 }
 
 /* Returns the bytes that are left. */
 static int64_t tci_disk_drop_oldest(const tci_disk *d)
 {
-    tci_os_file *files;
-    int n = tci_os_list(d->dir.text, &files);
+    tci_dir_entry *files;
+    int n = tci_dir_list(&d->dir, "tc-", &files);
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
-        total += tci_disk_is_ours(files[i].name) ? files[i].bytes : 0;
+        total += tci_disk_is_ours(&files[i]) ? files[i].bytes : 0;
     }
     if (n > 0 && total > d->cap_bytes) {
         qsort(files, (size_t)n, sizeof(*files), tci_disk_compare_age);
     }
     /* Down to nine tenths, so that the next few entries need no second round. */
     int64_t goal = total > d->cap_bytes ? d->cap_bytes / 10 * 9 : total;
-    tci_str path = {0};
-    for (int i = 0; i < n && total > goal; i++) {
-        if (tci_disk_is_ours(files[i].name)) {
-            tci_disk_path(d, files[i].name, &path);
-            if (!path.failed && tci_os_remove(path.text)) {
-                total -= files[i].bytes;
+    for (int i = 0; i < n; i++) {
+        bool is_left = tci_disk_is_left(&files[i]);
+        if (tci_disk_is_ours(&files[i]) && (total > goal || is_left)
+            && tci_dir_remove(&d->dir, files[i].name)) {
+            total -= files[i].bytes;
+            if (!is_left) {
                 TCI_DISK_COUNT(evictions);
             }
         }
     }
-    tci_str_free(&path);
     tci_heap_free(files);
     return total;
 }
@@ -35473,7 +36619,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
     if (!d->writable) {
         return;
     }
-    tci_hash dir = tci_hash_bytes(d->dir.text, d->dir.n);
+    tci_hash dir = tci_hash_bytes(d->dir.path.text, d->dir.path.n);
     tci_os_keep_over_fork(&last.lock, NULL);
     pthread_mutex_lock(&last.lock);
     bool known = last.dir.lo == dir.lo && last.dir.hi == dir.hi;
@@ -35481,6 +36627,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
     bool look = !known || last.bytes > d->cap_bytes;
     pthread_mutex_unlock(&last.lock);
     if (look) {
+        tci_workdir_sweep(&d->dir, false);
         int64_t left = tci_disk_drop_oldest(d);
         pthread_mutex_lock(&last.lock);
         last.dir = dir;
@@ -35490,6 +36637,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 }
 
 #undef TCI_DISK_FORMAT
+#undef TCI_DISK_HOUR_NS
 #undef TCI_DISK_PROGRAM
 #undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT
@@ -35556,7 +36704,12 @@ TCI_FN void tci_jit_end(tci_jit *j);
 #include <string.h>
 
 
-enum { TCI_JIT_SPLIT_FROM = 25, TCI_JIT_DEFAULT_TIMEOUT_S = 120, TCI_JIT_LOG_BYTES = 3000 };
+enum {
+    TCI_JIT_SPLIT_FROM = 25,
+    TCI_JIT_DEFAULT_TIMEOUT_S = 120,
+    TCI_JIT_LOG_BYTES = 3000,
+    TCI_JIT_OBJECT_MOST = 1 << 30 /* bytes */
+};
 
 #define TCI_JIT_COUNT(field, n)                                                                    \
     __atomic_add_fetch(&tci_counters_get()->field, (n), __ATOMIC_RELAXED)
@@ -35754,7 +36907,7 @@ TCI_FN void tci_jit_emit(tci_jit *j)
 
 /* One run of the backend's compiler. All heap, as nothing here may escape. */
 typedef struct tci_jit_build {
-    tci_str dir;
+    tci_workdir dir;
     tci_str outputs[2];
     tci_str objects[2];
     tci_module *modules[2];
@@ -35769,45 +36922,14 @@ static void tci_jit_say(void *arg, const char *text)
     }
 }
 
-/* $TMPDIR or /tmp; where neither can be written, a folder in the cache. */
-static bool tci_jit_make_dir(const tci_jit *j, tci_str *dir)
-{
-    bool writable;
-    if (tci_os_temp_dir(dir)) {
-        return true;
-    }
-    if (!j->disk->writable) {
-        return false;
-    }
-    tci_hash name = tci_hash_bytes(j->kernels[0].key, j->kernels[0].key_bytes);
-    dir->n = 0;
-    tci_str_printf(dir, "%s/tc-b-%016llx-%016llx", j->disk->dir.text, (unsigned long long)name.lo,
-                   (unsigned long long)tci_os_now_ns());
-    return !dir->failed && tci_os_private_dir(dir->text, &writable) && writable;
-}
-
-static void tci_jit_remove_dir(const char *dir)
-{
-    tci_os_file *files;
-    int n = tci_os_list(dir, &files);
-    for (int i = 0; i < n; i++) {
-        tci_str path = {0};
-        tci_str_printf(&path, "%s/%s", dir, files[i].name);
-        if (!path.failed) {
-            tci_os_remove(path.text);
-        }
-        tci_str_free(&path);
-    }
-    tci_heap_free(files);
-    tci_os_remove(dir);
-}
+static const char *const tci_jit_outputs[] = {"tc_0.so", "tc_1.so"};
 
 static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
 {
     const tc_backend *calls = j->backend->calls;
     const char *sources[2], *outputs[2];
     for (int i = 0; i < j->n_sources; i++) {
-        tci_str_printf(&b->outputs[i], "%s/tc_%d.so", b->dir.text, i);
+        tci_str_printf(&b->outputs[i], "%s/%s", b->dir.dir.path.text, tci_jit_outputs[i]);
         if (b->outputs[i].failed) {
             return TC_ERR_MEMORY;
         }
@@ -35819,14 +36941,14 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.n = j->n_sources;
     build.sources = sources;
     build.outputs = outputs;
-    build.directory = b->dir.text;
+    build.directory = b->dir.dir.path.text;
     build.features = j->backend->target.features;
     build.compiler = j->compiler.path;
     build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * (j->options->cc_timeout_s > 0
                            ? (int64_t)j->options->cc_timeout_s
                            : TCI_MAX(tci_env_int(TCI_ENV_CC_TIMEOUT, TCI_JIT_DEFAULT_TIMEOUT_S),
                                      (int64_t)1)));
-    build.keep = tci_env_int(TCI_ENV_KEEP, 0) != 0;
+    build.keep = b->dir.is_kept;
     build.say = tci_jit_say;
     build.say_arg = &j->said;
     tc_status status = calls->compile(calls->user, &build);
@@ -35840,22 +36962,24 @@ static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
     char why[256] = "";
     int code = 0;
     tci_str path = {0};
-    if (!tci_os_read_file(b->outputs[i].text, &b->objects[i], &code)) {
+    if (!tci_dir_read(&b->dir.dir, tci_jit_outputs[i], TCI_JIT_OBJECT_MOST, &b->objects[i],
+                      &code)) {
         tci_str_printf(&j->said, "the compiler left no object file: %s\n", strerror(code));
         return TC_ERR_COMPILER;
     }
     const tci_str *object = &b->objects[i];
     tci_hash sum = tci_hash_bytes(object->text, object->n);
-    tci_hash name = tci_hash_bytes(b->outputs[i].text, b->outputs[i].n); /* holds a random part */
-    name.lo ^= sum.lo;
-    bool stored = tci_disk_store_object(j->disk, name, object, &j->sources[i], &path);
+    bool stored = tci_disk_store_object(j->disk, sum, object, &j->sources[i], &path);
     const char *from = stored ? path.text : b->outputs[i].text;
-    b->modules[i] = tci_module_load(j->backend->calls, from, (int64_t)object->n, sum, why);
+    b->modules[i] = tci_module_load(j->backend->calls, from, object, sum, why);
     if (b->modules[i]) {
         b->modules[i]->stored = stored;
         j->written_bytes += stored ? (int64_t)(object->n + j->sources[i].n) : 0;
     } else {
-        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", from, why);
+        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", b->outputs[i].text, why);
+        if (stored) {
+            tci_disk_remove_object(j->disk, sum);
+        }
     }
     tci_str_free(&path);
     return b->modules[i] ? TC_OK : TC_ERR_COMPILER;
@@ -35898,24 +37022,27 @@ static void tci_jit_tell(const tci_jit *j, const tci_jit_build *b, tci_str *log)
     if (n > TCI_JIT_LOG_BYTES) {
         tci_str_printf(log, "\n... %zu more bytes\n", n - TCI_JIT_LOG_BYTES);
     }
-    if (b->dir.n) {
-        tci_str path = {0};
-        tci_str_printf(&path, "%s/build.log", b->dir.text);
-        if (!path.failed) {
-            tci_os_publish(path.text, tci_str_text(&j->said), n, NULL);
-        }
-        tci_str_free(&path);
-        tci_str_printf(log, "source and log are kept in %s", b->dir.text);
+    const tci_dir *dir = &b->dir.dir;
+    if (dir->fd >= 0) {
+        tci_dir_publish(dir, TCI_WORKDIR_LOG, tci_str_text(&j->said), n, false, NULL);
+        tci_str_printf(log, "source and log are kept in %s", dir->path.text);
     }
 }
 
 static tc_status tci_jit_build_all(tci_jit *j, tci_jit_build *b)
 {
-    if (!tci_jit_make_dir(j, &b->dir)) {
-        b->dir.n = 0;
-        tci_str_add(&j->said, "no private directory can be made under $TMPDIR or /tmp\n");
+    const char *last = j->disk->writable ? j->disk->dir.path.text : NULL;
+    tci_str why = {0};
+    if (!tci_workdir_make(&b->dir, last, tci_env_int(TCI_ENV_KEEP, 0) != 0, &why)) {
+        tci_str_printf(&j->said, "no private directory can be made under $TMPDIR or /tmp: %s\n",
+                       tci_str_text(&why));
+        tci_str_free(&why);
         return TC_ERR_IO;
     }
+    if (why.n) {
+        tci_log(j->options, "compile", "building in %s: %s", b->dir.dir.path.text, why.text);
+    }
+    tci_str_free(&why);
     tc_status status = tci_jit_run_compiler(j, b);
     for (int i = 0; i < j->n_sources && status == TC_OK; i++) {
         status = tci_jit_load(j, b, i);
@@ -35930,17 +37057,17 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
 {
     tci_jit_build b;
     memset(&b, 0, sizeof(b));
+    b.dir.dir.fd = b.dir.base.fd = -1;
     if (!j->n_missing) {
         return TC_OK;
     }
     tc_status status = tci_jit_build_all(j, &b);
     if (status != TC_OK) {
         tci_jit_tell(j, &b, log);
-    } else if (tci_env_int(TCI_ENV_KEEP, 0)) {
-        tci_log(j->options, "compile", "kept: %s", b.dir.text);
-    } else {
-        tci_jit_remove_dir(b.dir.text);
+    } else if (b.dir.is_kept) {
+        tci_log(j->options, "compile", "kept: %s", b.dir.dir.path.text);
     }
+    tci_workdir_end(&b.dir, status != TC_OK);
     for (int i = 0; i < 2; i++) {
         if (b.modules[i]) {
             tci_module_release(b.modules[i]);
@@ -35948,7 +37075,6 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
         tci_str_free(&b.outputs[i]);
         tci_str_free(&b.objects[i]);
     }
-    tci_str_free(&b.dir);
     return status;
 }
 
@@ -36092,6 +37218,8 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
 
 /* ---- src/compile/compile.c, continued ---- */
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
+
+enum { TCI_COMPILE_MEMORY_MB = 64 }; /* of the memory cache */
 
 typedef enum tci_compile_state {
     TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
@@ -36672,9 +37800,11 @@ static int tci_compile_claim(tci_compile_job *jobs, int n, bool native)
     return ours;
 }
 
-static void tci_compile_settle(tci_compile_job *job)
+static void tci_compile_settle(const tc_options *o, tci_compile_job *job)
 {
-    tci_cache_settle(&job->claim, job->status == TC_OK ? job->code : NULL);
+    int64_t cap = o->memory_cache_bytes ? TCI_MAX(o->memory_cache_bytes, (int64_t)1)
+                                        : (int64_t)TCI_COMPILE_MEMORY_MB << 20;
+    tci_cache_settle(&job->claim, job->status == TC_OK ? job->code : NULL, cap);
     job->state = TCI_COMPILE_DONE;
 }
 
@@ -36705,7 +37835,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             TCI_COMPILE_COUNT(disk_hits);
         }
         if (job->code || !b) {
-            tci_compile_settle(job);
+            tci_compile_settle(o, job);
         } else {
             TCI_COMPILE_COUNT(misses);
             misses[n_misses++].request = job->request;
@@ -36725,7 +37855,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (jobs[i].state == TCI_COMPILE_CLAIMED) {
             jobs[i].status = misses[m].status;
             jobs[i].code = misses[m++].code;
-            tci_compile_settle(&jobs[i]);
+            tci_compile_settle(o, &jobs[i]);
         }
     }
     tci_disk_close(&b->disk);
@@ -37208,6 +38338,7 @@ static void tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
     mine.threads = staff + 1; /* fewer workers than wanted: fewer, larger parts */
     if (staff) {
         int64_t spin_ns = tci_pool_spin_ns(o);
+        int cancel = tci_os_no_cancel(); /* the workers use what lies on this stack */
         tci_pool.job = mine;
         __atomic_store_n(&tci_pool.spin_ns, spin_ns, __ATOMIC_RELAXED);
         __atomic_store_n(&tci_pool.pending, staff, __ATOMIC_RELAXED);
@@ -37215,6 +38346,7 @@ static void tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
         tci_pool_do_part(&mine, 0);
         tci_pool_wait_done(spin_ns);
         tci_pool_give();
+        tci_os_may_cancel(cancel);
     } else {
         tci_pool_give();
         tci_pool_do_part(&mine, 0);
@@ -37293,6 +38425,7 @@ TCI_FN void tci_pool_shutdown(void)
     while (!tci_pool_take()) {
         sched_yield();
     }
+    int cancel = tci_os_no_cancel();
     if (tci_pool.n_workers) {
         tci_pool_announce(0, tci_pool.n_workers);
     }
@@ -37305,6 +38438,7 @@ TCI_FN void tci_pool_shutdown(void)
     tci_pool.workers = NULL;
     tci_pool.n_workers = tci_pool.cap_workers = 0;
     tci_pool_give();
+    tci_os_may_cancel(cancel);
 }
 
 #undef TCI_POOL_SPIN_NS
@@ -41163,15 +42297,21 @@ TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
     }
     const char *base = o->dump_dir && o->dump_dir[0] ? o->dump_dir : "./tc_dump";
     int number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
-    tci_str_add(&d->dir, base);
+    tci_str path = {0}, why = {0};
+    tci_str_add(&path, base);
     if (number > 1) {
-        tci_str_printf(&d->dir, "/%d", number);
+        tci_str_printf(&path, "/%d", number);
     }
-    bool writable;
-    if (d->dir.failed || !tci_os_private_dir(d->dir.text, &writable)) {
-        tci_log(o, "compile", "no dump: '%s' cannot be made a private directory", base);
+    tci_dir dir;
+    if (path.failed || !tci_dir_open(&dir, path.text, TCI_DIR_NOTES, &why)) {
+        tci_log(o, "compile", "no dump: %s", tci_str_text(&why));
         d->stages = NULL;
+    } else { /* not kept open: a batch may be large */
+        tci_str_add(&d->dir, dir.path.text);
+        tci_dir_close(&dir);
     }
+    tci_str_free(&path);
+    tci_str_free(&why);
 }
 
 TCI_FN void tci_dump_end(tci_dump *d)
@@ -41312,10 +42452,24 @@ TCI_FN bool tci_trace_is_on(void)
     return __atomic_load_n(&tci_trace.on, __ATOMIC_RELAXED) != 0;
 }
 
+/* Returns what tci_trace_unlock takes: writing is where a cancelled thread would stop. */
+static int tci_trace_lock(void)
+{
+    int cancel = tci_os_no_cancel();
+    pthread_mutex_lock(&tci_trace.lock);
+    return cancel;
+}
+
+static void tci_trace_unlock(int cancel)
+{
+    pthread_mutex_unlock(&tci_trace.lock);
+    tci_os_may_cancel(cancel);
+}
+
 TCI_FN bool tci_trace_open(const char *path)
 {
     tci_os_keep_over_fork(&tci_trace.lock, NULL);
-    pthread_mutex_lock(&tci_trace.lock);
+    int cancel = tci_trace_lock();
     if (!tci_trace.file) {
         tci_trace.file = fopen(path, "w");
         if (tci_trace.file) {
@@ -41327,19 +42481,19 @@ TCI_FN bool tci_trace_open(const char *path)
         }
     }
     bool open = tci_trace.file != NULL;
-    pthread_mutex_unlock(&tci_trace.lock);
+    tci_trace_unlock(cancel);
     return open;
 }
 
 TCI_FN void tci_trace_close(void)
 {
-    pthread_mutex_lock(&tci_trace.lock);
+    int cancel = tci_trace_lock();
     __atomic_store_n(&tci_trace.on, 0, __ATOMIC_RELAXED);
     if (tci_trace.file) {
         fclose(tci_trace.file);
         tci_trace.file = NULL;
     }
-    pthread_mutex_unlock(&tci_trace.lock);
+    tci_trace_unlock(cancel);
 }
 
 /* Caller holds the lock. Threads past the table share the last number. */
@@ -41375,7 +42529,7 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
     }
     char clean[128];
     tci_trace_clean(clean, sizeof(clean), name);
-    pthread_mutex_lock(&tci_trace.lock);
+    int cancel = tci_trace_lock();
     FILE *f = tci_trace.file;
     if (f && fseek(f, -2, SEEK_END) == 0) {
         fprintf(f,
@@ -41387,7 +42541,7 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
         fflush(f);
         tci_trace.any = true;
     }
-    pthread_mutex_unlock(&tci_trace.lock);
+    tci_trace_unlock(cancel);
 }
 
 #undef TCI_TRACE_THREADS
@@ -42083,6 +43237,10 @@ static void tci_context_apply_env(tc_options *o)
         int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, 0);
         o->cache_bytes = mb > 0 && mb < (INT64_MAX >> 20) ? mb << 20 : 0;
     }
+    if (!o->memory_cache_bytes) {
+        int64_t mb = tci_env_int(TCI_ENV_MEMORY_CACHE_MB, -1);
+        o->memory_cache_bytes = mb > 0 && mb < (INT64_MAX >> 20) ? mb << 20 : mb == 0 ? -1 : 0;
+    }
     if (!o->threads) {
         int64_t threads = tci_env_int(TCI_ENV_THREADS, 0);
         o->threads = threads > 0 && threads < 65536 ? (int)threads : 0;
@@ -42188,6 +43346,9 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
         .misses = __atomic_load_n(&n->misses, __ATOMIC_RELAXED),
         .kernel_hits = __atomic_load_n(&n->kernel_hits, __ATOMIC_RELAXED),
         .evictions = __atomic_load_n(&n->evictions, __ATOMIC_RELAXED),
+        .memory_entries = __atomic_load_n(&n->memory_entries, __ATOMIC_RELAXED),
+        .memory_bytes = __atomic_load_n(&n->memory_bytes, __ATOMIC_RELAXED),
+        .memory_evictions = __atomic_load_n(&n->memory_evictions, __ATOMIC_RELAXED),
         .cache_rejects = __atomic_load_n(&n->cache_rejects, __ATOMIC_RELAXED),
         .interpreted = __atomic_load_n(&n->interpreted, __ATOMIC_RELAXED),
     };
@@ -43797,6 +44958,7 @@ static tc_options tci_eval_options(const tci_ctx *ctx, const tc_options *over)
     TCI_EVAL_TAKE(cc_timeout_s)
     TCI_EVAL_TAKE(cache_dir)
     TCI_EVAL_TAKE(cache_bytes)
+    TCI_EVAL_TAKE(memory_cache_bytes)
     TCI_EVAL_TAKE(no_disk_cache)
     TCI_EVAL_TAKE(cache_read_only)
     TCI_EVAL_TAKE(verify)
@@ -44012,9 +45174,11 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     return status;
 }
 
-/* From checked handles to programs. */
+/* From checked handles to programs. A thread that is cancelled is so afterwards: others wait for
+ * what it compiles. */
 static tc_status tci_eval_make_programs(tci_eval_batch *b)
 {
+    int cancel = tci_os_no_cancel();
     tci_scratch_init(&b->s);
     b->first = tci_eval_armed(b, NULL, tci_eval_get_lists);
     if (b->first) {
@@ -44022,6 +45186,7 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
             b->jobs[i].status = b->first;
         }
         tci_scratch_free(&b->s);
+        tci_os_may_cancel(cancel);
         return b->first;
     }
     for (int i = 0; i < b->n; i++) {
@@ -44039,6 +45204,7 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
         b->ctx->last = b->first_error;
         b->ctx->last_on = b->first_on;
     }
+    tci_os_may_cancel(cancel);
     return b->first;
 }
 
@@ -44468,6 +45634,7 @@ static tc_status tci_eval_lazily(const tci_frame *frame, tc_tensors ts)
     w.b.first = TC_OK;
     w.job = (tci_eval_job){.outputs = ts, .about = ts.items[0], .find_inputs = true, .program = &f};
     w.n_nodes = w.n_values = 0;
+    int cancel = tci_os_no_cancel();
     tci_scratch_init(&w.b.s);
     tc_status status = tci_eval_armed(&w.b, &w.job, tci_eval_lazy_request);
     if (!status && w.job.request) {
@@ -44483,6 +45650,7 @@ static tc_status tci_eval_lazily(const tci_frame *frame, tc_tensors ts)
         }
     }
     tci_scratch_free(&w.b.s);
+    tci_os_may_cancel(cancel);
     return status;
 }
 

@@ -30,6 +30,9 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
 /* Told from the name and what it links to; nothing is run. */
 TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
+/* Whether objects shall have a name in the file system: for debuggers (TC_KEEP), for reports of the
+ * address sanitizer. */
+TCI_FN bool tci_cc_is_watched(void);
 /* Compiles build->n sources at once, a process each. *why (static text) says what kind of
  * failure it was. */
 TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why);
@@ -192,7 +195,8 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
 #define TCI_CC_HOST_KIND TCI_CC_GCC
 #endif
 
-enum { TCI_CC_MAX_ARGS = 64, TCI_CC_LOG_BYTES = 1 << 16 };
+/* WALL: how much longer than its processor time a compiler may take by the clock. */
+enum { TCI_CC_MAX_ARGS = 64, TCI_CC_LOG_BYTES = 1 << 16, TCI_CC_WALL = 5 };
 
 /* ---- which compiler ---- */
 
@@ -247,12 +251,17 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
     return found;
 }
 
+TCI_FN bool tci_cc_is_watched(void)
+{
+    return TCI_CC_HOST_ASAN || tci_env_int(TCI_ENV_KEEP, 0);
+}
+
 /* ---- one process ---- */
 
 typedef struct tci_cc_task {
     const char *args[TCI_CC_MAX_ARGS];
     int n_args;
-    int64_t timeout_ms;
+    tci_command command;
     tci_str source_path, log; /* heap */
     tci_spawn result;
     int exit_code;
@@ -326,7 +335,7 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
 static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
-    t->result = tci_os_run(t->args, t->timeout_ms, TCI_CC_LOG_BYTES, &t->log, &t->exit_code);
+    t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
     return NULL;
 }
 
@@ -334,10 +343,22 @@ static void *tci_cc_run(void *arg)
 
 static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
 {
+    tci_str text = {0};
+    tci_str_printf(&text, "%s\n" TCI_OBJECT_END_LINE, build->sources[i]);
     tci_str_printf(&t->source_path, "%s/tc_%d.c", build->directory, i);
-    return !t->source_path.failed
-           && tci_os_publish(t->source_path.text, build->sources[i], strlen(build->sources[i]),
-                             NULL);
+    bool good = !text.failed && !t->source_path.failed
+                && tci_os_publish(t->source_path.text, text.text, text.n, NULL);
+    tci_str_free(&text);
+    return good;
+}
+
+static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
+{
+    t->command.argv = t->args;
+    t->command.cpu_s = ((int64_t)build->timeout_ms + 999) / 1000;
+    t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
+    t->command.log_limit = TCI_CC_LOG_BYTES;
+    t->command.temp_dir = build->directory; /* others may reach the usual one */
 }
 
 /* The second process runs beside the first, from a thread that lives as long as it does. */
@@ -366,10 +387,12 @@ static const char *tci_cc_tell(const tci_cc_task *t, tc_build *build)
         tci_str_printf(&text, "\n%s", why);
     } else if (t->result == TCI_SPAWN_TIMEOUT) {
         why = "the compiler took too long";
-        tci_str_printf(&text, "\nkilled after %.3g s", (double)t->timeout_ms / 1000);
+        tci_str_printf(&text, "\nkilled after %.3g s", (double)t->command.wall_ms / 1000);
     } else if (t->result == TCI_SPAWN_FAILED) {
         why = "the compiler failed";
-        tci_str_printf(&text, "\nended with code %d", t->exit_code);
+        tci_str_printf(&text, "\nended with code %d after %.3g s of processor time (of %lld s)",
+                       t->exit_code, (double)t->command.used_ns / 1e9,
+                       (long long)t->command.cpu_s);
     }
     build->say(build->say_arg, tci_str_text(&text));
     tci_str_free(&text);
@@ -384,7 +407,7 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
     *why = NULL;
     memset(tasks, 0, sizeof(tasks));
     for (int i = 0; i < n && written; i++) {
-        tasks[i].timeout_ms = build->timeout_ms;
+        tci_cc_fill_command(&tasks[i], build);
         written = tci_cc_write_source(&tasks[i], build, i);
         if (written) {
             tci_cc_fill_args(&tasks[i], build, target, build->outputs[i]);
@@ -495,11 +518,12 @@ static tc_status tci_cpu_compile(void *user, tc_build *build)
     return status;
 }
 
-static tc_status tci_cpu_module_load(void *user, const char *path, void **module)
+static tc_status tci_cpu_module_load(void *user, const void *bytes, size_t n, const char *path,
+                                     void **module)
 {
     char why[256];
     (void)user;
-    *module = tci_os_dlopen(path, why);
+    *module = tci_object_load(bytes, n, path, tci_cc_is_watched(), why);
     if (!*module) {
         tci_cpu_say(why, "");
     }

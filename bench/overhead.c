@@ -270,8 +270,11 @@ static tc_status idle_compile(void *user, tc_build *build)
     return TC_OK;
 }
 
-static tc_status idle_load(void *user, const char *path, void **module)
+static tc_status idle_load(void *user, const void *bytes, size_t n, const char *path,
+                           void **module)
 {
+    (void)bytes;
+    (void)n;
     (void)path;
     *module = user;
     return TC_OK;

@@ -35,7 +35,10 @@
 #include "base/hash.c"
 #include "base/env.c"
 #include "base/os.c"
+#include "base/dir.c"
+#include "base/object.c"
 #include "base/spawn.c"
+#include "base/workdir.c"
 #include "base/dim.c"
 
 #include "ops/dtype.c"

@@ -50,10 +50,14 @@ static tc_status null_compile(void *user, tc_build *build)
     return TC_OK;
 }
 
-static tc_status null_module_load(void *user, const char *path, void **module)
+static tc_status null_module_load(void *user, const void *bytes, size_t n, const char *path,
+                                  void **module)
 {
     (void)user;
     (void)path;
+    if (n != strlen("null object") || memcmp(bytes, "null object", n)) {
+        return TC_ERR_BACKEND;
+    }
     *module = &null_seen;
     null_seen.loaded++;
     return TC_OK;

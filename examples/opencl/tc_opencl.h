@@ -249,38 +249,19 @@ static tc_status ocl_compile(void *user, tc_build *build)
     return status;
 }
 
-static unsigned char *ocl_read(const char *path, size_t *n)
+static tc_status ocl_module_load(void *user, const void *bytes, size_t n, const char *path,
+                                 void **module)
 {
-    unsigned char *bytes = NULL;
-    FILE *file = fopen(path, "rb");
-    if (file && !fseek(file, 0, SEEK_END) && (*n = (size_t)ftell(file)) > 0) {
-        rewind(file);
-        bytes = malloc(*n);
-        if (bytes && fread(bytes, 1, *n, file) != *n) {
-            free(bytes);
-            bytes = NULL;
-        }
-    }
-    if (file) {
-        fclose(file);
-    }
-    return bytes;
-}
-
-static tc_status ocl_module_load(void *user, const char *path, void **module)
-{
-    size_t n = 0;
-    unsigned char *bytes = ocl_read(path, &n);
     ocl_module *m = calloc(1, sizeof(*m));
+    const unsigned char *binary = bytes;
     int code = -1;
     (void)user;
-    if (bytes && m) {
-        const unsigned char *binary = bytes;
+    (void)path;
+    if (m) {
         m->program = ocl.clCreateProgramWithBinary(ocl.context, 1, &ocl.device, &n, &binary, NULL,
                                                    &code);
         code = m->program ? ocl.clBuildProgram(m->program, 1, &ocl.device, "", NULL, NULL) : code;
     }
-    free(bytes);
     *module = m;
     if (code) {
         free(m);

@@ -58,7 +58,7 @@ typedef struct tc_build {
     const char *directory;          /* private, for other files */
     const char *features;           /* of the target, as `target` gave it */
     const char *compiler;           /* tc_options.cc or TC_CC, or NULL */
-    int timeout_ms;                 /* for each process started */
+    int timeout_ms;                 /* of processor time, for each process started */
     bool keep;                      /* the user wants to debug: keep what helps */
     int processes;                  /* out: processes started, for tc_stats */
     void (*say)(void *say_arg, const char *text); /* command lines, messages for the user */
@@ -95,8 +95,11 @@ typedef struct tc_backend {
     tc_status (*compiler)(void *user, const char *wanted, tc_backend_compiler *compiler);
     /* Required. Compiles every source to its object file. May block until the compiler is done. */
     tc_status (*compile)(void *user, tc_build *build);
-    /* Required. Loads an object file; *module belongs to the caller until module_free. */
-    tc_status (*module_load)(void *user, const char *path, void **module);
+    /* Required. Loads an object file, given as its n bytes (a NUL follows), which were checked:
+     * what runs must be made of them. path: where they also lie, for debuggers. *module belongs to
+     * the caller until module_free. */
+    tc_status (*module_load)(void *user, const void *bytes, size_t n, const char *path,
+                             void **module);
     /* Required. The kernel of that name, owned by the module; NULL: not in it. */
     void *(*module_find)(void *user, void *module, const char *symbol);
     /* Required. No kernel of the module is running any more. */

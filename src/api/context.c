@@ -201,6 +201,10 @@ static void tci_context_apply_env(tc_options *o)
         int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, 0);
         o->cache_bytes = mb > 0 && mb < (INT64_MAX >> 20) ? mb << 20 : 0;
     }
+    if (!o->memory_cache_bytes) {
+        int64_t mb = tci_env_int(TCI_ENV_MEMORY_CACHE_MB, -1);
+        o->memory_cache_bytes = mb > 0 && mb < (INT64_MAX >> 20) ? mb << 20 : mb == 0 ? -1 : 0;
+    }
     if (!o->threads) {
         int64_t threads = tci_env_int(TCI_ENV_THREADS, 0);
         o->threads = threads > 0 && threads < 65536 ? (int)threads : 0;
@@ -306,6 +310,9 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
         .misses = __atomic_load_n(&n->misses, __ATOMIC_RELAXED),
         .kernel_hits = __atomic_load_n(&n->kernel_hits, __ATOMIC_RELAXED),
         .evictions = __atomic_load_n(&n->evictions, __ATOMIC_RELAXED),
+        .memory_entries = __atomic_load_n(&n->memory_entries, __ATOMIC_RELAXED),
+        .memory_bytes = __atomic_load_n(&n->memory_bytes, __ATOMIC_RELAXED),
+        .memory_evictions = __atomic_load_n(&n->memory_evictions, __ATOMIC_RELAXED),
         .cache_rejects = __atomic_load_n(&n->cache_rejects, __ATOMIC_RELAXED),
         .interpreted = __atomic_load_n(&n->interpreted, __ATOMIC_RELAXED),
     };

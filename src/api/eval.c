@@ -90,6 +90,7 @@ static tc_options tci_eval_options(const tci_ctx *ctx, const tc_options *over)
     TCI_EVAL_TAKE(cc_timeout_s)
     TCI_EVAL_TAKE(cache_dir)
     TCI_EVAL_TAKE(cache_bytes)
+    TCI_EVAL_TAKE(memory_cache_bytes)
     TCI_EVAL_TAKE(no_disk_cache)
     TCI_EVAL_TAKE(cache_read_only)
     TCI_EVAL_TAKE(verify)
@@ -305,9 +306,11 @@ static tc_status tci_eval_make_program(tci_eval_batch *b, tci_eval_job *job)
     return status;
 }
 
-/* From checked handles to programs. */
+/* From checked handles to programs. A thread that is cancelled is so afterwards: others wait for
+ * what it compiles. */
 static tc_status tci_eval_make_programs(tci_eval_batch *b)
 {
+    int cancel = tci_os_no_cancel();
     tci_scratch_init(&b->s);
     b->first = tci_eval_armed(b, NULL, tci_eval_get_lists);
     if (b->first) {
@@ -315,6 +318,7 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
             b->jobs[i].status = b->first;
         }
         tci_scratch_free(&b->s);
+        tci_os_may_cancel(cancel);
         return b->first;
     }
     for (int i = 0; i < b->n; i++) {
@@ -332,6 +336,7 @@ static tc_status tci_eval_make_programs(tci_eval_batch *b)
         b->ctx->last = b->first_error;
         b->ctx->last_on = b->first_on;
     }
+    tci_os_may_cancel(cancel);
     return b->first;
 }
 
@@ -761,6 +766,7 @@ static tc_status tci_eval_lazily(const tci_frame *frame, tc_tensors ts)
     w.b.first = TC_OK;
     w.job = (tci_eval_job){.outputs = ts, .about = ts.items[0], .find_inputs = true, .program = &f};
     w.n_nodes = w.n_values = 0;
+    int cancel = tci_os_no_cancel();
     tci_scratch_init(&w.b.s);
     tc_status status = tci_eval_armed(&w.b, &w.job, tci_eval_lazy_request);
     if (!status && w.job.request) {
@@ -776,6 +782,7 @@ static tc_status tci_eval_lazily(const tci_frame *frame, tc_tensors ts)
         }
     }
     tci_scratch_free(&w.b.s);
+    tci_os_may_cancel(cancel);
     return status;
 }
 

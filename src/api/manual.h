@@ -288,9 +288,11 @@
  * Programs and kernels are remembered in memory and, unless options or TC_NO_CACHE say otherwise,
  * in ~/.cache/tc (options.cache_dir, TC_CACHE_DIR, XDG_CACHE_HOME). The key is the graph with its
  * shapes, the options that matter and the machine's features; entries are checked in full before
- * they are used, and a directory that others could write to is refused. The least recently used
- * files go when options.cache_bytes (256 MiB) is exceeded. A cache filled elsewhere may be used
- * read-only, also without a compiler:
+ * they are used. A directory that others could change, or that lies in one (but for those with the
+ * sticky bit), is refused; options.log tells under "cache". The least recently used files go when
+ * options.cache_bytes (256 MiB) is exceeded, code in memory that no program uses when
+ * options.memory_cache_bytes (64 MiB in all) is. A cache filled elsewhere may be used read-only,
+ * also without a compiler:
  *
  *     tc_options seeded = {.cache_dir = "/opt/app/tc-cache", .cache_read_only = true};
  *     tc_ctx *with_seed;
@@ -318,6 +320,7 @@
  *   TC_CC            the C compiler: a name on PATH or a path     TC_CC_TIMEOUT   its seconds
  *   TC_NVRTC         the NVRTC library
  *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
+ *   TC_MEMORY_CACHE_MB   the cap of the memory cache
  *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
  *   TC_MATRIX=0      matrix units are left alone (11)
  *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to

@@ -144,9 +144,12 @@ typedef struct tc_options {
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
-    int cc_timeout_s;         /* 0: 120 */
+    int cc_timeout_s;         /* of processor time; by the clock five times as much. 0: 120 */
     const char *cache_dir;    /* NULL: TC_CACHE_DIR, else $XDG_CACHE_HOME/tc, else ~/.cache/tc */
     int64_t cache_bytes;      /* size cap of that directory; 0: 256 MiB */
+    /* what the process may keep of code in memory for later compiles, as this one leaves it; code
+     * in use by programs stays, least recently used other code goes. 0: 64 MiB; -1: none is kept */
+    int64_t memory_cache_bytes;
     bool no_disk_cache;
     bool cache_read_only;     /* a pre-seeded cache: entries are loaded, none written */
     bool verify;              /* check every IR after every stage */
@@ -171,8 +174,10 @@ typedef struct tc_stats {
     int64_t kernels_built;          /* kernels that such a process compiled */
     int64_t memory_hits, disk_hits, misses;  /* of the program cache */
     int64_t kernel_hits;            /* kernels found in the cache while their program was not */
-    /* entries dropped by the cap; refused as foreign or corrupt */
+    /* files of the disk cache dropped by its cap; refused as foreign or corrupt */
     int64_t evictions, cache_rejects;
+    /* programs in the memory cache, with their code and loaded modules; dropped by its cap */
+    int64_t memory_entries, memory_bytes, memory_evictions;
     int64_t interpreted;            /* programs that fell back to the interpreter */
 } tc_stats;
 

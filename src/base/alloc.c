@@ -149,6 +149,15 @@ TCI_FN void tci_scratch_free(tci_scratch *s)
     s->bytes = 0;
 }
 
+TCI_FN size_t tci_scratch_held(const tci_scratch *s)
+{
+    size_t bytes = 0;
+    for (const tci_chunk *chunk = s->chunks; chunk; chunk = chunk->older) {
+        bytes += sizeof(*chunk) + chunk->bytes;
+    }
+    return bytes;
+}
+
 TCI_FN void tci_scratch_fail(tci_scratch *s, tc_status why, const char *format, ...)
 {
     va_list args;

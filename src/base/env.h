@@ -11,9 +11,10 @@
     X(BACKEND, "TC_BACKEND", "interp, cpu, cuda or a registered name")                             \
     X(CC, "TC_CC", "the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)")      \
     X(NVRTC, "TC_NVRTC", "the NVRTC library to use (default: where CUDA is usually installed)")   \
-    X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds before a compiler run is killed (default 120)")        \
+    X(CC_TIMEOUT, "TC_CC_TIMEOUT", "seconds of processor time a compiler may use (default 120)")   \
     X(CACHE_DIR, "TC_CACHE_DIR", "disk cache (default $XDG_CACHE_HOME/tc or ~/.cache/tc)")         \
     X(CACHE_MB, "TC_CACHE_MB", "disk cache size cap in MiB (default 256)")                         \
+    X(MEMORY_CACHE_MB, "TC_MEMORY_CACHE_MB", "memory cache size cap in MiB (default 64; 0: none)") \
     X(NO_CACHE, "TC_NO_CACHE", "1: do not read or write the disk cache")                           \
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \

@@ -1,13 +1,13 @@
 /* base/os.c - the operating system: clock, environment, files, shared objects, processor count.
- * Processes are in base/spawn.c.
+ * Directories are in base/dir.c, processes in base/spawn.c.
  *
  * In: paths and names. Out: results and errno codes; nothing is printed and errno means nothing
  * after. The one idea of the file functions: whoever can write where we read could plant code. So a
- * private file or directory is trusted only when its owner is this user or root, when nobody else
- * may write it, and when it is no link; and a file appears under its name only complete (rename of
- * a fresh file). What must also survive a crash of the machine is written through to the disk
- * before the rename (tci_os_publish_durable): 0.3 ms on a virtual disk, milliseconds on others, so
- * only where a reader would otherwise start from nothing. */
+ * private file is trusted only when its owner is this user or root, when nobody else may write it,
+ * and when it is no link; and a file appears under its name only complete (rename of a fresh file).
+ * What must also survive a crash of the machine is written through to the disk before the rename
+ * (durable): 0.3 ms on a virtual disk, milliseconds on others, so only where a reader would
+ * otherwise start from nothing. */
 #include "os.h"
 #include "posix.h"
 
@@ -105,7 +105,7 @@ static bool tci_os_why(int *why, int code)
     return false;
 }
 
-static int64_t tci_os_mtime_ns(const struct stat *st)
+TCI_FN int64_t tci_os_mtime_ns(const struct stat *st)
 {
 #if defined(__APPLE__)
     return (int64_t)st->st_mtimespec.tv_sec * 1000000000 + st->st_mtimespec.tv_nsec;
@@ -122,7 +122,7 @@ static bool tci_os_is_ours(const struct stat *st)
 }
 
 /* Reads what is left of fd and closes it. */
-static bool tci_os_read_rest(int fd, tci_str *out, int *why)
+static bool tci_os_read_rest(int fd, int64_t most, tci_str *out, int *why)
 {
     char block[16384];
     int code = 0;
@@ -131,7 +131,7 @@ static bool tci_os_read_rest(int fd, tci_str *out, int *why)
         ssize_t got = read(fd, block, sizeof(block));
         if (got > 0) {
             tci_str_add_n(out, block, (size_t)got);
-            code = out->failed ? ENOMEM : 0;
+            code = out->failed ? ENOMEM : (int64_t)out->n > most ? EFBIG : 0;
         } else if (got < 0 && errno != EINTR) {
             code = errno;
         }
@@ -143,43 +143,60 @@ static bool tci_os_read_rest(int fd, tci_str *out, int *why)
     return code ? tci_os_why(why, code) : true;
 }
 
-static bool tci_os_read(const char *path, bool private_file, tci_str *out, int *why)
+static int tci_os_judge_file(int fd, bool private_file, int64_t most)
 {
     struct stat st;
+    if (fstat(fd, &st)) {
+        return errno;
+    }
+    if (S_ISDIR(st.st_mode)) {
+        return EISDIR;
+    }
+    if (!private_file) {
+        return 0;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        return EINVAL;
+    }
+    if (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
+        return EPERM;
+    }
+    return st.st_size > most ? EFBIG : 0;
+}
+
+static bool tci_os_read(int at, const char *path, bool private_file, int64_t most, tci_str *out,
+                        int *why)
+{
     /* O_NONBLOCK: opening a planted FIFO must not wait for a writer. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | (private_file ? O_NOFOLLOW : 0));
+    int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (private_file ? O_NOFOLLOW : 0);
+    int fd = openat(at, path, flags);
     if (fd < 0) {
         return tci_os_why(why, errno);
     }
-    int code = 0;
-    if (fstat(fd, &st)) {
-        code = errno;
-    } else if (S_ISDIR(st.st_mode)) {
-        code = EISDIR;
-    } else if (private_file && !S_ISREG(st.st_mode)) {
-        code = EINVAL;
-    } else if (private_file && (!tci_os_is_ours(&st) || (st.st_mode & TCI_OS_OTHERS_WRITE))) {
-        code = EPERM;
-    }
+    int code = tci_os_judge_file(fd, private_file, most);
     if (code) {
         close(fd);
         return tci_os_why(why, code);
     }
-    return tci_os_read_rest(fd, out, why);
+    return tci_os_read_rest(fd, most, out, why);
+}
+
+TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why)
+{
+    return tci_os_read(at, name, true, most, out, why);
 }
 
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why)
 {
-    return tci_os_read(path, true, out, why);
+    return tci_os_read(AT_FDCWD, path, true, INT64_MAX, out, why);
 }
 
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why)
 {
-    return tci_os_read(path, false, out, why);
+    return tci_os_read(AT_FDCWD, path, false, INT64_MAX, out, why);
 }
 
-/* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
-static uint64_t tci_os_random(void)
+TCI_FN uint64_t tci_os_random(void)
 {
     uint64_t bits = 0;
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
@@ -196,23 +213,24 @@ static uint64_t tci_os_random(void)
     return bits;
 }
 
-static int tci_os_write_all(int fd, const char *bytes, size_t n)
+TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n)
 {
+    const char *at = bytes;
     while (n) {
-        ssize_t put = write(fd, bytes, n);
+        ssize_t put = write(fd, at, n);
         if (put < 0 && errno != EINTR) {
             return errno;
         }
         if (put > 0) {
-            bytes += put;
+            at += put;
             n -= (size_t)put;
         }
     }
     return 0;
 }
 
-static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, bool durable,
-                                int *why)
+TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
+                              int *why)
 {
     tci_str temporary = {0};
     tci_str_printf(&temporary, "%s.%ld.%016llx.tmp", path, (long)getpid(),
@@ -222,7 +240,8 @@ static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, b
         return tci_os_why(why, ENOMEM);
     }
     int code = 0;
-    int fd = open(temporary.text, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(at, temporary.text, flags, 0600);
     if (fd < 0) {
         code = errno;
     } else {
@@ -233,11 +252,11 @@ static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, b
         if (close(fd) && !code) {
             code = errno;
         }
-        if (!code && rename(temporary.text, path)) {
+        if (!code && renameat(at, temporary.text, at, path)) {
             code = errno;
         }
         if (code) {
-            unlink(temporary.text);
+            unlinkat(at, temporary.text, 0);
         }
     }
     tci_str_free(&temporary);
@@ -246,129 +265,7 @@ static bool tci_os_publish_file(const char *path, const void *bytes, size_t n, b
 
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why)
 {
-    return tci_os_publish_file(path, bytes, n, false, why);
-}
-
-TCI_FN bool tci_os_publish_durable(const char *path, const void *bytes, size_t n, int *why)
-{
-    return tci_os_publish_file(path, bytes, n, true, why);
-}
-
-TCI_FN bool tci_os_rename(const char *from, const char *to)
-{
-    return rename(from, to) == 0;
-}
-
-TCI_FN bool tci_os_remove(const char *path)
-{
-    return remove(path) == 0;
-}
-
-/* A directory on the way to ours: where everybody may write without the sticky bit, everybody could
- * swap ours for another between two looks at it. */
-static bool tci_os_parent_is_safe(const char *path)
-{
-    struct stat st;
-    (void)mkdir(path, 0700); /* what matters is what is there then */
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode)
-           && (!(st.st_mode & S_IWOTH) || (st.st_mode & S_ISVTX));
-}
-
-TCI_FN bool tci_os_private_dir(const char *path, bool *writable)
-{
-    tci_str part = {0};
-    bool good = path[0] != 0;
-    for (const char *at = path; good && *at; at++) {
-        if (*at == '/' && at != path && at[1]) {
-            part.n = 0;
-            tci_str_add_n(&part, path, (size_t)(at - path));
-            good = !part.failed && tci_os_parent_is_safe(part.text);
-        }
-    }
-    tci_str_free(&part);
-    *writable = false;
-    struct stat st;
-    if (!good) {
-        return false;
-    }
-    (void)mkdir(path, 0700);
-    if (stat(path, &st) || !S_ISDIR(st.st_mode) || !tci_os_is_ours(&st)
-        || (st.st_mode & TCI_OS_OTHERS_WRITE)) {
-        return false;
-    }
-    struct statvfs fs;
-#if defined(ST_NOEXEC)
-    const unsigned long noexec = ST_NOEXEC;
-#else
-    const unsigned long noexec = 0; /* not known here: dlopen will tell */
-#endif
-    if (statvfs(path, &fs) || (fs.f_flag & noexec)) {
-        return false;
-    }
-    *writable = access(path, W_OK | X_OK) == 0;
-    return true;
-}
-
-TCI_FN bool tci_os_temp_dir(tci_str *out)
-{
-    const char *base = tci_os_getenv("TMPDIR");
-    for (int attempt = 0; attempt < 16; attempt++) {
-        if (!base || !*base) {
-            base = "/tmp";
-        }
-        out->n = 0;
-        tci_str_printf(out, "%s/tc-%016llx", base, (unsigned long long)tci_os_random());
-        if (out->failed) {
-            return false;
-        }
-        if (mkdir(out->text, 0700) == 0) {
-            return true;
-        }
-        if (errno != EEXIST) {
-            if (!strcmp(base, "/tmp")) {
-                return false;
-            }
-            base = NULL; /* $TMPDIR does not work: try /tmp */
-        }
-    }
-    return false;
-}
-
-TCI_FN int tci_os_list(const char *dir, tci_os_file **files)
-{
-    DIR *d = opendir(dir);
-    struct dirent *entry;
-    struct stat st;
-    int n = 0, cap = 0;
-    *files = NULL;
-    if (!d) {
-        return -1;
-    }
-    while ((entry = readdir(d)) != NULL) {
-        size_t length = strlen(entry->d_name);
-        if (length >= sizeof((*files)->name)
-            || fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode)) {
-            continue;
-        }
-        if (n == cap) {
-            int grown = cap ? cap * 2 : 32;
-            tci_os_file *fresh = tci_heap_resize(*files, (size_t)grown * sizeof(**files));
-            if (!fresh) {
-                tci_heap_free(*files);
-                *files = NULL;
-                closedir(d);
-                return -1;
-            }
-            *files = fresh;
-            cap = grown;
-        }
-        tci_os_file *f = &(*files)[n++];
-        memcpy(f->name, entry->d_name, length + 1);
-        f->bytes = st.st_size;
-        f->mtime_ns = tci_os_mtime_ns(&st);
-    }
-    closedir(d);
-    return n;
+    return tci_os_publish_at(AT_FDCWD, path, bytes, n, false, why);
 }
 
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns)
@@ -384,11 +281,6 @@ TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns)
         *mtime_ns = tci_os_mtime_ns(&st);
     }
     return true;
-}
-
-TCI_FN void tci_os_touch(const char *path)
-{
-    (void)utimensat(AT_FDCWD, path, NULL, 0);
 }
 
 static bool tci_os_is_program(const char *path)
@@ -413,7 +305,7 @@ TCI_FN bool tci_os_find_program(const char *name, tci_str *path)
     }
     while (at) {
         size_t length = strcspn(at, ":");
-        if (length) { /* an empty entry would mean the current directory: anybody's */
+        if (*at == '/') { /* others depend on the current directory: anybody's */
             path->n = 0;
             tci_str_add_n(path, at, length);
             tci_str_printf(path, "/%s", name);
@@ -449,6 +341,20 @@ TCI_FN void tci_os_dlclose(void *handle)
     if (handle) {
         dlclose(handle);
     }
+}
+
+/* ---- threads ---- */
+
+TCI_FN int tci_os_no_cancel(void)
+{
+    int state = 0;
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    return state;
+}
+
+TCI_FN void tci_os_may_cancel(int state)
+{
+    (void)pthread_setcancelstate(state, NULL);
 }
 
 /* ---- processors ---- */

@@ -26,47 +26,57 @@ TCI_FN bool tci_os_is_setuid(void);
 /* Reads a whole regular file, refusing links (O_NOFOLLOW), owners other than us and root, and
  * group/other-writable files. False: errno-like code in *why. Text is heap memory in out. */
 TCI_FN bool tci_os_read_private(const char *path, tci_str *out, int *why);
+/* The same of a name in an open directory; EFBIG: it has more than `most` bytes. */
+TCI_FN bool tci_os_read_private_at(int at, const char *name, int64_t most, tci_str *out, int *why);
 TCI_FN bool tci_os_read_file(const char *path, tci_str *out, int *why); /* any readable file */
 /* Writes bytes to a fresh O_EXCL temporary beside `path` (mode 0600) and renames it into place:
  * readers see all or nothing. After a crash of the machine the file may be torn all the same. */
 TCI_FN bool tci_os_publish(const char *path, const void *bytes, size_t n, int *why);
-/* The same, but written through to the disk before the rename: whole also after such a crash. */
-TCI_FN bool tci_os_publish_durable(const char *path, const void *bytes, size_t n, int *why);
-TCI_FN bool tci_os_rename(const char *from, const char *to);
-TCI_FN bool tci_os_remove(const char *path);
-/* Makes `path` and its parents (0700); true only if it is then a directory of ours or root's that
- * nobody else can write or swap, and not on a noexec mount. *writable: we may write it. */
-TCI_FN bool tci_os_private_dir(const char *path, bool *writable);
-/* A new private directory with an unpredictable name under $TMPDIR or /tmp; heap text in out. */
-TCI_FN bool tci_os_temp_dir(tci_str *out);
-typedef struct tci_os_file { char name[256]; int64_t bytes, mtime_ns; } tci_os_file;
-/* Regular files of a directory into a heap array (*files, free with tci_heap_free); -1 on
- * failure. */
-TCI_FN int tci_os_list(const char *dir, tci_os_file **files);
+/* The same in an open directory. durable: written through to the disk before the rename, so that
+ * it is whole also after such a crash. */
+TCI_FN bool tci_os_publish_at(int at, const char *path, const void *bytes, size_t n, bool durable,
+                              int *why);
+/* Writes all n bytes; an errno code, or 0. */
+TCI_FN int tci_os_write_all(int fd, const void *bytes, size_t n);
+struct stat;
+TCI_FN int64_t tci_os_mtime_ns(const struct stat *st);
+/* 64 bits that nobody can guess; when the system has none to give, at least no two are equal. */
+TCI_FN uint64_t tci_os_random(void);
 TCI_FN bool tci_os_stat(const char *path, int64_t *bytes, int64_t *mtime_ns);
-TCI_FN void tci_os_touch(const char *path); /* mtime = now, for LRU; failures are ignored */
-TCI_FN bool tci_os_find_program(const char *name, tci_str *path); /* on PATH, or a given path */
+/* A path as given, or a name on PATH, of which only the absolute entries are searched. */
+TCI_FN bool tci_os_find_program(const char *name, tci_str *path);
 
-/* Runs argv[0] (a path or a name on PATH) without a shell: posix_spawn, signals reset to default,
- * own process group, stdin from /dev/null, stdout and stderr into `log` (cut at log_limit bytes;
- * the rest is read and dropped), descriptors closed, killed as a group after timeout_ms. OK: it
- * ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). Tolerates a
- * host that reaps children itself (SIGCHLD ignored): then success is judged by the caller from the
- * output file. */
+/* ---- processes: base/spawn.c ---- */
+typedef struct tci_command {
+    const char *const *argv;   /* argv[0]: a path, or a name on PATH */
+    int64_t cpu_s;             /* processor time that each of its processes may use; 0: no limit */
+    int64_t wall_ms;           /* until all of it is killed */
+    size_t log_limit;          /* bytes of output that are kept; the rest is read and dropped */
+    const char *temp_dir;      /* its TMPDIR; NULL: ours */
+    int64_t used_ns;           /* out: processor time of it and all that it waited for */
+} tci_command;
+/* OK: it ended with code 0; FAILED: any other end (code, 128 + signal) or not started (-1). OK also
+ * where nobody can know the code, as the host reaps children itself (SIGCHLD ignored): success is
+ * then judged by the caller from the output file. */
 typedef enum tci_spawn {
     TCI_SPAWN_OK,
     TCI_SPAWN_MISSING,
     TCI_SPAWN_FAILED,
     TCI_SPAWN_TIMEOUT
 } tci_spawn;
-TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t log_limit,
-                            tci_str *log, int *exit_code);
+/* Runs without a shell: posix_spawn, signals reset to default, own process group, stdin from
+ * /dev/null, stdout and stderr into `log` (heap), descriptors closed, PATH without entries that are
+ * no absolute path. Nothing of its group is alive when this returns. */
+TCI_FN tci_spawn tci_os_run(tci_command *c, tci_str *log, int *exit_code);
 
-/* Shared objects. Handles stay open for the process (symbols stay valid in reports) unless
- * closed. */
+/* ---- shared objects: of other projects; ours are loaded by base/object.c ---- */
 TCI_FN void *tci_os_dlopen(const char *path, char why[256]);
 TCI_FN void *tci_os_dlsym(void *handle, const char *name);
 TCI_FN void tci_os_dlclose(void *handle);
+
+/* From here to tci_os_may_cancel(state) the thread cannot be cancelled. */
+TCI_FN int tci_os_no_cancel(void);
+TCI_FN void tci_os_may_cancel(int state);
 
 /* Threads the process may use: affinity mask and cgroup CPU quota, at least 1. */
 TCI_FN int tci_os_cpu_count(void);

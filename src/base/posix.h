@@ -36,7 +36,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/types.h>
@@ -53,6 +55,14 @@ extern char *secure_getenv(const char *name);
 extern char *realpath(const char *path, char *resolved);
 extern int clock_gettime(int clock, struct timespec *now);
 extern int dirfd(DIR *dir);
+extern DIR *fdopendir(int fd);
+extern int faccessat(int dir, const char *path, int mode, int flags);
+extern int fstatvfs(int fd, struct statvfs *fs);
+extern int mkdirat(int dir, const char *path, mode_t mode);
+extern int openat(int dir, const char *path, int flags, ...);
+extern int renameat(int from_dir, const char *from, int to_dir, const char *to);
+extern ssize_t readlinkat(int dir, const char *path, char *to, size_t room);
+extern int unlinkat(int dir, const char *path, int flags);
 extern int fstatat(int dir, const char *path, struct stat *st, int flags);
 extern int kill(pid_t pid, int sig);
 extern int lstat(const char *path, struct stat *st);
@@ -66,9 +76,13 @@ extern int sigemptyset(sigset_t *set);
 extern int sigfillset(sigset_t *set);
 extern int utimensat(int dir, const char *path, const struct timespec times[2], int flags);
 extern long syscall(long number, ...);
+extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 
 #ifndef AT_FDCWD
 #define AT_FDCWD (-100)
+#endif
+#ifndef AT_REMOVEDIR
+#define AT_REMOVEDIR 0x200
 #endif
 #ifndef AT_SYMLINK_NOFOLLOW
 #define AT_SYMLINK_NOFOLLOW 0x100
@@ -84,6 +98,12 @@ extern long syscall(long number, ...);
 #endif
 #ifndef O_CLOEXEC
 #define O_CLOEXEC __O_CLOEXEC
+#endif
+#ifndef O_DIRECTORY
+#define O_DIRECTORY __O_DIRECTORY
+#endif
+#if !defined(O_PATH) && defined(__O_PATH)
+#define O_PATH __O_PATH
 #endif
 #ifndef O_NOFOLLOW
 #define O_NOFOLLOW __O_NOFOLLOW

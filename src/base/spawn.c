@@ -1,15 +1,20 @@
 /* base/spawn.c - runs another program and collects what it prints. See tci_os_run in base/os.h.
  *
- * In: an argument vector, a time limit, a size limit. Out: the text, the exit code, and one of four
- * results: OK (ended with code 0), FAILED (ended otherwise: its code, or 128 + signal; -1 when it
- * could not be started), MISSING, TIMEOUT. The one idea: the child leads its own process group and
- * writes into one pipe. We read until the pipe ends or the child does, whichever is first, so
- * neither a child that closes its output nor a grandchild that keeps it open can hold us; past the
- * time limit the whole group is killed.
+ * In: a command with its limits. Out: the text, the exit code, and how it ended. The one idea: the
+ * child leads its own process group and writes into one pipe. We read until the pipe ends or the
+ * child does, whichever is first, so neither a child that closes its output nor a grandchild that
+ * keeps it open can hold us. When the child has ended, or its time is up, the whole group is
+ * killed; first the group and then the child is let go, as its number may be somebody else's after
+ * that.
+ *
+ * Time is processor time, which the kernel counts for each process (RLIMIT_CPU), so that a busy
+ * machine does not make a compiler fail; the clock only ends what waits for ever. The limit is set
+ * from outside, as posix_spawn sets none; where that cannot be done only the clock counts.
  *
  * A host that reaps all children itself (SIGCHLD ignored, or a handler that waits for any) takes
- * the exit code from us. Such a run counts as OK with code 0: the caller looks at the output
- * file. */
+ * the exit code from us. Such a run counts as OK with code 0: the caller looks at the output file.
+ * The group is then killed only while somebody of it still holds the pipe, which shows that its
+ * number is not free. */
 #include "os.h"
 #include "posix.h"
 
@@ -20,14 +25,23 @@ extern int posix_spawn_file_actions_addclosefrom_np(posix_spawn_file_actions_t *
 #endif
 #endif
 
-enum { TCI_SPAWN_SLICE_MS = 20 }; /* how often a child that prints nothing is looked at */
+enum {
+    TCI_SPAWN_SLICE_MS = 20, /* how often a child that prints nothing is looked at */
+    TCI_SPAWN_LIMITS = 10,   /* looks after which all that it starts have inherited its limit */
+    TCI_SPAWN_DEPTH = 8      /* of processes below it */
+};
 
 typedef struct tci_spawn_child {
     pid_t pid;
     int from;         /* our end of the pipe; -1 once it ended */
     bool ended;
-    bool code_known;  /* false: the host reaped it */
+    bool reaped;      /* by the host: no code is known, and pid may be another's by now */
     int code;
+    int64_t used_ns;  /* by the child and all that it waited for */
+    int looks;
+    int64_t cpu_s;
+    size_t log_limit;
+    tci_str *log;
 } tci_spawn_child;
 
 /* A close-on-exec pipe whose ends are not 0, 1 or 2, even in a host that closed those. */
@@ -96,10 +110,71 @@ static bool tci_spawn_attributes(posix_spawnattr_t *attributes)
            && posix_spawnattr_setflags(attributes, flags) == 0;
 }
 
-static int tci_spawn_start(const char *path, const char *const argv[], int to, pid_t *pid)
+/* ---- the environment ---- */
+
+typedef struct tci_spawn_environment {
+    char **list;           /* heap, as are the texts below; ends in NULL */
+    tci_str path, temp_dir;
+} tci_spawn_environment;
+
+static void tci_spawn_free_environment(tci_spawn_environment *e)
+{
+    tci_heap_free(e->list);
+    tci_str_free(&e->path);
+    tci_str_free(&e->temp_dir);
+}
+
+/* PATH without what depends on the current directory: the compiler looks for its parts there. */
+static void tci_spawn_clean_path(tci_str *clean, const char *at)
+{
+    tci_str_add(clean, "PATH=");
+    while (at) {
+        size_t length = strcspn(at, ":");
+        if (*at == '/') {
+            tci_str_add(clean, clean->text && clean->n > 5 ? ":" : "");
+            tci_str_add_n(clean, at, length);
+        }
+        at = at[length] ? at + length + 1 : NULL;
+    }
+}
+
+/* Ours, with that PATH, and with the command's TMPDIR. False: out of memory. */
+static bool tci_spawn_make_environment(tci_spawn_environment *e, const char *temp_dir)
+{
+    int n = 0;
+    memset(e, 0, sizeof(*e));
+    while (environ && environ[n]) {
+        n++;
+    }
+    e->list = tci_heap_get(sizeof(*e->list) * (size_t)(n + 2));
+    if (!e->list) {
+        return false;
+    }
+    int kept = 0;
+    for (int i = 0; i < n; i++) {
+        char *row = environ[i];
+        if (!strncmp(row, "PATH=", 5) && !e->path.n) {
+            tci_spawn_clean_path(&e->path, row + 5);
+            row = e->path.text;
+        }
+        if (!temp_dir || strncmp(row ? row : "", "TMPDIR=", 7)) {
+            e->list[kept++] = row;
+        }
+    }
+    if (temp_dir) {
+        tci_str_printf(&e->temp_dir, "TMPDIR=%s", temp_dir);
+        e->list[kept] = e->temp_dir.text;
+    }
+    return !e->path.failed && !e->temp_dir.failed;
+}
+
+/* ---- start ---- */
+
+static int tci_spawn_start(const char *path, const tci_command *c, int to, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    tci_spawn_environment environment;
     int code = posix_spawn_file_actions_init(&actions);
     if (code) {
         return code;
@@ -107,42 +182,96 @@ static int tci_spawn_start(const char *path, const char *const argv[], int to, p
     code = posix_spawnattr_init(&attributes);
     if (!code) {
         code = ENOMEM;
-        if (tci_spawn_actions(&actions, to) && tci_spawn_attributes(&attributes)) {
-            code = posix_spawn(pid, path, &actions, &attributes, (char *const *)argv, environ);
+        if (tci_spawn_make_environment(&environment, c->temp_dir)
+            && tci_spawn_actions(&actions, to) && tci_spawn_attributes(&attributes)) {
+            code = posix_spawn(pid, path, &actions, &attributes, (char *const *)c->argv,
+                               environment.list);
         }
+        tci_spawn_free_environment(&environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
     return code;
 }
 
-/* Learns whether the child ended; `block` waits for it. */
-static void tci_spawn_look(tci_spawn_child *c, bool block)
+/* Of the process and those below it; what they start from now on inherits it. */
+static void tci_spawn_limit(pid_t pid, int64_t cpu_s, int depth)
 {
+#if defined(__linux__) && defined(SYS_prlimit64)
+    uint64_t limit[2] = {(uint64_t)cpu_s, (uint64_t)cpu_s + 1}; /* a signal, then the other one */
+    char path[64];
+    tci_str children = {0};
+    (void)syscall(SYS_prlimit64, pid, RLIMIT_CPU, limit, NULL);
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+    if (depth < TCI_SPAWN_DEPTH && tci_os_read_file(path, &children, NULL)) {
+        char *at = children.text, *end;
+        for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
+            tci_spawn_limit((pid_t)child, cpu_s, depth + 1);
+            at = end;
+        }
+    }
+    tci_str_free(&children);
+#else
+    (void)pid;
+    (void)cpu_s;
+    (void)depth;
+#endif
+}
+
+/* ---- wait ---- */
+
+/* Learns whether the child ended, without letting its number go. */
+static void tci_spawn_look(tci_spawn_child *c)
+{
+    int got;
+#ifdef __linux__
+    long info[32] = {0}; /* siginfo_t, which a strict libc hides */
+    const int by_pid = 1, exited = 4, no_hang = 1, no_wait = 0x01000000;
+    do {
+        got = (int)syscall(SYS_waitid, by_pid, c->pid, info, exited | no_hang | no_wait, NULL);
+    } while (got < 0 && errno == EINTR);
+    bool found = got == 0 && info[0] != 0; /* si_signo */
+#else
+    siginfo_t info;
+    memset(&info, 0, sizeof(info));
+    do {
+        got = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+    } while (got < 0 && errno == EINTR);
+    bool found = got == 0 && info.si_pid == c->pid;
+#endif
+    c->ended = found || got < 0;
+    c->reaped = got < 0;
+    if (!c->ended && c->cpu_s > 0 && c->looks++ < TCI_SPAWN_LIMITS) {
+        tci_spawn_limit(c->pid, c->cpu_s, 0); /* it may have started others before the first time */
+    }
+}
+
+/* Takes the end of the child; waits for it. */
+static void tci_spawn_reap(tci_spawn_child *c)
+{
+    struct rusage used;
     int status = 0;
     pid_t got;
-    if (c->ended) {
-        return;
-    }
+    memset(&used, 0, sizeof(used));
     do {
-        got = waitpid(c->pid, &status, block ? 0 : WNOHANG);
+        got = wait4(c->pid, &status, 0, &used);
     } while (got < 0 && errno == EINTR);
-    if (got == c->pid && (WIFEXITED(status) || WIFSIGNALED(status))) {
-        c->ended = true;
-        c->code_known = true;
+    c->reaped = got != c->pid;
+    if (!c->reaped) {
         c->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    } else if (got < 0) {
-        c->ended = true; /* ECHILD: the host has reaped it */
+        int64_t seconds = (int64_t)used.ru_utime.tv_sec + used.ru_stime.tv_sec;
+        int64_t rest_us = (int64_t)used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+        c->used_ns = seconds * 1000000000 + rest_us * 1000;
     }
 }
 
 /* One read of the pipe; keeps at most log_limit bytes in all. */
-static void tci_spawn_read(tci_spawn_child *c, size_t log_limit, tci_str *log)
+static void tci_spawn_read(tci_spawn_child *c)
 {
     char block[8192];
     ssize_t got = read(c->from, block, sizeof(block));
-    if (got > 0 && log && log->n < log_limit) {
-        tci_str_add_n(log, block, TCI_MIN((size_t)got, log_limit - log->n));
+    if (got > 0 && c->log->n < c->log_limit) {
+        tci_str_add_n(c->log, block, TCI_MIN((size_t)got, c->log_limit - c->log->n));
     } else if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) {
         close(c->from);
         c->from = -1;
@@ -150,18 +279,18 @@ static void tci_spawn_read(tci_spawn_child *c, size_t log_limit, tci_str *log)
 }
 
 /* Waits up to wait_ms for output and takes one block of it. False: there was none. */
-static bool tci_spawn_poll(tci_spawn_child *c, int wait_ms, size_t log_limit, tci_str *log)
+static bool tci_spawn_poll(tci_spawn_child *c, int wait_ms)
 {
     struct pollfd p = {c->from, POLLIN, 0};
     if (c->from < 0 || poll(&p, 1, wait_ms) <= 0) {
         return false;
     }
-    tci_spawn_read(c, log_limit, log);
+    tci_spawn_read(c);
     return true;
 }
 
 /* Until the child has ended, or false at the deadline. */
-static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, size_t log_limit, tci_str *log)
+static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns)
 {
     long pause_ns = 50000;
     while (!c->ended) {
@@ -171,27 +300,45 @@ static bool tci_spawn_wait(tci_spawn_child *c, int64_t deadline_ns, size_t log_l
         }
         if (c->from >= 0) {
             int slice_ms = (int)TCI_MIN(left_ns / 1000000 + 1, (int64_t)TCI_SPAWN_SLICE_MS);
-            if (!tci_spawn_poll(c, slice_ms, log_limit, log) || c->from < 0) {
-                tci_spawn_look(c, false);
+            if (!tci_spawn_poll(c, slice_ms) || c->from < 0) {
+                tci_spawn_look(c);
             }
         } else {
             struct timespec pause = {0, pause_ns};
             nanosleep(&pause, NULL);
             pause_ns = TCI_MIN(pause_ns * 2, 10000000L);
-            tci_spawn_look(c, false);
+            tci_spawn_look(c);
         }
     }
     return true;
 }
 
-TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t log_limit,
-                            tci_str *log, int *exit_code)
+/* What was written so far; then nothing of the group is left to write more. */
+static void tci_spawn_finish(tci_spawn_child *c)
+{
+    int64_t drain_end_ns = tci_os_now_ns() + 1000000000;
+    while (tci_spawn_poll(c, 0) && tci_os_now_ns() < drain_end_ns) {
+    }
+    if (!c->reaped || c->from >= 0) {
+        kill(-c->pid, SIGKILL);
+    }
+    if (!c->reaped) {
+        kill(c->pid, SIGKILL); /* in case it left its group */
+        tci_spawn_reap(c);
+    }
+    if (c->from >= 0) {
+        close(c->from);
+    }
+}
+
+TCI_FN tci_spawn tci_os_run(tci_command *command, tci_str *log, int *exit_code)
 {
     tci_str path = {0};
-    tci_spawn_child c = {-1, -1, false, false, 0};
+    tci_spawn_child c = {.pid = -1, .from = -1, .cpu_s = command->cpu_s,
+                         .log_limit = command->log_limit, .log = log};
     int ends[2];
     *exit_code = -1;
-    if (!tci_os_find_program(argv[0], &path)) {
+    if (!tci_os_find_program(command->argv[0], &path)) {
         tci_str_free(&path);
         return TCI_SPAWN_MISSING;
     }
@@ -199,7 +346,7 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
         tci_str_free(&path);
         return TCI_SPAWN_FAILED;
     }
-    int code = tci_spawn_start(path.text, argv, ends[1], &c.pid);
+    int code = tci_spawn_start(path.text, command, ends[1], &c.pid);
     tci_str_free(&path);
     close(ends[1]);
     c.from = ends[0];
@@ -207,24 +354,15 @@ TCI_FN tci_spawn tci_os_run(const char *const argv[], int64_t timeout_ms, size_t
         close(c.from);
         return code == ENOENT ? TCI_SPAWN_MISSING : TCI_SPAWN_FAILED;
     }
-    bool in_time = tci_spawn_wait(&c, tci_os_now_ns() + timeout_ms * 1000000, log_limit, log);
-    if (!in_time) {
-        kill(-c.pid, SIGKILL);
-        kill(c.pid, SIGKILL); /* in case it left its group */
-        tci_spawn_look(&c, true);
-    }
-    /* What the child wrote before it ended; a grandchild that goes on writing is left behind. */
-    int64_t drain_end_ns = tci_os_now_ns() + 1000000000;
-    while (tci_spawn_poll(&c, 0, log_limit, log) && tci_os_now_ns() < drain_end_ns) {
-    }
-    if (c.from >= 0) {
-        close(c.from);
-    }
+    tci_spawn_look(&c);
+    bool in_time = tci_spawn_wait(&c, tci_os_now_ns() + command->wall_ms * 1000000);
+    tci_spawn_finish(&c);
+    command->used_ns = c.used_ns;
     if (!in_time) {
         return TCI_SPAWN_TIMEOUT;
     }
-    *exit_code = c.code_known ? c.code : 0;
-    return *exit_code ? TCI_SPAWN_FAILED : TCI_SPAWN_OK;
+    *exit_code = c.code;
+    return c.code ? TCI_SPAWN_FAILED : TCI_SPAWN_OK;
 }
 
 #undef TCI_SPAWN_CLOSEFROM

@@ -6,11 +6,15 @@
  * stands in the list of claims; whoever else wants it waits on the condition and looks again, so
  * the same key is compiled once however many threads ask, and a failure leaves no trace.
  *
+ * Room: codes also hang in a list by their last use. When codes and loaded modules together are
+ * more than the cap, the ones used longest ago go, but for those in use by a program: dropping
+ * them would free nothing. That happens when code is added and when a program lets go of one.
+ *
  * Invariants: the cache holds one reference of each code in its table, a code one of each of its
  * modules. A code that left the table lives on with its programs. Module counts change under the
- * lock only; a module that nobody holds leaves the list before it is unloaded. Full keys are
- * compared, never hashes alone. A child made by fork finds the lock free and no claims: whoever
- * held them stayed behind. */
+ * lock only; a module that nobody holds leaves the list before it is unloaded, which is done
+ * without the lock. Full keys are compared, never hashes alone. A child made by fork finds the lock
+ * free and no claims: whoever held them stayed behind. */
 #include "cache.h"
 
 #include <string.h>
@@ -18,21 +22,28 @@
 #include "../base/os.h"
 
 enum {
-    TCI_CACHE_FIRST_CAP = 4096,  /* codes kept before unused ones are dropped */
     TCI_CACHE_BUCKETS = 1024,
-    TCI_CACHE_CHUNK_BYTES = 4096
+    TCI_CACHE_CHUNK_BYTES = 4096,
+    TCI_CACHE_PASSED = 64 /* codes in use that one search for others passes */
 };
 
 static struct {
     tci_mutex lock;
     tci_cond settled;
     tci_code *codes[TCI_CACHE_BUCKETS];
-    int n_codes, more_codes;     /* more: kept beyond TCI_CACHE_FIRST_CAP before some go */
+    tci_code *newest, *oldest;   /* the same codes by last use */
+    int64_t cap_bytes;           /* atomic; 0: nothing was added yet */
     bool watched;                /* atomic: forks know of the lock */
     tci_claim *claims;
     tci_module *modules;
     tci_module_kernel *kernels[TCI_CACHE_BUCKETS];
 } tci_cache = {.lock = TCI_MUTEX_INIT, .settled = TCI_COND_INIT};
+
+/* What left the tables and is yet to be freed, without the lock. */
+typedef struct tci_cache_dropped {
+    tci_code *codes;
+    tci_module *modules;
+} tci_cache_dropped;
 
 static void tci_cache_after_fork(void)
 {
@@ -55,7 +66,10 @@ TCI_FN tci_counters *tci_counters_get(void)
     return &counters;
 }
 
-#define TCI_CACHE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
+static bool tci_cache_is_over(void);
+static void tci_cache_make_room(void);
+static void tci_module_unlink(tci_module *m);
+static void tci_module_free(tci_module *m);
 
 /* ---- code ---- */
 
@@ -120,11 +134,8 @@ TCI_FN void tci_code_retain(tci_code *c)
     __atomic_add_fetch(&c->refs, 1, __ATOMIC_RELAXED);
 }
 
-TCI_FN void tci_code_release(tci_code *c)
+static void tci_code_free(tci_code *c)
 {
-    if (!c || __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) > 0) {
-        return;
-    }
     for (int i = 0; i < c->n_kernels; i++) {
         if (c->kernels[i].interp) {
             tci_interp_free(c->kernels[i].interp);
@@ -141,6 +152,28 @@ TCI_FN void tci_code_release(tci_code *c)
         c->chunks = older;
     }
     tci_heap_free(c);
+}
+
+TCI_FN void tci_code_release(tci_code *c)
+{
+    int32_t left = c ? __atomic_sub_fetch(&c->refs, 1, __ATOMIC_ACQ_REL) : -1;
+    if (left == 0) {
+        tci_code_free(c);
+    } else if (left == 1 && tci_cache_is_over()) { /* perhaps only the cache holds it now */
+        tci_cache_make_room();
+    }
+}
+
+static int64_t tci_code_bytes(const tci_code *c)
+{
+    size_t bytes = sizeof(*c);
+    for (const struct tci_code_chunk *chunk = c->chunks; chunk; chunk = chunk->older) {
+        bytes += sizeof(*chunk) + chunk->bytes;
+    }
+    for (int i = 0; i < c->n_kernels; i++) {
+        bytes += c->kernels[i].interp ? tci_interp_bytes(c->kernels[i].interp) : 0;
+    }
+    return (int64_t)bytes;
 }
 
 /* Two threads may read the file at once; the first text stays, as pointers to it may be out. */
@@ -180,57 +213,133 @@ static tci_code **tci_cache_slot(const tci_request *r)
     return at;
 }
 
+/* Entries and bytes are counters: read without the lock, changed under it. */
+static void tci_cache_add_bytes(int64_t bytes, int entries)
+{
+    __atomic_add_fetch(&tci_counters_get()->memory_bytes, bytes, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&tci_counters_get()->memory_entries, entries, __ATOMIC_RELAXED);
+}
+
+static void tci_cache_list(tci_code *c)
+{
+    c->newer = NULL;
+    c->older = tci_cache.newest;
+    *(c->older ? &c->older->newer : &tci_cache.oldest) = c;
+    tci_cache.newest = c;
+}
+
+static void tci_cache_unlist(tci_code *c)
+{
+    *(c->newer ? &c->newer->older : &tci_cache.newest) = c->older;
+    *(c->older ? &c->older->newer : &tci_cache.oldest) = c->newer;
+}
+
 static tci_code *tci_cache_look_up(const tci_request *r, bool native)
 {
     tci_code *c = *tci_cache_slot(r);
     if (!c || (native && c->fallback)) {
         return NULL;
     }
-    c->used = true;
+    tci_cache_unlist(c);
+    tci_cache_list(c);
     tci_code_retain(c);
     return c;
 }
 
-/* Unlinks what only the table holds, or (all false) of that what was not used since the last
- * time. The caller releases the chain after it has let go of the lock. */
-static tci_code *tci_cache_collect(bool all)
+static void tci_cache_put(tci_code *c)
 {
-    tci_code *dropped = NULL;
-    for (int i = 0; i < TCI_CACHE_BUCKETS; i++) {
-        tci_code **at = &tci_cache.codes[i];
-        while (*at) {
-            tci_code *c = *at;
-            bool used = c->used && !all;
-            c->used = false;
-            if (used || __atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) > 1) {
-                at = &c->next;
-                continue;
-            }
-            *at = c->next;
-            c->next = dropped;
-            dropped = c;
-            tci_cache.n_codes--;
-        }
-    }
-    return dropped;
+    tci_code **bucket = &tci_cache.codes[c->hash.lo % TCI_CACHE_BUCKETS];
+    tci_code_retain(c);
+    c->next = *bucket;
+    *bucket = c;
+    tci_cache_list(c);
+    tci_cache_add_bytes(c->bytes, 1);
 }
 
-static void tci_cache_release_chain(tci_code *c)
+/* The cache's reference goes with it. */
+static void tci_cache_take_out(tci_code *c, tci_cache_dropped *dropped)
 {
-    while (c) {
-        tci_code *next = c->next;
-        tci_code_release(c);
-        c = next;
+    tci_code **at = &tci_cache.codes[c->hash.lo % TCI_CACHE_BUCKETS];
+    while (*at != c) {
+        at = &(*at)->next;
     }
+    *at = c->next;
+    tci_cache_unlist(c);
+    tci_cache_add_bytes(-c->bytes, -1);
+    c->next = dropped->codes;
+    dropped->codes = c;
+}
+
+/* Nobody else holds it, and nobody can find it any more: its modules are let go of here, so that
+ * what that frees is counted at once. */
+static void tci_cache_drop(tci_code *c, tci_cache_dropped *dropped)
+{
+    tci_cache_take_out(c, dropped);
+    for (int i = 0; i < c->n_modules; i++) {
+        tci_module *m = c->modules[i];
+        if (--m->refs == 0) {
+            tci_module_unlink(m);
+            m->next = dropped->modules;
+            dropped->modules = m;
+        }
+    }
+    c->n_modules = 0;
+}
+
+static bool tci_cache_is_over(void)
+{
+    int64_t cap = __atomic_load_n(&tci_cache.cap_bytes, __ATOMIC_RELAXED);
+    return cap > 0 && __atomic_load_n(&tci_counters_get()->memory_bytes, __ATOMIC_RELAXED) > cap;
+}
+
+/* Down to the cap (all: to nothing), but for what programs use: they count as used just now. */
+static void tci_cache_collect(bool all, tci_cache_dropped *dropped)
+{
+    tci_code *c = tci_cache.oldest;
+    int left = all ? INT32_MAX : TCI_CACHE_PASSED;
+    const tci_code *last = tci_cache.newest;
+    while (c && left > 0 && (all || tci_cache_is_over())) {
+        tci_code *newer = c == last ? NULL : c->newer;
+        if (__atomic_load_n(&c->refs, __ATOMIC_ACQUIRE) == 1) {
+            tci_cache_drop(c, dropped);
+            __atomic_add_fetch(&tci_counters_get()->memory_evictions, !all, __ATOMIC_RELAXED);
+        } else {
+            tci_cache_unlist(c);
+            tci_cache_list(c);
+            left--;
+        }
+        c = newer;
+    }
+}
+
+static void tci_cache_free(const tci_cache_dropped *dropped)
+{
+    for (tci_code *c = dropped->codes, *next; c; c = next) {
+        next = c->next;
+        tci_code_release(c);
+    }
+    for (tci_module *m = dropped->modules, *next; m; m = next) {
+        next = m->next;
+        tci_module_free(m);
+    }
+}
+
+static void tci_cache_make_room(void)
+{
+    tci_cache_dropped dropped = {NULL, NULL};
+    tci_cache_lock();
+    tci_cache_collect(false, &dropped);
+    pthread_mutex_unlock(&tci_cache.lock);
+    tci_cache_free(&dropped);
 }
 
 TCI_FN void tci_cache_trim(void)
 {
+    tci_cache_dropped dropped = {NULL, NULL};
     tci_cache_lock();
-    tci_code *dropped = tci_cache_collect(true);
-    tci_cache.more_codes = 0;
+    tci_cache_collect(true, &dropped);
     pthread_mutex_unlock(&tci_cache.lock);
-    tci_cache_release_chain(dropped);
+    tci_cache_free(&dropped);
 }
 
 TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native)
@@ -273,10 +382,12 @@ TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, 
     return result;
 }
 
-TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
+TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code, int64_t cap_bytes)
 {
-    tci_code *dropped = NULL;
-    tci_code *replaced = NULL;
+    tci_cache_dropped replaced = {NULL, NULL}, dropped = {NULL, NULL};
+    if (code) {
+        code->bytes = tci_code_bytes(code);
+    }
     tci_cache_lock();
     tci_claim **at = &tci_cache.claims;
     while (*at && *at != claim) {
@@ -286,30 +397,18 @@ TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code)
         *at = claim->next;
     }
     if (code) {
-        if (tci_cache.n_codes >= TCI_CACHE_FIRST_CAP + tci_cache.more_codes) {
-            dropped = tci_cache_collect(false);
-            tci_cache.more_codes = TCI_MAX(0, 2 * tci_cache.n_codes - TCI_CACHE_FIRST_CAP);
+        tci_code *old = *tci_cache_slot(claim->request);
+        if (old) {
+            tci_cache_take_out(old, &replaced);
         }
-        tci_code **slot = tci_cache_slot(claim->request);
-        replaced = *slot;
-        if (replaced) {
-            *slot = replaced->next;
-            replaced->next = NULL;
-            tci_cache.n_codes--;
-        }
-        tci_code_retain(code);
-        code->used = true;
-        code->next = tci_cache.codes[code->hash.lo % TCI_CACHE_BUCKETS];
-        tci_cache.codes[code->hash.lo % TCI_CACHE_BUCKETS] = code;
-        tci_cache.n_codes++;
+        tci_cache_put(code);
+        __atomic_store_n(&tci_cache.cap_bytes, cap_bytes, __ATOMIC_RELAXED);
+        tci_cache_collect(false, &dropped);
     }
     pthread_cond_broadcast(&tci_cache.settled);
     pthread_mutex_unlock(&tci_cache.lock);
-    for (const tci_code *c = dropped; c; c = c->next) {
-        TCI_CACHE_COUNT(evictions);
-    }
-    tci_cache_release_chain(dropped);
-    tci_code_release(replaced);
+    tci_cache_free(&dropped);
+    tci_cache_free(&replaced);
 }
 
 TCI_FN void tci_cache_wait(const tci_request *r)
@@ -352,7 +451,8 @@ static void tci_module_free(tci_module *m)
     tci_code_release(m->memory);
 }
 
-static tci_module *tci_module_open(const tc_backend *calls, const char *path, char why[256])
+static tci_module *tci_module_open(const tc_backend *calls, const char *path,
+                                   const tci_str *object, char why[256])
 {
     tci_code *memory = tci_code_make();
     tci_module *m = memory ? tci_code_get(memory, sizeof(*m)) : NULL;
@@ -366,7 +466,7 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path, ch
     m->calls = calls;
     m->path = copy;
     m->memory = memory;
-    if (calls->module_load(calls->user, path, &m->handle) != TC_OK) {
+    if (calls->module_load(calls->user, object->text, object->n, path, &m->handle) != TC_OK) {
         const char *text = calls->last_error ? calls->last_error(calls->user) : "";
         snprintf(why, 256, "%s", text[0] ? text : "the module cannot be loaded");
         m->handle = NULL;
@@ -376,24 +476,25 @@ static tci_module *tci_module_open(const tc_backend *calls, const char *path, ch
     return m;
 }
 
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes,
-                                   tci_hash sum, char why[256])
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
+                                   const tci_str *object, tci_hash sum, char why[256])
 {
     tci_module *m = tci_module_find(path);
     if (m) {
         return m;
     }
-    m = tci_module_open(calls, path, why);
+    m = tci_module_open(calls, path, object, why);
     if (!m) {
         return NULL;
     }
-    m->bytes = bytes;
+    m->bytes = (int64_t)object->n;
     m->sum = sum;
     tci_cache_lock();
     tci_module *other = tci_module_look_up(path);
     if (!other) {
         m->next = tci_cache.modules;
         tci_cache.modules = m;
+        tci_cache_add_bytes(m->bytes, 0);
     }
     pthread_mutex_unlock(&tci_cache.lock);
     if (other) {
@@ -418,6 +519,7 @@ static void tci_module_unlink(tci_module *m)
         at = &(*at)->next;
     }
     *at = m->next;
+    tci_cache_add_bytes(-m->bytes, 0);
     for (int i = 0; i < TCI_CACHE_BUCKETS && m->n_kernels; i++) {
         tci_module_kernel **k = &tci_cache.kernels[i];
         while (*k) {
@@ -504,4 +606,3 @@ TCI_FN bool tci_module_find_kernel(const tc_backend *calls, const void *key, siz
     return k != NULL;
 }
 
-#undef TCI_CACHE_COUNT

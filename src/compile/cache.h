@@ -4,6 +4,7 @@
 #ifndef TCI_COMPILE_CACHE_H
 #define TCI_COMPILE_CACHE_H
 
+#include "../base/str.h"
 #include "code.h"
 
 /* ---- code ---- */
@@ -28,8 +29,9 @@ TCI_FN tci_code *tci_cache_find(const tci_request *r, bool native);
 TCI_FN tci_claim_result tci_cache_claim(tci_claim *claim, const tci_request *r, bool native,
                                         tci_code **code);
 /* Ends a claim and wakes who waits. code: published in place of what has the same key; the cache
- * takes a reference of its own. NULL: the compile failed. */
-TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code);
+ * takes a reference of its own. NULL: the compile failed. cap_bytes: what the cache may hold from
+ * now on; beyond that, code that no program uses is dropped, the least recently used first. */
+TCI_FN void tci_cache_settle(tci_claim *claim, tci_code *code, int64_t cap_bytes);
 /* Waits until nobody is compiling that key. */
 TCI_FN void tci_cache_wait(const tci_request *r);
 
@@ -58,7 +60,7 @@ struct tci_module {
     int32_t refs;              /* under the cache's lock */
     const tc_backend *calls;   /* that loaded it */
     void *handle;
-    char *path;                /* never another file's in this process: dlopen goes by path */
+    char *path;                /* where its bytes lie; in a cache, never those of another module */
     int64_t bytes;             /* of the file, with its hash: compared before it is loaded again */
     tci_hash sum;
     int n_kernels;             /* that it offers */
@@ -69,10 +71,10 @@ struct tci_module {
 
 /* The loaded module of that path, retained, or NULL. */
 TCI_FN tci_module *tci_module_find(const char *path);
-/* Loads a file. NULL: it cannot be loaded (why says so) or out of memory. Somebody who loaded
- * the same path meanwhile wins. The module comes retained. */
-TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path, int64_t bytes,
-                                   tci_hash sum, char why[256]);
+/* Loads the bytes of a file whose hash is sum. NULL: it cannot be loaded (why says so) or out of
+ * memory. Somebody who loaded the same path meanwhile wins. The module comes retained. */
+TCI_FN tci_module *tci_module_load(const tc_backend *calls, const char *path,
+                                   const tci_str *object, tci_hash sum, char why[256]);
 TCI_FN void tci_module_retain(tci_module *m);
 TCI_FN void tci_module_release(tci_module *m);
 /* Offers a kernel of m to later compiles; copies everything. Out of memory: it is not offered. */

@@ -81,10 +81,11 @@ typedef struct tci_code {
     tc_times times;
     bool from_disk;
     bool fallback;             /* interpreted although a native backend was asked for */
-    bool used;                 /* since the memory cache last looked for what to drop */
     tci_dim *symbols; int32_t n_symbols; /* number i is symbols[i]; a family has some */
     struct tci_code *family;   /* counted: that this code was made of, whose arrays it may share */
     struct tci_code *next;     /* bucket chain of the memory cache */
+    struct tci_code *newer, *older; /* its neighbours by use, there */
+    int64_t bytes;             /* of memory, as the memory cache counts it */
     struct tci_code_chunk *chunks; /* memory of all arrays above: tci_code_get */
     char *chunk_next, *chunk_end;
 } tci_code;
@@ -159,8 +160,7 @@ TCI_FN void tci_cache_trim(void);
 /* ---- process-wide counters behind tc_stats ---- */
 typedef struct tci_counters {
     int64_t compiles, compiler_runs, kernels_built, memory_hits, disk_hits, misses, kernel_hits,
-        evictions,
-        cache_rejects, interpreted;
+        evictions, memory_evictions, memory_entries, memory_bytes, cache_rejects, interpreted;
 } tci_counters;
 TCI_FN tci_counters *tci_counters_get(void); /* fields are changed atomically */
 

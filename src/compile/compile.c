@@ -33,6 +33,8 @@
 
 #define TCI_COMPILE_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
+enum { TCI_COMPILE_MEMORY_MB = 64 }; /* of the memory cache */
+
 typedef enum tci_compile_state {
     TCI_COMPILE_OPEN,    /* not looked at, or somebody else is compiling it */
     TCI_COMPILE_CLAIMED, /* ours to compile */
@@ -612,9 +614,11 @@ static int tci_compile_claim(tci_compile_job *jobs, int n, bool native)
     return ours;
 }
 
-static void tci_compile_settle(tci_compile_job *job)
+static void tci_compile_settle(const tc_options *o, tci_compile_job *job)
 {
-    tci_cache_settle(&job->claim, job->status == TC_OK ? job->code : NULL);
+    int64_t cap = o->memory_cache_bytes ? TCI_MAX(o->memory_cache_bytes, (int64_t)1)
+                                        : (int64_t)TCI_COMPILE_MEMORY_MB << 20;
+    tci_cache_settle(&job->claim, job->status == TC_OK ? job->code : NULL, cap);
     job->state = TCI_COMPILE_DONE;
 }
 
@@ -645,7 +649,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
             TCI_COMPILE_COUNT(disk_hits);
         }
         if (job->code || !b) {
-            tci_compile_settle(job);
+            tci_compile_settle(o, job);
         } else {
             TCI_COMPILE_COUNT(misses);
             misses[n_misses++].request = job->request;
@@ -665,7 +669,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (jobs[i].state == TCI_COMPILE_CLAIMED) {
             jobs[i].status = misses[m].status;
             jobs[i].code = misses[m++].code;
-            tci_compile_settle(&jobs[i]);
+            tci_compile_settle(o, &jobs[i]);
         }
     }
     tci_disk_close(&b->disk);

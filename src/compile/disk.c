@@ -3,13 +3,14 @@
  * In: code and kernels just built, or keys wanted. Out: files, or loaded code. A directory holds
  *   tc-p-HASH.bin   one program: its whole key and the code, but for machine code
  *   tc-k-HASH.bin   one kernel: its whole key and in which object file it is
- *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is new for every build: the
- *                   loader goes by path, and racing processes must never write the same file
+ *   tc-m-HASH.so    an object file;  tc-m-HASH.c its source. HASH is that of the object, so that
+ *                   processes that race write one file, and the same bytes
  *
- * The one idea: nothing read is believed. Directory and files must be ours (base/os.c), an entry's
- * header must be exactly what we would have written, its payload must have the recorded hash, the
- * full key must be the one asked for, and an object file must have the size and hash its entry
- * says. What fails is counted, removed, and compiled again. Files appear by rename, so a reader
+ * The one idea: nothing read is believed. The directory must be one that others cannot change
+ * (base/dir.c), and files ours; an entry's header must be exactly what we would have written, its
+ * payload must have the recorded hash, the full key must be the one asked for, and an object file
+ * must have the size and hash its entry says. What was checked is what is loaded: the bytes, not
+ * the file. What fails is counted, removed, and compiled again. Files appear by rename, so a reader
  * sees all of one or none; an entry whose object was evicted is a miss. Every failure to write is
  * harmless: the code stays in memory.
  *
@@ -26,15 +27,22 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/os.h"
+#include "../base/workdir.h"
 #include "../debug/dump.h"
 
-#define TCI_DISK_FORMAT 0x0000000104030201u /* format 1; also tells the byte order */
+#define TCI_DISK_FORMAT 0x0000000204030201u /* format 2; also tells the byte order */
 #define TCI_DISK_PROGRAM 0x31676f72702d6374u /* "tc-prog1" */
 #define TCI_DISK_KERNEL 0x316e72656b2d6374u  /* "tc-kern1" */
 #define TCI_DISK_COUNT(field) __atomic_add_fetch(&tci_counters_get()->field, 1, __ATOMIC_RELAXED)
 
-enum { TCI_DISK_HEADER_BYTES = 64, TCI_DISK_DEFAULT_MB = 256, TCI_DISK_NAME_BYTES = 64 };
+#define TCI_DISK_HOUR_NS (3600 * (int64_t)1000000000)
+
+enum {
+    TCI_DISK_HEADER_BYTES = 64,
+    TCI_DISK_DEFAULT_MB = 256,
+    TCI_DISK_NAME_BYTES = 64,
+    TCI_DISK_ENTRY_MOST = 1 << 28 /* bytes of an entry, which holds no machine code */
+};
 
 /* ---- the directory ---- */
 
@@ -55,30 +63,33 @@ static bool tci_disk_choose_dir(const tc_options *o, tci_str *dir)
 
 TCI_FN void tci_disk_open(tci_disk *d, const tc_options *o)
 {
+    tci_str path = {0}, why = {0};
     memset(d, 0, sizeof(*d));
+    d->dir.fd = -1;
     d->options = o;
     if (o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0)) {
         return;
     }
-    if (!tci_disk_choose_dir(o, &d->dir)) {
+    if (!tci_disk_choose_dir(o, &path)) {
         tci_log(o, "cache", "no disk cache: neither a directory nor HOME is set");
+        tci_str_free(&path);
         return;
     }
-    d->readable = tci_os_private_dir(d->dir.text, &d->writable);
+    d->readable = tci_dir_open(&d->dir, path.text, TCI_DIR_CODE, &why);
     if (!d->readable) {
-        d->writable = false;
-        tci_log(o, "cache",
-                "no disk cache: '%s' is not a directory of this user alone that may hold code",
-                d->dir.text);
+        tci_log(o, "cache", "no disk cache in '%s', where others could put code: %s", path.text,
+                tci_str_text(&why));
     }
-    d->writable = d->writable && !o->cache_read_only;
+    d->writable = d->readable && d->dir.writable && !o->cache_read_only;
     int64_t mb = tci_env_int(TCI_ENV_CACHE_MB, TCI_DISK_DEFAULT_MB);
     d->cap_bytes = o->cache_bytes > 0 ? o->cache_bytes : TCI_MAX(mb, (int64_t)1) << 20;
+    tci_str_free(&path);
+    tci_str_free(&why);
 }
 
 TCI_FN void tci_disk_close(tci_disk *d)
 {
-    tci_str_free(&d->dir);
+    tci_dir_close(&d->dir);
     d->readable = d->writable = false;
 }
 
@@ -93,15 +104,15 @@ static void tci_disk_name(char name[TCI_DISK_NAME_BYTES], char kind, tci_hash ha
 static void tci_disk_path(const tci_disk *d, const char *name, tci_str *path)
 {
     path->n = 0;
-    tci_str_printf(path, "%s/%s", d->dir.text, name);
+    tci_str_printf(path, "%s/%s", d->dir.path.text, name);
 }
 
-static void tci_disk_reject(const tci_disk *d, const char *path, const char *why)
+static void tci_disk_reject(const tci_disk *d, const char *name, const char *why)
 {
     TCI_DISK_COUNT(cache_rejects);
-    tci_log(d->options, "cache", "refused '%s': %s", path, why);
+    tci_log(d->options, "cache", "refused '%s/%s': %s", d->dir.path.text, name, why);
     if (d->writable) {
-        tci_os_remove(path);
+        tci_dir_remove(&d->dir, name);
     }
 }
 
@@ -301,37 +312,40 @@ static void tci_disk_seal(uint64_t header[8], uint64_t magic, const void *payloa
     header[4] = sum.hi;
 }
 
-static bool tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
-                           const tci_str *payload)
+static bool tci_disk_publish(const tci_disk *d, const char *name, const tci_str *bytes,
+                             bool durable)
 {
-    uint64_t header[8];
-    tci_str file = {0}, path = {0};
-    tci_disk_seal(header, magic, tci_str_text(payload), payload->n);
-    tci_str_add_n(&file, header, sizeof(header));
-    tci_str_add_n(&file, tci_str_text(payload), payload->n);
-    tci_disk_path(d, name, &path);
-    int why = 0;
-    bool good = !payload->failed && !file.failed && !path.failed
-                && (durable ? tci_os_publish_durable : tci_os_publish)(path.text, file.text, file.n,
-                                                                       &why);
+    int why = ENOMEM;
+    bool good = !bytes->failed
+                && tci_dir_publish(&d->dir, name, tci_str_text(bytes), bytes->n, durable, &why);
     if (!good) {
-        tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(&path), strerror(why));
+        tci_log(d->options, "cache", "'%s/%s' is not written: %s", d->dir.path.text, name,
+                strerror(why));
     }
-    tci_str_free(&file);
-    tci_str_free(&path);
     return good;
 }
 
-/* Reads an entry and checks its frame. path keeps its path, for touching and rejecting. */
-static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file,
-                          tci_str *path)
+static void tci_disk_write(const tci_disk *d, const char *name, uint64_t magic, bool durable,
+                           const tci_str *payload)
+{
+    uint64_t header[8];
+    tci_str file = {0};
+    tci_disk_seal(header, magic, tci_str_text(payload), payload->n);
+    tci_str_add_n(&file, header, sizeof(header));
+    tci_str_add_n(&file, tci_str_text(payload), payload->n);
+    file.failed |= payload->failed;
+    tci_disk_publish(d, name, &file, durable);
+    tci_str_free(&file);
+}
+
+/* Reads an entry and checks its frame. */
+static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, tci_str *file)
 {
     uint64_t expected[8];
     int why = 0;
-    tci_disk_path(d, name, path);
-    if (path->failed || !tci_os_read_private(path->text, file, &why)) {
-        if (!path->failed && why != ENOENT && why != ENOMEM) {
-            tci_disk_reject(d, path->text, strerror(why));
+    if (!tci_dir_read(&d->dir, name, TCI_DISK_ENTRY_MOST, file, &why)) {
+        if (why != ENOENT && why != ENOMEM) {
+            tci_disk_reject(d, name, strerror(why));
         }
         return false;
     }
@@ -342,7 +356,7 @@ static bool tci_disk_read(const tci_disk *d, const char *name, uint64_t magic, t
             return true;
         }
     }
-    tci_disk_reject(d, path->text, "it is damaged");
+    tci_disk_reject(d, name, "it is damaged");
     return false;
 }
 
@@ -361,82 +375,94 @@ static bool tci_disk_is_object_name(const char *name)
            && !strcmp(name + 37, ".so");
 }
 
-TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash name, const tci_str *object,
+TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
                                   const tci_str *source, tci_str *path)
 {
-    char file[TCI_DISK_NAME_BYTES];
-    int why = 0;
+    char text[TCI_DISK_NAME_BYTES], file[TCI_DISK_NAME_BYTES];
     if (!d->writable) {
         return false;
     }
-    tci_disk_name(file, 'm', name, "c");
+    tci_disk_name(text, 'm', sum, "c");
+    tci_disk_name(file, 'm', sum, "so");
     tci_disk_path(d, file, path);
-    bool good = !path->failed && tci_os_publish(path->text, tci_str_text(source), source->n, &why);
-    if (good) {
-        tci_disk_name(file, 'm', name, "so");
-        tci_disk_path(d, file, path);
-        good = !path->failed
-               && tci_os_publish_durable(path->text, tci_str_text(object), object->n, &why);
-    }
-    if (!good) {
-        tci_log(d->options, "cache", "'%s' is not written: %s", tci_str_text(path), strerror(why));
-    }
-    return good;
+    return !path->failed && tci_disk_publish(d, text, source, false)
+           && tci_disk_publish(d, file, object, true);
 }
 
-/* Loads an object file that an entry names, if it still is what the entry says. NULL: it is not. */
+TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum)
+{
+    char name[TCI_DISK_NAME_BYTES];
+    tci_disk_name(name, 'm', sum, "so");
+    tci_dir_remove(&d->dir, name);
+    tci_disk_name(name, 'm', sum, "c");
+    tci_dir_remove(&d->dir, name);
+}
+
+static bool tci_disk_same_hash(tci_hash a, tci_hash b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* Reads an object file and loads what was read, if it is what the entry says. NULL: it is not. */
+static tci_module *tci_disk_read_object(const tci_disk *d, const tc_backend *calls,
+                                        const char *name, const char *path, int64_t bytes,
+                                        tci_hash sum)
+{
+    tci_module *m = NULL;
+    tci_str file = {0};
+    char text[256] = "";
+    int why = 0;
+    if (!tci_dir_read(&d->dir, name, bytes, &file, &why)) {
+        if (why != ENOENT && why != ENOMEM) {
+            tci_disk_reject(d, name, strerror(why));
+        }
+    } else if ((int64_t)file.n != bytes
+               || !tci_disk_same_hash(tci_hash_bytes(file.text, file.n), sum)) {
+        tci_disk_reject(d, name, "its object file is not the one it was built with");
+    } else {
+        m = tci_module_load(calls, path, &file, sum, text);
+        if (!m) { /* no reason to lose it: memory may be short */
+            tci_log(d->options, "cache", "'%s' cannot be loaded: %s", path, text);
+        }
+    }
+    tci_str_free(&file);
+    return m;
+}
+
+/* The module of an object file that an entry names, loaded now or before. */
 static tci_module *tci_disk_load_object(const tci_disk *d, const tc_backend *calls,
                                         const char *name, int64_t bytes, tci_hash sum)
 {
-    tci_str path = {0}, file = {0};
+    tci_str path = {0};
     tci_disk_path(d, name, &path);
     tci_module *m = path.failed ? NULL : tci_module_find(path.text);
-    int why = 0;
-    char text[256] = "";
-    bool intact = false;
-    bool good = m && m->bytes == bytes && m->sum.lo == sum.lo && m->sum.hi == sum.hi
-        && m->calls == calls;
-    if (m && !good) {
+    if (m && (m->bytes != bytes || !tci_disk_same_hash(m->sum, sum) || m->calls != calls)) {
         tci_module_release(m);
         m = NULL;
-    } else if (!m && !path.failed && tci_os_read_private(path.text, &file, &why)) {
-        tci_hash is = tci_hash_bytes(file.text, file.n);
-        if ((int64_t)file.n == bytes && is.lo == sum.lo && is.hi == sum.hi) {
-            m = tci_module_load(calls, path.text, bytes, sum, text);
-            good = m != NULL;
-            intact = true;
-        }
+    } else if (!m && !path.failed) {
+        m = tci_disk_read_object(d, calls, name, path.text, bytes, sum);
     }
-    if (good) {
+    if (m) {
         m->stored = true;
-        tci_os_touch(path.text);
-    } else if (intact) { /* no reason to lose it: memory may be short, or the folder noexec */
-        tci_log(d->options, "cache", "'%s' cannot be loaded: %s", path.text, text);
-    } else if (why != ENOENT && why != ENOMEM && !path.failed) {
-        tci_disk_reject(d, path.text,
-                        why ? strerror(why) : "its object file is not the one it was built with");
+        tci_dir_touch(&d->dir, name);
     }
     tci_str_free(&path);
-    tci_str_free(&file);
     return m;
 }
 
 /* Makes sure that the module's file lies in this directory too. */
 static bool tci_disk_has_object(const tci_disk *d, const tci_module *m)
 {
-    tci_str path = {0}, file = {0};
-    int64_t bytes, mtime_ns;
+    const char *name = tci_disk_base_name(m->path);
+    tci_str file = {0};
     if (!m->stored) {
         return false;
     }
-    tci_disk_path(d, tci_disk_base_name(m->path), &path);
-    bool good = !path.failed && tci_os_stat(path.text, &bytes, &mtime_ns) && bytes == m->bytes;
-    if (!good && !path.failed && tci_os_read_private(m->path, &file, NULL)) {
-        tci_hash sum = tci_hash_bytes(file.text, file.n);
-        good = sum.lo == m->sum.lo && sum.hi == m->sum.hi
-            && tci_os_publish_durable(path.text, file.text, file.n, NULL);
+    bool good = tci_dir_has(&d->dir, name, m->bytes);
+    if (!good && tci_os_read_private(m->path, &file, NULL)) {
+        good = tci_disk_same_hash(tci_hash_bytes(file.text, file.n), m->sum)
+               && tci_disk_publish(d, name, &file, true);
     }
-    tci_str_free(&path);
     tci_str_free(&file);
     return good;
 }
@@ -626,29 +652,28 @@ TCI_FN tci_code *tci_disk_load_code(const tci_disk *d, const tci_request *r,
                                     const tc_backend *calls)
 {
     char name[TCI_DISK_NAME_BYTES];
-    tci_str file = {0}, path = {0};
+    tci_str file = {0};
     tci_code *c = NULL;
     if (!d->readable) {
         return NULL;
     }
     tci_disk_name(name, 'p', r->hash, "bin");
-    if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file, &path)) {
+    if (tci_disk_read(d, name, TCI_DISK_PROGRAM, &file)) {
         c = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
         tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = c};
         if (c && tci_disk_read_code(d, &w, r, calls)) {
             c->from_disk = true;
-            tci_os_touch(path.text);
+            tci_dir_touch(&d->dir, name);
         } else {
             if (c && w.bad && !w.no_memory) {
-                tci_disk_reject(d, path.text, "it does not make sense");
+                tci_disk_reject(d, name, "it does not make sense");
             }
             tci_code_release(c);
             c = NULL;
         }
     }
     tci_str_free(&file);
-    tci_str_free(&path);
     return c;
 }
 
@@ -783,13 +808,13 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
                                  size_t key_bytes, tci_hash hash, tci_module_kernel *found)
 {
     char name[TCI_DISK_NAME_BYTES];
-    tci_str file = {0}, path = {0};
+    tci_str file = {0};
     bool good = false;
     if (!d->readable) {
         return false;
     }
     tci_disk_name(name, 'k', hash, "bin");
-    if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file, &path)) {
+    if (tci_disk_read(d, name, TCI_DISK_KERNEL, &file)) {
         tci_code *memory = tci_code_make();
         const uint8_t *payload = (const uint8_t *)file.text + TCI_DISK_HEADER_BYTES;
         tci_wire w = {.at = payload, .end = (const uint8_t *)file.text + file.n, .memory = memory};
@@ -797,18 +822,17 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
         memset(&k, 0, sizeof(k));
         good = memory && tci_disk_read_kernel(d, &w, calls, key, key_bytes, &k);
         if (good) {
-            tci_os_touch(path.text);
+            tci_dir_touch(&d->dir, name);
             tci_module_offer(k.module, key, key_bytes, hash, &k.record, k.function);
             /* Asked for again, because those texts live on. */
             good = tci_module_find_kernel(calls, key, key_bytes, hash, found);
             tci_module_release(k.module);
         } else if (w.bad && !w.no_memory && memory) {
-            tci_disk_reject(d, path.text, "it does not make sense");
+            tci_disk_reject(d, name, "it does not make sense");
         }
         tci_code_release(memory);
     }
     tci_str_free(&file);
-    tci_str_free(&path);
     return good;
 }
 
@@ -847,43 +871,54 @@ TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
 /* ---- the size cap ---- */
 
 /* Files that a cache makes, their temporaries included; a directory may hold other things too. */
-static bool tci_disk_is_ours(const char *name)
+static bool tci_disk_is_ours(const tci_dir_entry *e)
 {
-    return !strncmp(name, "tc-p-", 5) || !strncmp(name, "tc-k-", 5) || !strncmp(name, "tc-m-", 5);
+    static const char *const prefixes[] = {"tc-p-", "tc-k-", "tc-m-"};
+    bool ours = false;
+    for (int i = 0; i < TCI_COUNT(prefixes); i++) {
+        ours = ours || !strncmp(e->name, prefixes[i], 5);
+    }
+    return ours && !e->is_dir;
+}
+
+/* A file that a process which died was writing. */
+static bool tci_disk_is_left(const tci_dir_entry *e)
+{
+    size_t n = strlen(e->name);
+    return n > 4 && !strcmp(e->name + n - 4, ".tmp") && e->age_ns > TCI_DISK_HOUR_NS;
 }
 
 static int tci_disk_compare_age(const void *a, const void *b)
 {
-    const tci_os_file *x = a;
-    const tci_os_file *y = b;
+    const tci_dir_entry *x = a;
+    const tci_dir_entry *y = b;
     return (x->mtime_ns > y->mtime_ns) - (x->mtime_ns < y->mtime_ns);
 }
 
 /* Returns the bytes that are left. */
 static int64_t tci_disk_drop_oldest(const tci_disk *d)
 {
-    tci_os_file *files;
-    int n = tci_os_list(d->dir.text, &files);
+    tci_dir_entry *files;
+    int n = tci_dir_list(&d->dir, "tc-", &files);
     int64_t total = 0;
     for (int i = 0; i < n; i++) {
-        total += tci_disk_is_ours(files[i].name) ? files[i].bytes : 0;
+        total += tci_disk_is_ours(&files[i]) ? files[i].bytes : 0;
     }
     if (n > 0 && total > d->cap_bytes) {
         qsort(files, (size_t)n, sizeof(*files), tci_disk_compare_age);
     }
     /* Down to nine tenths, so that the next few entries need no second round. */
     int64_t goal = total > d->cap_bytes ? d->cap_bytes / 10 * 9 : total;
-    tci_str path = {0};
-    for (int i = 0; i < n && total > goal; i++) {
-        if (tci_disk_is_ours(files[i].name)) {
-            tci_disk_path(d, files[i].name, &path);
-            if (!path.failed && tci_os_remove(path.text)) {
-                total -= files[i].bytes;
+    for (int i = 0; i < n; i++) {
+        bool is_left = tci_disk_is_left(&files[i]);
+        if (tci_disk_is_ours(&files[i]) && (total > goal || is_left)
+            && tci_dir_remove(&d->dir, files[i].name)) {
+            total -= files[i].bytes;
+            if (!is_left) {
                 TCI_DISK_COUNT(evictions);
             }
         }
     }
-    tci_str_free(&path);
     tci_heap_free(files);
     return total;
 }
@@ -899,7 +934,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
     if (!d->writable) {
         return;
     }
-    tci_hash dir = tci_hash_bytes(d->dir.text, d->dir.n);
+    tci_hash dir = tci_hash_bytes(d->dir.path.text, d->dir.path.n);
     tci_os_keep_over_fork(&last.lock, NULL);
     pthread_mutex_lock(&last.lock);
     bool known = last.dir.lo == dir.lo && last.dir.hi == dir.hi;
@@ -907,6 +942,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
     bool look = !known || last.bytes > d->cap_bytes;
     pthread_mutex_unlock(&last.lock);
     if (look) {
+        tci_workdir_sweep(&d->dir, false);
         int64_t left = tci_disk_drop_oldest(d);
         pthread_mutex_lock(&last.lock);
         last.dir = dir;
@@ -916,6 +952,7 @@ TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes)
 }
 
 #undef TCI_DISK_FORMAT
+#undef TCI_DISK_HOUR_NS
 #undef TCI_DISK_PROGRAM
 #undef TCI_DISK_KERNEL
 #undef TCI_DISK_COUNT

@@ -2,12 +2,13 @@
 #ifndef TCI_COMPILE_DISK_H
 #define TCI_COMPILE_DISK_H
 
+#include "../base/dir.h"
 #include "cache.h"
 
 /* The cache directory of one compile, judged when it is opened. */
 typedef struct tci_disk {
     const tc_options *options;
-    tci_str dir;               /* heap */
+    tci_dir dir;               /* open while readable */
     bool readable, writable;   /* writable only when readable */
     int64_t cap_bytes;
 } tci_disk;
@@ -27,11 +28,14 @@ TCI_FN bool tci_disk_load_kernel(const tci_disk *d, const tc_backend *calls, con
 TCI_FN void tci_disk_store_kernel(const tci_disk *d, const tci_module_kernel *k,
                                   const tc_backend_compiler *compiler);
 
-/* Puts an object file and its source under a new name into the cache. False: it could not be
- * written. path (heap) is then where the object lies. */
-TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash name, const tci_str *object,
+/* Puts an object file and its source into the cache, under the hash of the object. False: it could
+ * not be written. path (heap) is where the object lies then. */
+TCI_FN bool tci_disk_store_object(const tci_disk *d, tci_hash sum, const tci_str *object,
                                   const tci_str *source, tci_str *path);
-/* Brings the directory under its cap, oldest use first. Cheap when little was written since. */
+/* Takes it out again. */
+TCI_FN void tci_disk_remove_object(const tci_disk *d, tci_hash sum);
+/* Brings the directory under its cap, oldest use first, and removes what dead processes left there.
+ * Cheap when little was written since. */
 TCI_FN void tci_disk_evict(const tci_disk *d, int64_t written_bytes);
 
 #endif

@@ -13,11 +13,16 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/os.h"
+#include "../base/workdir.h"
 #include "../debug/dump.h"
 #include "backend.h"
 
-enum { TCI_JIT_SPLIT_FROM = 25, TCI_JIT_DEFAULT_TIMEOUT_S = 120, TCI_JIT_LOG_BYTES = 3000 };
+enum {
+    TCI_JIT_SPLIT_FROM = 25,
+    TCI_JIT_DEFAULT_TIMEOUT_S = 120,
+    TCI_JIT_LOG_BYTES = 3000,
+    TCI_JIT_OBJECT_MOST = 1 << 30 /* bytes */
+};
 
 #define TCI_JIT_COUNT(field, n)                                                                    \
     __atomic_add_fetch(&tci_counters_get()->field, (n), __ATOMIC_RELAXED)
@@ -215,7 +220,7 @@ TCI_FN void tci_jit_emit(tci_jit *j)
 
 /* One run of the backend's compiler. All heap, as nothing here may escape. */
 typedef struct tci_jit_build {
-    tci_str dir;
+    tci_workdir dir;
     tci_str outputs[2];
     tci_str objects[2];
     tci_module *modules[2];
@@ -230,45 +235,14 @@ static void tci_jit_say(void *arg, const char *text)
     }
 }
 
-/* $TMPDIR or /tmp; where neither can be written, a folder in the cache. */
-static bool tci_jit_make_dir(const tci_jit *j, tci_str *dir)
-{
-    bool writable;
-    if (tci_os_temp_dir(dir)) {
-        return true;
-    }
-    if (!j->disk->writable) {
-        return false;
-    }
-    tci_hash name = tci_hash_bytes(j->kernels[0].key, j->kernels[0].key_bytes);
-    dir->n = 0;
-    tci_str_printf(dir, "%s/tc-b-%016llx-%016llx", j->disk->dir.text, (unsigned long long)name.lo,
-                   (unsigned long long)tci_os_now_ns());
-    return !dir->failed && tci_os_private_dir(dir->text, &writable) && writable;
-}
-
-static void tci_jit_remove_dir(const char *dir)
-{
-    tci_os_file *files;
-    int n = tci_os_list(dir, &files);
-    for (int i = 0; i < n; i++) {
-        tci_str path = {0};
-        tci_str_printf(&path, "%s/%s", dir, files[i].name);
-        if (!path.failed) {
-            tci_os_remove(path.text);
-        }
-        tci_str_free(&path);
-    }
-    tci_heap_free(files);
-    tci_os_remove(dir);
-}
+static const char *const tci_jit_outputs[] = {"tc_0.so", "tc_1.so"};
 
 static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
 {
     const tc_backend *calls = j->backend->calls;
     const char *sources[2], *outputs[2];
     for (int i = 0; i < j->n_sources; i++) {
-        tci_str_printf(&b->outputs[i], "%s/tc_%d.so", b->dir.text, i);
+        tci_str_printf(&b->outputs[i], "%s/%s", b->dir.dir.path.text, tci_jit_outputs[i]);
         if (b->outputs[i].failed) {
             return TC_ERR_MEMORY;
         }
@@ -280,14 +254,14 @@ static tc_status tci_jit_run_compiler(tci_jit *j, tci_jit_build *b)
     build.n = j->n_sources;
     build.sources = sources;
     build.outputs = outputs;
-    build.directory = b->dir.text;
+    build.directory = b->dir.dir.path.text;
     build.features = j->backend->target.features;
     build.compiler = j->compiler.path;
     build.timeout_ms = (int)TCI_MIN((int64_t)INT32_MAX / 2, 1000 * (j->options->cc_timeout_s > 0
                            ? (int64_t)j->options->cc_timeout_s
                            : TCI_MAX(tci_env_int(TCI_ENV_CC_TIMEOUT, TCI_JIT_DEFAULT_TIMEOUT_S),
                                      (int64_t)1)));
-    build.keep = tci_env_int(TCI_ENV_KEEP, 0) != 0;
+    build.keep = b->dir.is_kept;
     build.say = tci_jit_say;
     build.say_arg = &j->said;
     tc_status status = calls->compile(calls->user, &build);
@@ -301,22 +275,24 @@ static tc_status tci_jit_load(tci_jit *j, tci_jit_build *b, int i)
     char why[256] = "";
     int code = 0;
     tci_str path = {0};
-    if (!tci_os_read_file(b->outputs[i].text, &b->objects[i], &code)) {
+    if (!tci_dir_read(&b->dir.dir, tci_jit_outputs[i], TCI_JIT_OBJECT_MOST, &b->objects[i],
+                      &code)) {
         tci_str_printf(&j->said, "the compiler left no object file: %s\n", strerror(code));
         return TC_ERR_COMPILER;
     }
     const tci_str *object = &b->objects[i];
     tci_hash sum = tci_hash_bytes(object->text, object->n);
-    tci_hash name = tci_hash_bytes(b->outputs[i].text, b->outputs[i].n); /* holds a random part */
-    name.lo ^= sum.lo;
-    bool stored = tci_disk_store_object(j->disk, name, object, &j->sources[i], &path);
+    bool stored = tci_disk_store_object(j->disk, sum, object, &j->sources[i], &path);
     const char *from = stored ? path.text : b->outputs[i].text;
-    b->modules[i] = tci_module_load(j->backend->calls, from, (int64_t)object->n, sum, why);
+    b->modules[i] = tci_module_load(j->backend->calls, from, object, sum, why);
     if (b->modules[i]) {
         b->modules[i]->stored = stored;
         j->written_bytes += stored ? (int64_t)(object->n + j->sources[i].n) : 0;
     } else {
-        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", from, why);
+        tci_str_printf(&j->said, "'%s' cannot be loaded: %s\n", b->outputs[i].text, why);
+        if (stored) {
+            tci_disk_remove_object(j->disk, sum);
+        }
     }
     tci_str_free(&path);
     return b->modules[i] ? TC_OK : TC_ERR_COMPILER;
@@ -359,24 +335,27 @@ static void tci_jit_tell(const tci_jit *j, const tci_jit_build *b, tci_str *log)
     if (n > TCI_JIT_LOG_BYTES) {
         tci_str_printf(log, "\n... %zu more bytes\n", n - TCI_JIT_LOG_BYTES);
     }
-    if (b->dir.n) {
-        tci_str path = {0};
-        tci_str_printf(&path, "%s/build.log", b->dir.text);
-        if (!path.failed) {
-            tci_os_publish(path.text, tci_str_text(&j->said), n, NULL);
-        }
-        tci_str_free(&path);
-        tci_str_printf(log, "source and log are kept in %s", b->dir.text);
+    const tci_dir *dir = &b->dir.dir;
+    if (dir->fd >= 0) {
+        tci_dir_publish(dir, TCI_WORKDIR_LOG, tci_str_text(&j->said), n, false, NULL);
+        tci_str_printf(log, "source and log are kept in %s", dir->path.text);
     }
 }
 
 static tc_status tci_jit_build_all(tci_jit *j, tci_jit_build *b)
 {
-    if (!tci_jit_make_dir(j, &b->dir)) {
-        b->dir.n = 0;
-        tci_str_add(&j->said, "no private directory can be made under $TMPDIR or /tmp\n");
+    const char *last = j->disk->writable ? j->disk->dir.path.text : NULL;
+    tci_str why = {0};
+    if (!tci_workdir_make(&b->dir, last, tci_env_int(TCI_ENV_KEEP, 0) != 0, &why)) {
+        tci_str_printf(&j->said, "no private directory can be made under $TMPDIR or /tmp: %s\n",
+                       tci_str_text(&why));
+        tci_str_free(&why);
         return TC_ERR_IO;
     }
+    if (why.n) {
+        tci_log(j->options, "compile", "building in %s: %s", b->dir.dir.path.text, why.text);
+    }
+    tci_str_free(&why);
     tc_status status = tci_jit_run_compiler(j, b);
     for (int i = 0; i < j->n_sources && status == TC_OK; i++) {
         status = tci_jit_load(j, b, i);
@@ -391,17 +370,17 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
 {
     tci_jit_build b;
     memset(&b, 0, sizeof(b));
+    b.dir.dir.fd = b.dir.base.fd = -1;
     if (!j->n_missing) {
         return TC_OK;
     }
     tc_status status = tci_jit_build_all(j, &b);
     if (status != TC_OK) {
         tci_jit_tell(j, &b, log);
-    } else if (tci_env_int(TCI_ENV_KEEP, 0)) {
-        tci_log(j->options, "compile", "kept: %s", b.dir.text);
-    } else {
-        tci_jit_remove_dir(b.dir.text);
+    } else if (b.dir.is_kept) {
+        tci_log(j->options, "compile", "kept: %s", b.dir.dir.path.text);
     }
+    tci_workdir_end(&b.dir, status != TC_OK);
     for (int i = 0; i < 2; i++) {
         if (b.modules[i]) {
             tci_module_release(b.modules[i]);
@@ -409,7 +388,6 @@ TCI_FN tc_status tci_jit_compile(tci_jit *j, tci_str *log)
         tci_str_free(&b.outputs[i]);
         tci_str_free(&b.objects[i]);
     }
-    tci_str_free(&b.dir);
     return status;
 }
 

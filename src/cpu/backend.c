@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "../base/os.h"
+#include "../base/object.h"
 #include "cc.h"
 
 enum { TCI_CPU_WIDTHS = 8 };
@@ -85,11 +85,12 @@ static tc_status tci_cpu_compile(void *user, tc_build *build)
     return status;
 }
 
-static tc_status tci_cpu_module_load(void *user, const char *path, void **module)
+static tc_status tci_cpu_module_load(void *user, const void *bytes, size_t n, const char *path,
+                                     void **module)
 {
     char why[256];
     (void)user;
-    *module = tci_os_dlopen(path, why);
+    *module = tci_object_load(bytes, n, path, tci_cc_is_watched(), why);
     if (!*module) {
         tci_cpu_say(why, "");
     }

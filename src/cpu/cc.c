@@ -22,7 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../base/os.h"
+#include "../base/env.h"
+#include "../base/object.h"
 #include "../base/posix.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -41,7 +42,8 @@
 #define TCI_CC_HOST_KIND TCI_CC_GCC
 #endif
 
-enum { TCI_CC_MAX_ARGS = 64, TCI_CC_LOG_BYTES = 1 << 16 };
+/* WALL: how much longer than its processor time a compiler may take by the clock. */
+enum { TCI_CC_MAX_ARGS = 64, TCI_CC_LOG_BYTES = 1 << 16, TCI_CC_WALL = 5 };
 
 /* ---- which compiler ---- */
 
@@ -96,12 +98,17 @@ TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler)
     return found;
 }
 
+TCI_FN bool tci_cc_is_watched(void)
+{
+    return TCI_CC_HOST_ASAN || tci_env_int(TCI_ENV_KEEP, 0);
+}
+
 /* ---- one process ---- */
 
 typedef struct tci_cc_task {
     const char *args[TCI_CC_MAX_ARGS];
     int n_args;
-    int64_t timeout_ms;
+    tci_command command;
     tci_str source_path, log; /* heap */
     tci_spawn result;
     int exit_code;
@@ -175,7 +182,7 @@ static void tci_cc_fill_args(tci_cc_task *t, const tc_build *build, const tci_ta
 static void *tci_cc_run(void *arg)
 {
     tci_cc_task *t = arg;
-    t->result = tci_os_run(t->args, t->timeout_ms, TCI_CC_LOG_BYTES, &t->log, &t->exit_code);
+    t->result = tci_os_run(&t->command, &t->log, &t->exit_code);
     return NULL;
 }
 
@@ -183,10 +190,22 @@ static void *tci_cc_run(void *arg)
 
 static bool tci_cc_write_source(tci_cc_task *t, const tc_build *build, int i)
 {
+    tci_str text = {0};
+    tci_str_printf(&text, "%s\n" TCI_OBJECT_END_LINE, build->sources[i]);
     tci_str_printf(&t->source_path, "%s/tc_%d.c", build->directory, i);
-    return !t->source_path.failed
-           && tci_os_publish(t->source_path.text, build->sources[i], strlen(build->sources[i]),
-                             NULL);
+    bool good = !text.failed && !t->source_path.failed
+                && tci_os_publish(t->source_path.text, text.text, text.n, NULL);
+    tci_str_free(&text);
+    return good;
+}
+
+static void tci_cc_fill_command(tci_cc_task *t, const tc_build *build)
+{
+    t->command.argv = t->args;
+    t->command.cpu_s = ((int64_t)build->timeout_ms + 999) / 1000;
+    t->command.wall_ms = (int64_t)build->timeout_ms * TCI_CC_WALL;
+    t->command.log_limit = TCI_CC_LOG_BYTES;
+    t->command.temp_dir = build->directory; /* others may reach the usual one */
 }
 
 /* The second process runs beside the first, from a thread that lives as long as it does. */
@@ -215,10 +234,12 @@ static const char *tci_cc_tell(const tci_cc_task *t, tc_build *build)
         tci_str_printf(&text, "\n%s", why);
     } else if (t->result == TCI_SPAWN_TIMEOUT) {
         why = "the compiler took too long";
-        tci_str_printf(&text, "\nkilled after %.3g s", (double)t->timeout_ms / 1000);
+        tci_str_printf(&text, "\nkilled after %.3g s", (double)t->command.wall_ms / 1000);
     } else if (t->result == TCI_SPAWN_FAILED) {
         why = "the compiler failed";
-        tci_str_printf(&text, "\nended with code %d", t->exit_code);
+        tci_str_printf(&text, "\nended with code %d after %.3g s of processor time (of %lld s)",
+                       t->exit_code, (double)t->command.used_ns / 1e9,
+                       (long long)t->command.cpu_s);
     }
     build->say(build->say_arg, tci_str_text(&text));
     tci_str_free(&text);
@@ -233,7 +254,7 @@ TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const c
     *why = NULL;
     memset(tasks, 0, sizeof(tasks));
     for (int i = 0; i < n && written; i++) {
-        tasks[i].timeout_ms = build->timeout_ms;
+        tci_cc_fill_command(&tasks[i], build);
         written = tci_cc_write_source(&tasks[i], build, i);
         if (written) {
             tci_cc_fill_args(&tasks[i], build, target, build->outputs[i]);

@@ -14,6 +14,9 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
 /* Told from the name and what it links to; nothing is run. */
 TCI_FN tci_cc_kind tci_cc_kind_of(const char *path);
+/* Whether objects shall have a name in the file system: for debuggers (TC_KEEP), for reports of the
+ * address sanitizer. */
+TCI_FN bool tci_cc_is_watched(void);
 /* Compiles build->n sources at once, a process each. *why (static text) says what kind of
  * failure it was. */
 TCI_FN tc_status tci_cc_build(tc_build *build, const tci_target *target, const char **why);

@@ -243,7 +243,7 @@ static tc_status tci_cuda_compile(void *user, tc_build *build)
 
 /* ---- modules ---- */
 
-static tc_status tci_cuda_load_image(const char *cubin, void **handle)
+static tc_status tci_cuda_load_image(const void *cubin, void **handle)
 {
     void *before;
     tc_status status = tci_cuda_enter(&before);
@@ -255,22 +255,18 @@ static tc_status tci_cuda_load_image(const char *cubin, void **handle)
     return status;
 }
 
-static tc_status tci_cuda_module_load(void *user, const char *path, void **module)
+static tc_status tci_cuda_module_load(void *user, const void *cubin, size_t n, const char *path,
+                                      void **module)
 {
-    tci_str cubin = {0};
-    int code = 0;
     (void)user;
+    (void)n; /* a cubin says how long it is */
+    (void)path;
     *module = NULL;
     tci_cuda_module *m = tci_heap_get(sizeof(*m));
     if (!m) {
         return TC_ERR_MEMORY;
     }
-    tc_status status = TC_OK;
-    if (!tci_os_read_file(path, &cubin, &code)) {
-        status = tci_cuda_say("a cubin cannot be read", strerror(code));
-    }
-    status = status ? status : tci_cuda_load_image(cubin.text, &m->handle);
-    tci_str_free(&cubin);
+    tc_status status = tci_cuda_load_image(cubin, &m->handle);
     if (status) {
         tci_heap_free(m);
         return status;

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "../base/env.h"
-#include "../base/os.h"
+#include "../base/dir.h"
 
 TCI_FN bool tci_log_wants(const tc_options *o, const char *topic)
 {
@@ -72,15 +72,21 @@ TCI_FN void tci_dump_begin(tci_dump *d, const tc_options *o)
     }
     const char *base = o->dump_dir && o->dump_dir[0] ? o->dump_dir : "./tc_dump";
     int number = __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
-    tci_str_add(&d->dir, base);
+    tci_str path = {0}, why = {0};
+    tci_str_add(&path, base);
     if (number > 1) {
-        tci_str_printf(&d->dir, "/%d", number);
+        tci_str_printf(&path, "/%d", number);
     }
-    bool writable;
-    if (d->dir.failed || !tci_os_private_dir(d->dir.text, &writable)) {
-        tci_log(o, "compile", "no dump: '%s' cannot be made a private directory", base);
+    tci_dir dir;
+    if (path.failed || !tci_dir_open(&dir, path.text, TCI_DIR_NOTES, &why)) {
+        tci_log(o, "compile", "no dump: %s", tci_str_text(&why));
         d->stages = NULL;
+    } else { /* not kept open: a batch may be large */
+        tci_str_add(&d->dir, dir.path.text);
+        tci_dir_close(&dir);
     }
+    tci_str_free(&path);
+    tci_str_free(&why);
 }
 
 TCI_FN void tci_dump_end(tci_dump *d)

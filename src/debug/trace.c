@@ -30,10 +30,24 @@ TCI_FN bool tci_trace_is_on(void)
     return __atomic_load_n(&tci_trace.on, __ATOMIC_RELAXED) != 0;
 }
 
+/* Returns what tci_trace_unlock takes: writing is where a cancelled thread would stop. */
+static int tci_trace_lock(void)
+{
+    int cancel = tci_os_no_cancel();
+    pthread_mutex_lock(&tci_trace.lock);
+    return cancel;
+}
+
+static void tci_trace_unlock(int cancel)
+{
+    pthread_mutex_unlock(&tci_trace.lock);
+    tci_os_may_cancel(cancel);
+}
+
 TCI_FN bool tci_trace_open(const char *path)
 {
     tci_os_keep_over_fork(&tci_trace.lock, NULL);
-    pthread_mutex_lock(&tci_trace.lock);
+    int cancel = tci_trace_lock();
     if (!tci_trace.file) {
         tci_trace.file = fopen(path, "w");
         if (tci_trace.file) {
@@ -45,19 +59,19 @@ TCI_FN bool tci_trace_open(const char *path)
         }
     }
     bool open = tci_trace.file != NULL;
-    pthread_mutex_unlock(&tci_trace.lock);
+    tci_trace_unlock(cancel);
     return open;
 }
 
 TCI_FN void tci_trace_close(void)
 {
-    pthread_mutex_lock(&tci_trace.lock);
+    int cancel = tci_trace_lock();
     __atomic_store_n(&tci_trace.on, 0, __ATOMIC_RELAXED);
     if (tci_trace.file) {
         fclose(tci_trace.file);
         tci_trace.file = NULL;
     }
-    pthread_mutex_unlock(&tci_trace.lock);
+    tci_trace_unlock(cancel);
 }
 
 /* Caller holds the lock. Threads past the table share the last number. */
@@ -93,7 +107,7 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
     }
     char clean[128];
     tci_trace_clean(clean, sizeof(clean), name);
-    pthread_mutex_lock(&tci_trace.lock);
+    int cancel = tci_trace_lock();
     FILE *f = tci_trace.file;
     if (f && fseek(f, -2, SEEK_END) == 0) {
         fprintf(f,
@@ -105,7 +119,7 @@ TCI_FN void tci_trace_span(const char *category, const char *name, int64_t begin
         fflush(f);
         tci_trace.any = true;
     }
-    pthread_mutex_unlock(&tci_trace.lock);
+    tci_trace_unlock(cancel);
 }
 
 #undef TCI_TRACE_THREADS

@@ -802,6 +802,11 @@ TCI_FN void tci_interp_free(tci_interp *p)
     }
 }
 
+TCI_FN size_t tci_interp_bytes(const tci_interp *p)
+{
+    return sizeof(*p) + tci_scratch_held(&p->s);
+}
+
 TCI_FN int64_t tci_interp_tasks(const tci_interp *p)
 {
     return (p->points + p->grain - 1) / p->grain;

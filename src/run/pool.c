@@ -345,6 +345,7 @@ static void tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
     mine.threads = staff + 1; /* fewer workers than wanted: fewer, larger parts */
     if (staff) {
         int64_t spin_ns = tci_pool_spin_ns(o);
+        int cancel = tci_os_no_cancel(); /* the workers use what lies on this stack */
         tci_pool.job = mine;
         __atomic_store_n(&tci_pool.spin_ns, spin_ns, __ATOMIC_RELAXED);
         __atomic_store_n(&tci_pool.pending, staff, __ATOMIC_RELAXED);
@@ -352,6 +353,7 @@ static void tci_pool_run_own(const tc_options *o, const tci_pool_job *job)
         tci_pool_do_part(&mine, 0);
         tci_pool_wait_done(spin_ns);
         tci_pool_give();
+        tci_os_may_cancel(cancel);
     } else {
         tci_pool_give();
         tci_pool_do_part(&mine, 0);
@@ -430,6 +432,7 @@ TCI_FN void tci_pool_shutdown(void)
     while (!tci_pool_take()) {
         sched_yield();
     }
+    int cancel = tci_os_no_cancel();
     if (tci_pool.n_workers) {
         tci_pool_announce(0, tci_pool.n_workers);
     }
@@ -442,6 +445,7 @@ TCI_FN void tci_pool_shutdown(void)
     tci_pool.workers = NULL;
     tci_pool.n_workers = tci_pool.cap_workers = 0;
     tci_pool_give();
+    tci_os_may_cancel(cancel);
 }
 
 #undef TCI_POOL_SPIN_NS

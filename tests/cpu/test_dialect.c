@@ -688,7 +688,8 @@ static bool build(const char *cc, const tci_target *t, const char *source, const
     argv[n++] = object;
     tci_str log = {0};
     int code = -1;
-    tci_spawn r = tci_os_run(argv, 300000, 4000, &log, &code);
+    tci_command command = {.argv = argv, .wall_ms = 300000, .log_limit = 4000};
+    tci_spawn r = tci_os_run(&command, &log, &code);
     if (r != TCI_SPAWN_OK || code != 0) {
         fprintf(stderr, "%s: %s\n", cc, tci_str_text(&log));
     }
@@ -721,7 +722,8 @@ static void add_all(int vector_bytes)
 
 static void judge(const char *cc, const tci_target *target, int vector_bytes)
 {
-    tci_str path = {0}, dir = {0}, source = {0};
+    tci_str path = {0}, source = {0}, wrong = {0};
+    tci_workdir folder;
     int why = 0;
     if (!tci_os_find_program(cc, &path)) {
         tci_str_free(&path);
@@ -739,9 +741,10 @@ static void judge(const char *cc, const tci_target *target, int vector_bytes)
     add_all(vector_bytes);
     source.s = &s;
     print_file(&s, vector_bytes, &source);
-    CHECK(tci_os_temp_dir(&dir));
-    const char *c_file = tci_scratch_printf(&s, "%s/dialect.c", tci_str_text(&dir));
-    const char *so_file = tci_scratch_printf(&s, "%s/dialect.so", tci_str_text(&dir));
+    REQUIRE(tci_workdir_make(&folder, NULL, false, &wrong));
+    const char *dir = folder.dir.path.text;
+    const char *c_file = tci_scratch_printf(&s, "%s/dialect.c", dir);
+    const char *so_file = tci_scratch_printf(&s, "%s/dialect.so", dir);
     CHECK(tci_os_publish(c_file, source.text, source.n, &why));
     n_wrong = 0;
     char text[256] = "";
@@ -764,12 +767,8 @@ static void judge(const char *cc, const tci_target *target, int vector_bytes)
         judge_constants(handle);
     }
     CHECK(n_wrong == 0);
-    if (handle) {
-        tci_os_remove(c_file);
-        tci_os_remove(so_file);
-        tci_os_remove(tci_str_text(&dir));
-    }
-    tci_str_free(&dir);
+    tci_workdir_end(&folder, !handle);
+    tci_str_free(&wrong);
     tci_scratch_free(&s);
 }
 

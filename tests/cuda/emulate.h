@@ -224,9 +224,12 @@ static tc_status emu_compile(void *user, tc_build *build)
     return TC_OK;
 }
 
-static tc_status emu_module_load(void *user, const char *path, void **module)
+static tc_status emu_module_load(void *user, const void *bytes, size_t n, const char *path,
+                                 void **module)
 {
     (void)user;
+    (void)bytes;
+    (void)n;
     *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return *module ? TC_OK : TC_ERR_BACKEND;
 }

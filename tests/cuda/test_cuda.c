@@ -596,9 +596,12 @@ static tc_status nvrtc_compile(void *user, tc_build *build)
 
 static int nothing;
 
-static tc_status nvrtc_load(void *user, const char *path, void **module)
+static tc_status nvrtc_load(void *user, const void *bytes, size_t n, const char *path,
+                            void **module)
 {
     (void)user;
+    (void)bytes;
+    (void)n;
     (void)path;
     *module = &nothing;
     return TC_OK;

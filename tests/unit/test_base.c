@@ -7,10 +7,9 @@ static char tct_dir[512]; /* a fresh private directory of the test that called t
 
 static void tct_make_dir(void)
 {
-    tci_str dir = {0};
-    REQUIRE(tci_os_temp_dir(&dir));
-    snprintf(tct_dir, sizeof(tct_dir), "%s", dir.text);
-    tci_str_free(&dir);
+    const char *base = getenv("TMPDIR");
+    snprintf(tct_dir, sizeof(tct_dir), "%s/tc-test-XXXXXX", base && *base ? base : "/tmp");
+    REQUIRE(mkdtemp(tct_dir));
 }
 
 static const char *tct_path(const char *name) /* valid until the fourth next call */
@@ -22,11 +21,46 @@ static const char *tct_path(const char *name) /* valid until the fourth next cal
     return path;
 }
 
+/* Entries of the test's directory whose names begin so. */
+static int tct_count(const char *begins, bool dirs)
+{
+    tci_dir d;
+    tci_dir_entry *entries = NULL;
+    int n = 0;
+    if (!tci_dir_open(&d, tct_dir, TCI_DIR_CODE, NULL)) {
+        return -1;
+    }
+    int all = tci_dir_list(&d, begins, &entries);
+    for (int i = 0; i < all; i++) {
+        n += entries[i].is_dir == dirs;
+    }
+    tci_heap_free(entries);
+    tci_dir_close(&d);
+    return n;
+}
+
 static void tct_remove_dir(void)
 {
     char command[1024];
     snprintf(command, sizeof(command), "rm -rf '%s'", tct_dir);
     CHECK_EQ_INT(system(command), 0);
+}
+
+/* ---- running ---- */
+
+static tci_spawn tct_run(const char *const argv[], int64_t wall_ms, size_t limit, tci_str *log,
+                         int *code)
+{
+    tci_command c = {.argv = argv, .wall_ms = wall_ms, .log_limit = limit};
+    return tci_os_run(&c, log, code);
+}
+
+static tci_spawn tct_sh(const char *script, int64_t timeout_ms, size_t limit, tci_str *log,
+                        int *code)
+{
+    const char *argv[] = {"sh", "-c", script, NULL};
+    tci_str_free(log);
+    return tct_run(argv, timeout_ms, limit, log, code);
 }
 
 /* ---- memory ---- */
@@ -355,7 +389,6 @@ TEST(files_of_other_users)
 {
     tci_str text = {0};
     int why = 0;
-    bool writable;
     if (geteuid() != 0) {
         SKIP("only root can give a file away");
     }
@@ -364,16 +397,12 @@ TEST(files_of_other_users)
     REQUIRE(chown(tct_path("file"), 65534, 65534) == 0);
     CHECK(!tci_os_read_private(tct_path("file"), &text, &why));
     CHECK_EQ_INT(why, EPERM);
-    REQUIRE(tci_os_private_dir(tct_path("dir"), &writable));
-    REQUIRE(chown(tct_path("dir"), 65534, 65534) == 0);
-    CHECK(!tci_os_private_dir(tct_path("dir"), &writable));
     tct_remove_dir();
 }
 
 TEST(publishing_is_all_or_nothing)
 {
     tci_str text = {0};
-    tci_os_file *files;
     int why = 0;
     tct_make_dir();
     CHECK(!tci_os_publish(tct_path("no/such/dir"), "x", 1, &why));
@@ -381,8 +410,7 @@ TEST(publishing_is_all_or_nothing)
     CHECK(!tci_os_publish("/dev/full/x", "x", 1, &why));
     REQUIRE(mkdir(tct_path("taken"), 0700) == 0);
     CHECK(!tci_os_publish(tct_path("taken"), "x", 1, &why)); /* rename onto a directory fails */
-    CHECK_EQ_INT(tci_os_list(tct_dir, &files), 0);           /* and leaves no temporary */
-    tci_heap_free(files);
+    CHECK_EQ_INT(tct_count("", false), 0); /* and leaves no temporary */
 
     char *block = malloc(1 << 20);
     REQUIRE(block);
@@ -407,58 +435,269 @@ TEST(publishing_is_all_or_nothing)
     for (int w = 0; w < 3; w++) {
         waitpid(writers[w], NULL, 0);
     }
-    CHECK_EQ_INT(tci_os_list(tct_dir, &files), 1);
-    tci_heap_free(files);
+    CHECK_EQ_INT(tct_count("", false), 1);
     free(block);
     tct_remove_dir();
 }
 
+/* ---- directories ---- */
+
+/* Opens and closes. */
+static bool tct_opens(const char *path, tci_dir_use use, const char *why)
+{
+    tci_dir d;
+    tci_str text = {0};
+    bool good = tci_dir_open(&d, path, use, &text);
+    if (good) {
+        tci_dir_close(&d);
+    } else if (why) {
+        CHECK_HAS(tci_str_text(&text), why);
+    }
+    tci_str_free(&text);
+    return good;
+}
+
 TEST(private_directories)
 {
-    bool writable = false;
     tct_make_dir();
-    CHECK(tci_os_private_dir(tct_path("a/b/c"), &writable) && writable);
+    tci_dir d;
+    REQUIRE(tci_dir_open(&d, tct_path("a/./b//c/"), TCI_DIR_CODE, NULL));
+    CHECK(d.writable);
+    CHECK_STR(d.path.text, tct_path("a/b/c"));
+    tci_dir_close(&d);
     struct stat st;
     CHECK(stat(tct_path("a"), &st) == 0 && (st.st_mode & 0777) == 0700);
+    CHECK(tct_opens(tct_path("a/b/../b/c"), TCI_DIR_CODE, NULL));
+    CHECK(!tct_opens(tct_path("missing"), TCI_DIR_TEMPORARY, "missing"));
     chmod(tct_path("a/b/c"), 0770);
-    CHECK(!tci_os_private_dir(tct_path("a/b/c"), &writable));
+    CHECK(!tct_opens(tct_path("a/b/c"), TCI_DIR_CODE, "others may write"));
     chmod(tct_path("a/b/c"), 0500);
-    CHECK(tci_os_private_dir(tct_path("a/b/c"), &writable));
-    CHECK(writable == (geteuid() == 0));
-    chmod(tct_path("a/b"), 0777); /* anybody could swap c */
-    CHECK(!tci_os_private_dir(tct_path("a/b/c"), &writable));
-    chmod(tct_path("a/b"), 0700);
+    REQUIRE(tci_dir_open(&d, tct_path("a/b/c"), TCI_DIR_CODE, NULL));
+    CHECK(d.writable == (geteuid() == 0));
+    tci_dir_close(&d);
     REQUIRE(tci_os_publish(tct_path("file"), "x", 1, NULL));
-    CHECK(!tci_os_private_dir(tct_path("file"), &writable));
-    CHECK(!tci_os_private_dir(tct_path("file/below"), &writable));
-    CHECK(!tci_os_private_dir("", &writable));
-    CHECK(!tci_os_private_dir("/proc/tc", &writable));
+    CHECK(!tct_opens(tct_path("file"), TCI_DIR_CODE, "file"));
+    CHECK(!tct_opens(tct_path("file/below"), TCI_DIR_CODE, "file"));
+    CHECK(!tct_opens("", TCI_DIR_CODE, ""));
+    CHECK(!tct_opens("/proc/tc", TCI_DIR_CODE, "/proc/tc"));
+    char *name = malloc(300);
+    memset(name, 'n', 299);
+    name[299] = 0;
+    CHECK(!tct_opens(tct_path(name), TCI_DIR_CODE, "long"));
+    free(name);
+    tct_remove_dir();
+}
+
+/* One level up is as good as the directory itself: who may write there may swap it. */
+TEST(directories_above_are_judged_too)
+{
+    static const struct { mode_t mode; bool code, temporary; } rows[] = {
+        {0700, true, true},  {0755, true, true},   {0711, true, true},  {0770, false, false},
+        {0777, false, false}, {0775, false, false}, {01777, true, true}, {01770, true, true}};
+    tct_make_dir();
+    REQUIRE(mkdir(tct_path("up"), 0700) == 0 && mkdir(tct_path("up/in"), 0700) == 0);
+    REQUIRE(symlink(tct_path("up/in"), tct_path("link")) == 0);
+    REQUIRE(symlink("up/../up/in", tct_path("near")) == 0);
+    for (int i = 0; i < TCI_COUNT(rows); i++) {
+        chmod(tct_path("up"), rows[i].mode);
+        CHECK(tct_opens(tct_path("up/in"), TCI_DIR_CODE, "/up'") == rows[i].code);
+        CHECK(tct_opens(tct_path("link"), TCI_DIR_CODE, "/up'") == rows[i].code);
+        CHECK(tct_opens(tct_path("near"), TCI_DIR_CODE, "/up'") == rows[i].code);
+        CHECK(tct_opens(tct_path("up"), TCI_DIR_TEMPORARY, NULL) == rows[i].temporary);
+        CHECK(tct_opens(tct_path("up/in"), TCI_DIR_NOTES, NULL));
+    }
+    chmod(tct_path("up"), 01777);
+    CHECK(!tct_opens(tct_path("up"), TCI_DIR_CODE, "others may write"));
+    REQUIRE(symlink("loop", tct_path("loop")) == 0);
+    CHECK(!tct_opens(tct_path("loop"), TCI_DIR_CODE, "link"));
+    char old[1024];
+    REQUIRE(getcwd(old, sizeof(old)) && chdir(tct_path("up")) == 0);
+    CHECK(tct_opens("in", TCI_DIR_CODE, NULL));
+    chmod(tct_path("up"), 0777);
+    CHECK(!tct_opens("in", TCI_DIR_CODE, "/up'"));
+    REQUIRE(chdir(old) == 0);
+    tct_remove_dir();
+}
+
+TEST(directories_of_other_users)
+{
+    if (geteuid() != 0) {
+        SKIP("only root can give a directory away");
+    }
+    tct_make_dir();
+    REQUIRE(mkdir(tct_path("up"), 0755) == 0 && mkdir(tct_path("up/in"), 0700) == 0);
+    CHECK(tct_opens(tct_path("up/in"), TCI_DIR_CODE, NULL));
+    REQUIRE(lchown(tct_path("up"), 65534, 65534) == 0);
+    CHECK(!tct_opens(tct_path("up/in"), TCI_DIR_CODE, "another user"));
+    CHECK(!tct_opens(tct_path("up"), TCI_DIR_TEMPORARY, "another user"));
+    REQUIRE(lchown(tct_path("up"), 0, 0) == 0 && lchown(tct_path("up/in"), 65534, 65534) == 0);
+    CHECK(!tct_opens(tct_path("up/in"), TCI_DIR_CODE, "another user"));
+    REQUIRE(lchown(tct_path("up/in"), 0, 0) == 0 && symlink("in", tct_path("up/link")) == 0);
+    CHECK(tct_opens(tct_path("up/link"), TCI_DIR_CODE, NULL));
+    REQUIRE(lchown(tct_path("up/link"), 65534, 65534) == 0); /* who could point it elsewhere */
+    CHECK(!tct_opens(tct_path("up/link"), TCI_DIR_CODE, "another user"));
+    tct_remove_dir();
+}
+
+TEST(an_open_directory_is_the_one_that_was_judged)
+{
+    tci_dir d;
+    tci_str text = {0};
+    int why = 0;
+    tct_make_dir();
+    REQUIRE(tci_dir_open(&d, tct_path("a"), TCI_DIR_CODE, NULL));
+    REQUIRE(tci_dir_publish(&d, "file", "mine", 4, false, &why));
+    REQUIRE(rename(tct_path("a"), tct_path("b")) == 0 && mkdir(tct_path("a"), 0700) == 0);
+    REQUIRE(tci_os_publish(tct_path("a/file"), "theirs", 6, NULL));
+    REQUIRE(tci_dir_read(&d, "file", 100, &text, &why));
+    CHECK_STR(text.text, "mine");
+    tci_str_free(&text);
+    CHECK(!tci_dir_read(&d, "file", 3, &text, &why));
+    CHECK_EQ_INT(why, EFBIG);
+    CHECK(tci_dir_has(&d, "file", 4) && !tci_dir_has(&d, "file", 6));
+    REQUIRE(tci_dir_publish(&d, "new", "x", 1, true, &why));
+    CHECK(access(tct_path("b/new"), F_OK) == 0 && access(tct_path("a/new"), F_OK) != 0);
+    CHECK(tci_dir_remove(&d, "file") && !tci_dir_remove(&d, "file"));
+    CHECK(access(tct_path("a/file"), F_OK) == 0);
+    tci_dir_close(&d);
+    tci_str_free(&text);
     tct_remove_dir();
 }
 
 TEST(listing_and_times)
 {
-    tci_os_file *files = NULL;
-    int64_t bytes, first_ns, second_ns;
+    tci_dir d;
+    tci_dir_entry *entries = NULL;
+    struct stat first, second;
     tct_make_dir();
+    REQUIRE(tci_dir_open(&d, tct_dir, TCI_DIR_CODE, NULL));
     for (int i = 0; i < 100; i++) {
         char name[32];
         snprintf(name, sizeof(name), "f%d", i);
-        REQUIRE(tci_os_publish(tct_path(name), "12345", 5, NULL));
+        REQUIRE(tci_dir_publish(&d, name, "12345", 5, false, NULL));
     }
     REQUIRE(mkdir(tct_path("dir"), 0700) == 0);
-    REQUIRE(symlink("f1", tct_path("link")) == 0);
-    CHECK_EQ_INT(tci_os_list(tct_dir, &files), 100);
-    CHECK(files && files[0].bytes == 5 && files[0].mtime_ns > 0);
-    tci_heap_free(files);
-    CHECK_EQ_INT(tci_os_list(tct_path("missing"), &files), -1);
-    REQUIRE(tci_os_stat(tct_path("f1"), &bytes, &first_ns));
+    REQUIRE(symlink("f1", tct_path("flink")) == 0);
+    REQUIRE(mkfifo(tct_path("fifo"), 0600) == 0);
+    CHECK_EQ_INT(tci_dir_list(&d, "f", &entries), 100);
+    CHECK(entries && entries[0].bytes == 5 && entries[0].mtime_ns > 0 && !entries[0].is_dir);
+    tci_heap_free(entries);
+    CHECK_EQ_INT(tci_dir_list(&d, "", &entries), 101);
+    tci_heap_free(entries);
+    REQUIRE(stat(tct_path("f1"), &first) == 0);
     usleep(20000);
-    tci_os_touch(tct_path("f1"));
-    REQUIRE(tci_os_stat(tct_path("f1"), &bytes, &second_ns));
-    CHECK(second_ns > first_ns);
-    CHECK(tci_os_rename(tct_path("f1"), tct_path("g1")) && tci_os_remove(tct_path("g1")));
-    CHECK(!tci_os_remove(tct_path("g1")));
+    tci_dir_touch(&d, "f1");
+    REQUIRE(stat(tct_path("f1"), &second) == 0);
+    CHECK(tci_os_mtime_ns(&second) > tci_os_mtime_ns(&first));
+    REQUIRE(mkdir(tct_path("dir/deep"), 0700) == 0 && symlink("..", tct_path("dir/up")) == 0);
+    REQUIRE(mkfifo(tct_path("dir/deep/fifo"), 0600) == 0);
+    CHECK(!tci_dir_remove(&d, "dir") && tci_dir_remove_tree(&d, "dir"));
+    CHECK_EQ_INT(tct_count("f", false), 100);
+    tci_dir_close(&d);
+    tct_remove_dir();
+}
+
+/* ---- folders of builds ---- */
+
+/* A folder that a process left behind: killed, or (failed) after a failure. Returns its age set. */
+static void tct_leave_folder(const char *tmp, bool failed, int age_s, bool alive)
+{
+    int ready[2], go[2];
+    REQUIRE(pipe(ready) == 0 && pipe(go) == 0);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        tci_workdir w;
+        tci_str why = {0};
+        setenv("TMPDIR", tmp, 1);
+        bool good = tci_workdir_make(&w, NULL, false, &why);
+        if (failed) {
+            good = good && tci_dir_publish(&w.dir, TCI_WORKDIR_LOG, "x", 1, false, NULL);
+        }
+        good = good && tci_dir_publish(&w.dir, "tc_0.c", "x", 1, false, NULL);
+        struct timespec times[2] = {{time(NULL) - age_s, 0}, {time(NULL) - age_s, 0}};
+        good = good && futimens(w.dir.fd, times) == 0;
+        if (!good || write(ready[1], "x", 1) != 1 || (alive && read(go[0], &good, 1) < 0)) {
+            _exit(1);
+        }
+        raise(SIGKILL);
+    }
+    char byte;
+    REQUIRE(read(ready[0], &byte, 1) == 1);
+    if (alive) { /* what is in use stays, however old */
+        tci_dir d;
+        int before = tct_count("tc-b-", true);
+        REQUIRE(tci_dir_open(&d, tmp, TCI_DIR_TEMPORARY, NULL));
+        tci_workdir_sweep(&d, true);
+        CHECK_EQ_INT(tct_count("tc-b-", true), before);
+        tci_dir_close(&d);
+        REQUIRE(write(go[1], "x", 1) == 1);
+    }
+    waitpid(child, NULL, 0);
+    for (int i = 0; i < 2; i++) {
+        close(ready[i]);
+        close(go[i]);
+    }
+}
+
+TEST(folders_of_dead_processes_are_swept)
+{
+    enum { DAY = 24 * 3600 };
+    tci_dir d;
+    tct_make_dir();
+    REQUIRE(tci_dir_open(&d, tct_dir, TCI_DIR_TEMPORARY, NULL));
+    tct_leave_folder(tct_dir, false, 10 * DAY, true);
+    CHECK_EQ_INT(tct_count("tc-b-", true), 1);
+    tci_workdir_sweep(&d, true);
+    CHECK_EQ_INT(tct_count("tc-b-", true), 0);
+    tct_leave_folder(tct_dir, false, 0, false);
+    tct_leave_folder(tct_dir, true, 10, false);
+    tct_leave_folder(tct_dir, true, 2 * DAY, false);
+    CHECK_EQ_INT(tct_count("tc-b-", true), 3);
+    REQUIRE(mkdir(tct_path("tc-b-0123456789abcdef0"), 0700) == 0); /* not one of ours */
+    REQUIRE(mkdir(tct_path("tc-kept-0123456789abcdef"), 0700) == 0);
+    tci_workdir_sweep(&d, true);
+    CHECK_EQ_INT(tct_count("tc-b-", true), 2); /* the fresh failure, and the foreign one */
+    CHECK_EQ_INT(tct_count("tc-kept-", true), 1);
+    for (int i = 0; i < TCI_WORKDIR_FAILURES + 3; i++) {
+        tct_leave_folder(tct_dir, true, 100 + i, false);
+    }
+    tci_workdir_sweep(&d, true);
+    CHECK_EQ_INT(tct_count("tc-b-", true), TCI_WORKDIR_FAILURES + 1);
+    tci_dir_close(&d);
+    tct_remove_dir();
+}
+
+TEST(builds_happen_where_others_cannot_interfere)
+{
+    tci_workdir w;
+    tci_str why = {0};
+    const char *old = getenv("TMPDIR");
+    char *kept = old ? strdup(old) : NULL;
+    tct_make_dir();
+    REQUIRE(mkdir(tct_path("open"), 0700) == 0 && chmod(tct_path("open"), 0777) == 0);
+    setenv("TMPDIR", tct_path("open"), 1);
+    REQUIRE(tci_workdir_make(&w, tct_path("last"), false, &why));
+    CHECK(strncmp(w.dir.path.text, tct_path("open"), strlen(tct_path("open"))));
+    CHECK_HAS(tci_str_text(&why), "others may write");
+    char path[1024];
+    snprintf(path, sizeof(path), "%s", w.dir.path.text);
+    struct stat st;
+    CHECK(stat(path, &st) == 0 && (st.st_mode & 0777) == 0700);
+    tci_workdir_end(&w, false);
+    CHECK(access(path, F_OK) != 0);
+    chmod(tct_path("open"), 01777);
+    REQUIRE(tci_workdir_make(&w, NULL, true, &why));
+    CHECK_EQ_INT(strncmp(w.dir.path.text, tct_path("open/tc-kept-"),
+                         strlen(tct_path("open/tc-kept-"))), 0);
+    tci_workdir_end(&w, false);
+    if (kept) {
+        setenv("TMPDIR", kept, 1);
+    } else {
+        unsetenv("TMPDIR");
+    }
+    free(kept);
+    tci_str_free(&why);
     tct_remove_dir();
 }
 
@@ -474,15 +713,40 @@ TEST(programs_on_path)
     tci_str_free(&path);
 }
 
-/* ---- processes ---- */
-
-static tci_spawn tct_sh(const char *script, int64_t timeout_ms, size_t limit, tci_str *log,
-                        int *code)
+/* Entries of PATH that mean a place below the current directory are anybody's. */
+TEST(relative_entries_of_path_are_not_searched)
 {
-    const char *argv[] = {"sh", "-c", script, NULL};
-    tci_str_free(log);
-    return tci_os_run(argv, timeout_ms, limit, log, code);
+    static const char *const paths[] = {".", "", ":", "bin", "./bin:", "bin::.", "../X/bin"};
+    tci_str path = {0}, log = {0};
+    char old[1024], *kept = strdup(getenv("PATH") ? getenv("PATH") : "/bin:/usr/bin");
+    int code;
+    tct_make_dir();
+    REQUIRE(getcwd(old, sizeof(old)) && chdir(tct_dir) == 0 && mkdir("bin", 0700) == 0);
+    REQUIRE(tci_os_publish("tc-tool", "#!/bin/sh\necho ran\n", 19, NULL));
+    REQUIRE(tci_os_publish("bin/tc-tool", "#!/bin/sh\necho ran\n", 19, NULL));
+    REQUIRE(chmod("tc-tool", 0700) == 0 && chmod("bin/tc-tool", 0700) == 0);
+    for (int i = 0; i < TCI_COUNT(paths); i++) {
+        setenv("PATH", paths[i], 1);
+        CHECK_MSG(!tci_os_find_program("tc-tool", &path), "PATH=%s", paths[i]);
+    }
+    char list[2048];
+    snprintf(list, sizeof(list), ".:%s:bin:%s::bin", kept, tct_path("bin"));
+    setenv("PATH", list, 1);
+    CHECK(tci_os_find_program("tc-tool", &path));
+    CHECK_STR(tci_str_text(&path), tct_path("bin/tc-tool"));
+    snprintf(list, sizeof(list), ".:%s:bin", kept); /* nor by what the compiler starts */
+    setenv("PATH", list, 1);
+    CHECK(tct_sh("tc-tool", 10000, 1000, &log, &code) == TCI_SPAWN_FAILED);
+    CHECK_EQ_INT(code, 127);
+    setenv("PATH", kept, 1);
+    REQUIRE(chdir(old) == 0);
+    free(kept);
+    tci_str_free(&path);
+    tci_str_free(&log);
+    tct_remove_dir();
 }
+
+/* ---- processes ---- */
 
 TEST(spawn_collects_output_and_code)
 {
@@ -507,13 +771,13 @@ TEST(spawn_of_nothing)
     const char *missing[] = {"no-such-program-of-tc", NULL}, *text[] = {"/etc/passwd", NULL};
     tci_str log = {0};
     int code;
-    CHECK_EQ_INT(tci_os_run(missing, 1000, 100, &log, &code), TCI_SPAWN_MISSING);
-    CHECK_EQ_INT(tci_os_run(text, 1000, 100, &log, &code), TCI_SPAWN_MISSING);
+    CHECK_EQ_INT(tct_run(missing, 1000, 100, &log, &code), TCI_SPAWN_MISSING);
+    CHECK_EQ_INT(tct_run(text, 1000, 100, &log, &code), TCI_SPAWN_MISSING);
     tct_make_dir();
     REQUIRE(tci_os_publish(tct_path("bad"), "\177ELF not a program", 18, NULL));
     chmod(tct_path("bad"), 0700);
     const char *bad[] = {tct_path("bad"), NULL};
-    CHECK_EQ_INT(tci_os_run(bad, 1000, 100, &log, &code), TCI_SPAWN_FAILED);
+    CHECK_EQ_INT(tct_run(bad, 1000, 100, &log, &code), TCI_SPAWN_FAILED);
     CHECK(code == -1 || code == 127); /* 127 where vfork cannot report back */
     tct_remove_dir();
     tci_str_free(&log);
@@ -524,7 +788,7 @@ TEST(spawn_takes_arguments_literally)
     const char *argv[] = {"printf", "%s|%s", "$(id) `id` ; rm *", "a\"b'c", NULL};
     tci_str log = {0};
     int code;
-    CHECK_EQ_INT(tci_os_run(argv, 10000, 1000, &log, &code), TCI_SPAWN_OK);
+    CHECK_EQ_INT(tct_run(argv, 10000, 1000, &log, &code), TCI_SPAWN_OK);
     CHECK_STR(tci_str_text(&log), "$(id) `id` ; rm *|a\"b'c");
     tci_str_free(&log);
 }
@@ -562,6 +826,38 @@ TEST(spawn_kills_a_hanging_group)
     tct_remove_dir();
 }
 
+/* Busy on a busy machine is not too slow: only its own time counts. */
+TEST(spawn_limits_processor_time)
+{
+    tci_str log = {0};
+    int code;
+    const char *loop[] = {"sh", "-c", "while :; do :; done", NULL};
+    const char *child[] = {"sh", "-c", "sh -c 'while :; do :; done'; exit 3", NULL};
+    const char *idle[] = {"sh", "-c", "sleep 1.2", NULL};
+    tci_command c = {.argv = loop, .cpu_s = 1, .wall_ms = 300000, .log_limit = 1000};
+    CHECK_EQ_INT(tci_os_run(&c, &log, &code), TCI_SPAWN_FAILED);
+    CHECK_EQ_INT(code, 128 + SIGXCPU);
+    CHECK(c.used_ns > 200000000);
+    c.argv = child; /* what it starts has the limit too */
+    CHECK_EQ_INT(tci_os_run(&c, &log, &code), TCI_SPAWN_FAILED);
+    CHECK_EQ_INT(code, 3);
+    CHECK(c.used_ns > 200000000);
+    c.argv = idle;
+    CHECK_EQ_INT(tci_os_run(&c, &log, &code), TCI_SPAWN_OK);
+    tci_str_free(&log);
+}
+
+TEST(spawn_gives_the_child_another_place_for_temporaries)
+{
+    tci_str log = {0};
+    int code;
+    const char *argv[] = {"sh", "-c", "echo \"$TMPDIR\"", NULL};
+    tci_command c = {.argv = argv, .wall_ms = 10000, .log_limit = 1000, .temp_dir = "/a place"};
+    CHECK_EQ_INT(tci_os_run(&c, &log, &code), TCI_SPAWN_OK);
+    CHECK_STR(tci_str_text(&log), "/a place\n");
+    tci_str_free(&log);
+}
+
 TEST(spawn_cuts_megabytes_of_output)
 {
     tci_str log = {0};
@@ -583,6 +879,31 @@ TEST(spawn_is_not_held_by_a_grandchild)
     CHECK((tci_os_now_ns() - start_ns) / 1000000 < 3000);
     CHECK_STR(tci_str_text(&log), "done\n");
     tci_str_free(&log);
+}
+
+/* Also where the host reaps children: the pipe tells that some of the group live. */
+TEST(spawn_leaves_nobody_behind)
+{
+    tci_str log = {0};
+    int code;
+    tct_make_dir();
+    for (int ignored = 0; ignored < 2; ignored++) {
+        void (*old)(int) = signal(SIGCHLD, ignored ? SIG_IGN : SIG_DFL);
+        char script[1500];
+        const char *fifo = tct_path(ignored ? "fifo1" : "fifo0"); /* its end: the writers' death */
+        REQUIRE(mkfifo(fifo, 0600) == 0);
+        int reader = open(fifo, O_RDONLY | O_NONBLOCK);
+        snprintf(script, sizeof(script), "sleep 1000 9>'%s' & exec 8>'%s'; echo up; exit 0", fifo,
+                 fifo);
+        CHECK_EQ_INT(tct_sh(script, 20000, 1000, &log, &code), TCI_SPAWN_OK);
+        CHECK_STR(tci_str_text(&log), "up\n");
+        struct pollfd p = {reader, POLLIN, 0};
+        CHECK(poll(&p, 1, 10000) == 1 && (p.revents & POLLHUP));
+        close(reader);
+        signal(SIGCHLD, old);
+    }
+    tci_str_free(&log);
+    tct_remove_dir();
 }
 
 TEST(spawn_in_a_host_that_ignores_children)
@@ -666,6 +987,116 @@ TEST(shared_objects)
     CHECK(tci_os_dlopen("/no/such/object.so", why) == NULL);
     CHECK_HAS(why, "object.so");
     tci_os_dlclose(NULL);
+}
+
+/* An object of this machine with int seven(void). False: no compiler. */
+static bool tct_make_object(tci_str *object, const char *end)
+{
+    tci_str log = {0};
+    int code;
+    const char *cc = getenv("TC_TEST_CC");
+    char source[1024], path[1024], text[600];
+    snprintf(source, sizeof(source), "%s", tct_path("o.c"));
+    snprintf(path, sizeof(path), "%s", tct_path("o.so"));
+    snprintf(text, sizeof(text), "int table[500] = {1};\nint seven(void) { return 7; }\n%s", end);
+    const char *argv[] = {cc && !strchr(cc, ' ') ? cc : "cc", "-shared", "-fPIC", "-nostdlib",
+                          source, "-o", path, NULL};
+    bool good = tci_os_publish(source, text, strlen(text), NULL)
+                && tct_run(argv, 60000, 1000, &log, &code) == TCI_SPAWN_OK
+                && tci_os_read_file(path, object, NULL);
+    tci_str_free(&log);
+    return good;
+}
+
+TEST(objects_cut_short_are_not_loaded)
+{
+    tci_str object = {0}, unmarked = {0};
+    const char *wrong = "";
+    char why[256];
+    tct_make_dir();
+    if (!tct_make_object(&object, TCI_OBJECT_END_LINE)) {
+        tct_remove_dir();
+        SKIP("no compiler");
+    }
+    CHECK_MSG(tci_object_is_whole(object.text, object.n, &wrong), "%s", wrong);
+    int wholes = 0;
+    for (size_t n = 0; n < object.n; n += n % 97 ? 1 : 7) {
+        wholes += tci_object_is_whole(object.text, n, &wrong);
+    }
+    CHECK_EQ_INT(wholes, 0);
+    char *copy = malloc(object.n);
+    for (size_t n = 0; n + 64 < object.n; n += 61) { /* the room is there, but not the bytes */
+        memcpy(copy, object.text, n);
+        memset(copy + n, 0, object.n - n);
+        CHECK_MSG(!tci_object_is_whole(copy, object.n, &wrong), "zeros from %zu on", n);
+    }
+    for (size_t at = 0; at < 64; at++) { /* whatever the header says, only the bytes are read */
+        for (int v = 0; v < 256; v += 51) {
+            memcpy(copy, object.text, object.n);
+            copy[at] = (char)v;
+            (void)tci_object_is_whole(copy, object.n, &wrong);
+        }
+    }
+    free(copy);
+    CHECK(tci_object_load(object.text, object.n / 2, "/nowhere", false, why) == NULL);
+    CHECK(tci_object_load("garbage", 7, "/nowhere", false, why) == NULL);
+    CHECK_HAS(why, "no object file");
+    REQUIRE(tct_make_object(&unmarked, ""));
+    CHECK(!tci_object_is_whole(unmarked.text, unmarked.n, &wrong));
+    CHECK_STR(wrong, "it has no end mark");
+    tci_str_free(&object);
+    tci_str_free(&unmarked);
+    tct_remove_dir();
+}
+
+/* What is loaded is the bytes, whatever lies under their name; and each is an object of its own. */
+TEST(objects_are_loaded_from_their_bytes)
+{
+    enum { MANY = 40 };
+    tci_str object = {0};
+    char why[256] = "";
+    void *handles[MANY];
+    tct_make_dir();
+    if (!tct_make_object(&object, TCI_OBJECT_END_LINE)) {
+        tct_remove_dir();
+        SKIP("no compiler");
+    }
+    REQUIRE(tci_os_publish(tct_path("o.so"), "no longer there", 15, NULL));
+    int before = dup(0);
+    close(before);
+    for (int i = 0; i < MANY; i++) {
+        handles[i] = tci_object_load(object.text, object.n, tct_path("o.so"), false, why);
+        if (!handles[i] && i == 0) {
+            tci_str_free(&object);
+            tct_remove_dir();
+            SKIP("no copies in memory here: %.100s", why);
+        }
+        REQUIRE(handles[i]);
+        int *table = tci_os_dlsym(handles[i], "table");
+        REQUIRE(table && table[0] == 1); /* not the one before, which this writes to */
+        table[0] = 2;
+        if (i % 3 == 0) {
+            tci_os_dlclose(handles[i]);
+            handles[i] = NULL;
+        }
+    }
+    for (int i = 0; i < MANY; i++) {
+        tci_os_dlclose(handles[i]);
+    }
+    int after = dup(0);
+    close(after);
+    CHECK_EQ_INT(after, before);
+    REQUIRE(tci_os_publish(tct_path("o.so"), object.text, object.n, NULL));
+    void *named = tci_object_load(object.text, object.n, tct_path("o.so"), true, why);
+    CHECK_MSG(named, "%s", why);
+    tci_str maps = {0};
+    if (tci_os_read_file("/proc/self/maps", &maps, NULL)) {
+        CHECK_HAS(maps.text, tct_path("o.so")); /* where a debugger looks */
+    }
+    tci_str_free(&maps);
+    tci_os_dlclose(named);
+    tci_str_free(&object);
+    tct_remove_dir();
 }
 
 TEST(processors_and_clock)
