@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d85f3c68f4fb847b"
+#define TCI_BUILD "91184f33d9fe53b8"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -44742,6 +44742,10 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     tci_graph *g = &f.ctx->graph;
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
+    if (whole) { /* sums wrap, so those of the same bits as signed numbers are the same */
+        start = tci_arg_int(start.i);
+        step = tci_arg_int(step.i);
+    }
     tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),
                           tci_ops_number(&f, &step, math, "step")};
     tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps),

@@ -699,6 +699,10 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
     tci_graph *g = &f.ctx->graph;
     bool whole = start.kind == TCI_OPS_INT && step.kind == TCI_OPS_INT && tci_dtype_is_int(dtype);
     tc_dtype math = whole ? TC_I64 : TC_F64;
+    if (whole) { /* sums wrap, so those of the same bits as signed numbers are the same */
+        start = tci_arg_int(start.i);
+        step = tci_arg_int(step.i);
+    }
     tci_node *steps[2] = {tci_build_cast(g, tci_build_iota(g, n), math),
                           tci_ops_number(&f, &step, math, "step")};
     tci_node *sum[2] = {tci_build_ew(g, TCI_OP_MUL, steps),
