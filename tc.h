@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "91184f33d9fe53b8"
+#define TCI_BUILD "a32b0380509af8c1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1751,11 +1751,14 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
  * made text of.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options, Os among them: a fifth smaller than O1 and as fast where it
- * counts, and the library stays quick in a debug build; TCI_QUICK_BEGIN marks what needs O2. Clang:
- * pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess precision
- * are refused. System headers (base/posix.h) come before the options change, so that their inline
- * functions keep the user's options and may still be inlined into the user's code. */
+ * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
+ * Machines that keep excess precision are refused.
+ *
+ * The library is compiled again with each edit of the user's file, so that has to be quick, and its
+ * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
+ * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
+ * elements and gets more. System headers (base/posix.h) come before the options change, so that
+ * their inline functions keep the user's options and may still be inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -1952,12 +1955,21 @@ extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 #error "tc: compile the file with TC_IMPLEMENTATION without -ffast-math and -ffinite-math-only"
 #endif
 #pragma float_control(precise, on, push)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#endif
 #pragma STDC FP_CONTRACT OFF
 
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#ifndef TCI_KEEP_OPTIMIZE /* defined by tests that compile much and run little */
+#if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
+#pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif
 #pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
 #pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")
@@ -2019,9 +2031,21 @@ extern pid_t wait4(pid_t pid, int *status, int flags, struct rusage *used);
 #define TCI_UNLIKELY(x) (x)
 #endif
 
-/* Around code that works on every element: GCC's O2. The rest is O1 (base/protect.h). */
-#if defined(__GNUC__) && !defined(__clang__) && !defined(TCI_KEEP_OPTIMIZE)
-#define TCI_QUICK_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"O2\")")
+/* Around code that works on every element, which is optimised also where the rest is not, or only
+ * for size (base/protect.h). GCC at -O0: Og takes half the time of O1, and loops on vectors are as
+ * quick. Clang can only leave out what it would do for size. */
+#if defined(TCI_KEEP_OPTIMIZE) || defined(TCI_SEPARATE)
+#define TCI_QUICK_BEGIN
+#define TCI_QUICK_END
+#elif defined(__clang__)
+#define TCI_QUICK_BEGIN _Pragma("clang attribute pop")
+#define TCI_QUICK_END _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")
+#elif defined(__GNUC__)
+#ifdef __OPTIMIZE__
+#define TCI_QUICK_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"O1\")")
+#else
+#define TCI_QUICK_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og\")")
+#endif
 #define TCI_QUICK_END _Pragma("GCC pop_options")
 #else
 #define TCI_QUICK_BEGIN
@@ -30262,7 +30286,10 @@ TCI_IP_TYPE(i64, int64_t, 8)
 #define TCI_IP_LOOP(isa, name)                                                                     \
     TCI_IP_ATTR_##isa static void tci_interp_##name##_##isa(                                       \
         void *out, const void *const *in, const uint8_t *vary, int64_t count)
-#define TCI_IP_OPERAND(V, i) const V *p##i = in[i]; const int step##i = vary[i]
+#define TCI_IP_OPERAND(V, i)                                                                       \
+    const V *p##i = in[i];                                                                         \
+    const int64_t step##i = vary[i] * (int64_t)sizeof(V) /* bytes: the loop only adds */
+#define TCI_IP_STEP(V, i) (p##i = (const V *)((const char *)p##i + step##i))
 
 #define TCI_IP_unary(isa, name, T, expr)                                                           \
     TCI_IP_LOOP(isa, name)                                                                         \
@@ -30270,7 +30297,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
         TCI_IP_OPERAND(tci_v, 0);                                                                  \
-        for (; r < end; r++, p0 += step0) {                                                        \
+        for (; r < end; r++, TCI_IP_STEP(tci_v, 0)) {                                              \
             const tci_v x = *p0;                                                                   \
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
@@ -30282,7 +30309,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
         TCI_IP_OPERAND(tci_v, 0);                                                                  \
         TCI_IP_OPERAND(tci_v, 1);                                                                  \
-        for (; r < end; r++, p0 += step0, p1 += step1) {                                           \
+        for (; r < end; r++, TCI_IP_STEP(tci_v, 0), TCI_IP_STEP(tci_v, 1)) {                       \
             const tci_v x = *p0, y = *p1;                                                          \
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
@@ -30295,7 +30322,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
         TCI_IP_OPERAND(tci_v, 0);                                                                  \
         TCI_IP_OPERAND(tci_v, 1);                                                                  \
         TCI_IP_OPERAND(tci_v, 2);                                                                  \
-        for (; r < end; r++, p0 += step0, p1 += step1, p2 += step2) {                              \
+        for (; r < end; r++, TCI_IP_STEP(tci_v, 0), TCI_IP_STEP(tci_v, 1), TCI_IP_STEP(tci_v, 2)) {\
             const tci_v x = *p0, y = *p1, z = *p2;                                                 \
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
@@ -30623,6 +30650,7 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 #undef TCI_IP_ATTR_base
 #undef TCI_IP_LOOP
 #undef TCI_IP_OPERAND
+#undef TCI_IP_STEP
 #undef TCI_IP_unary
 #undef TCI_IP_binary
 #undef TCI_IP_ternary
@@ -46453,6 +46481,9 @@ TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
  * are back. */
 
 #if defined(__clang__)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute pop
+#endif
 #pragma float_control(pop)
 #pragma clang diagnostic pop
 #elif defined(__GNUC__)

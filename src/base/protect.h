@@ -6,11 +6,14 @@
  * made text of.
  *
  * Bit-identical results need strict floating point whatever the user's flags are. GCC: the region
- * gets its own optimize options, Os among them: a fifth smaller than O1 and as fast where it
- * counts, and the library stays quick in a debug build; TCI_QUICK_BEGIN marks what needs O2. Clang:
- * pragmas; they cannot undo -ffast-math, so that is refused. Machines that keep excess precision
- * are refused. System headers (base/posix.h) come before the options change, so that their inline
- * functions keep the user's options and may still be inlined into the user's code. */
+ * gets its own optimize options; Clang: pragmas, which cannot undo -ffast-math, so that is refused.
+ * Machines that keep excess precision are refused.
+ *
+ * The library is compiled again with each edit of the user's file, so that has to be quick, and its
+ * size is the user's. Without optimisation (-O0) it is left at that. Else it is optimised for size,
+ * and GCC without the passes that take long and gain little; TCI_QUICK_BEGIN marks what works on
+ * elements and gets more. System headers (base/posix.h) come before the options change, so that
+ * their inline functions keep the user's options and may still be inlined into the user's code. */
 
 #if defined(__clang__)
 #pragma clang diagnostic push
@@ -73,12 +76,21 @@
 #error "tc: compile the file with TC_IMPLEMENTATION without -ffast-math and -ffinite-math-only"
 #endif
 #pragma float_control(precise, on, push)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#endif
 #pragma STDC FP_CONTRACT OFF
 
 #elif defined(__GNUC__)
 #pragma GCC push_options
-#ifndef TCI_KEEP_OPTIMIZE /* defined by tests that compile much and run little */
+#if defined(__OPTIMIZE__) && !defined(TCI_KEEP_OPTIMIZE)
 #pragma GCC optimize("Os")
+#pragma GCC optimize("no-tree-pre,no-code-hoisting,no-gcse,no-tree-vrp,no-tree-dominator-opts")
+#pragma GCC optimize("no-thread-jumps,no-tree-pta,no-ivopts,no-expensive-optimizations")
+#pragma GCC optimize("no-schedule-insns2,no-rerun-cse-after-loop,no-cse-follow-jumps")
+#pragma GCC optimize("no-ipa-cp,no-ipa-modref,no-ipa-sra,no-ipa-icf,no-ipa-pure-const")
+#pragma GCC optimize("no-tree-loop-optimize,no-tree-reassoc,no-tree-slsr,no-tree-sink,no-dse")
+#pragma GCC optimize("no-if-conversion,no-if-conversion2,no-cprop-registers,no-shrink-wrap")
 #endif
 #pragma GCC optimize("fp-contract=off,no-fast-math,no-unsafe-math-optimizations")
 #pragma GCC optimize("no-finite-math-only,no-associative-math,no-reciprocal-math,signed-zeros")

@@ -2,6 +2,9 @@
  * are back. */
 
 #if defined(__clang__)
+#ifndef TCI_KEEP_OPTIMIZE
+#pragma clang attribute pop
+#endif
 #pragma float_control(pop)
 #pragma clang diagnostic pop
 #elif defined(__GNUC__)

@@ -65,7 +65,10 @@ TCI_IP_TYPE(i64, int64_t, 8)
 #define TCI_IP_LOOP(isa, name)                                                                     \
     TCI_IP_ATTR_##isa static void tci_interp_##name##_##isa(                                       \
         void *out, const void *const *in, const uint8_t *vary, int64_t count)
-#define TCI_IP_OPERAND(V, i) const V *p##i = in[i]; const int step##i = vary[i]
+#define TCI_IP_OPERAND(V, i)                                                                       \
+    const V *p##i = in[i];                                                                         \
+    const int64_t step##i = vary[i] * (int64_t)sizeof(V) /* bytes: the loop only adds */
+#define TCI_IP_STEP(V, i) (p##i = (const V *)((const char *)p##i + step##i))
 
 #define TCI_IP_unary(isa, name, T, expr)                                                           \
     TCI_IP_LOOP(isa, name)                                                                         \
@@ -73,7 +76,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
         typedef TCI_IP_V(T) tci_v;                                                                 \
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
         TCI_IP_OPERAND(tci_v, 0);                                                                  \
-        for (; r < end; r++, p0 += step0) {                                                        \
+        for (; r < end; r++, TCI_IP_STEP(tci_v, 0)) {                                              \
             const tci_v x = *p0;                                                                   \
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
@@ -85,7 +88,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
         tci_v *r = out, *end = r + count * (TCI_INTERP_GROUP / (int)sizeof *r);                    \
         TCI_IP_OPERAND(tci_v, 0);                                                                  \
         TCI_IP_OPERAND(tci_v, 1);                                                                  \
-        for (; r < end; r++, p0 += step0, p1 += step1) {                                           \
+        for (; r < end; r++, TCI_IP_STEP(tci_v, 0), TCI_IP_STEP(tci_v, 1)) {                       \
             const tci_v x = *p0, y = *p1;                                                          \
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
@@ -98,7 +101,7 @@ TCI_IP_TYPE(i64, int64_t, 8)
         TCI_IP_OPERAND(tci_v, 0);                                                                  \
         TCI_IP_OPERAND(tci_v, 1);                                                                  \
         TCI_IP_OPERAND(tci_v, 2);                                                                  \
-        for (; r < end; r++, p0 += step0, p1 += step1, p2 += step2) {                              \
+        for (; r < end; r++, TCI_IP_STEP(tci_v, 0), TCI_IP_STEP(tci_v, 1), TCI_IP_STEP(tci_v, 2)) {\
             const tci_v x = *p0, y = *p1, z = *p2;                                                 \
             *r = (tci_v)(expr);                                                                    \
         }                                                                                          \
@@ -426,6 +429,7 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 #undef TCI_IP_ATTR_base
 #undef TCI_IP_LOOP
 #undef TCI_IP_OPERAND
+#undef TCI_IP_STEP
 #undef TCI_IP_unary
 #undef TCI_IP_binary
 #undef TCI_IP_ternary

@@ -326,6 +326,26 @@ TEST(no_macro_of_a_user_gets_into_the_implementation)
                " $CC -std=gnu11 -Werror $d $I -fsyntax-only $T/a.c || exit 1; done");
 }
 
+/* The inner loops of the interpreter, the recipes and the helpers, optimised and not: same bits. */
+TEST(the_interpreter_has_the_same_bits_at_any_optimisation)
+{
+    CHECK_RUNS("for f in -O0 -O2 '-O0 -DTCI_KEEP_OPTIMIZE'; do"
+               " $CC -std=gnu11 $f $I " CASES "bits.c -o $T/bits $L &&"
+               " $T/bits >$T/got || exit 1; [ $(wc -c <$T/got) -gt 1000 ] || exit 1;"
+               " [ -f $T/want ] || cp $T/got $T/want; cmp $T/want $T/got || exit 1; done");
+}
+
+/* What the header costs a program that uses little of it. */
+TEST(the_smallest_program_is_small)
+{
+#if !defined(__x86_64__)
+    SKIP("measured on x86-64");
+#endif
+    CHECK_RUNS("$CC --version | grep -q clang && most=640000 || most=560000;"
+               " $CC -O2 -s $I " CASES "alone.c -o $T/alone $L && wc -c <$T/alone &&"
+               " [ $(wc -c <$T/alone) -le $most ]");
+}
+
 #define STRICT_FLOATS CASES "strict_floats.c"
 
 TEST(floats_stay_strict_under_any_flags)
