@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "a32b0380509af8c1"
+#define TCI_BUILD "d1b59c955fcbff38"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -63,9 +63,9 @@
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
- * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
- * C11, for gcc and clang (in a program of C++ one .c file holds it). The flags and macros of the
- * file with the implementation do not matter to results, but clang refuses its fast-math flag
+ * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
+ * for gcc and clang, and takes seconds, so give it a .c file of its own (a program of C++ has to).
+ * The flags and macros of that file do not matter to results, but clang refuses its fast-math flag
  * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
  *
  * 2 CONTEXTS
@@ -324,19 +324,27 @@
  *
  * 16 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
  *
- *   TC_HELP=1        prints this list, once
- *   TC_BACKEND       interp, cpu or another registered name
- *   TC_CC            the C compiler: a name on PATH or a path     TC_CC_TIMEOUT   its seconds
- *   TC_NVRTC         the NVRTC library
- *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
- *   TC_MEMORY_CACHE_MB   the cap of the memory cache
- *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
- *   TC_MATRIX=0      matrix units are left alone (11)
- *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to
- *   TC_LOG           compile,cache,fusion,recompiles,source or all, to stderr
- *   TC_TRACE         file                TC_VERIFY=1   checks every IR after every stage
- *   TC_KEEP=1        keeps sources and objects      TMPDIR   where they are built
- *   XDG_CACHE_HOME, HOME   base of the default cache
+ *   TC_HELP         1: print this list once to stderr
+ *   TC_BACKEND      interp, cpu, cuda or a registered name
+ *   TC_CC           the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)
+ *   TC_NVRTC        the NVRTC library to use (default: where CUDA is usually installed)
+ *   TC_CC_TIMEOUT   seconds of processor time a compiler may use (default 120)
+ *   TC_CACHE_DIR    disk cache (default $XDG_CACHE_HOME/tc or ~/.cache/tc)
+ *   TC_CACHE_MB     disk cache size cap in MiB (default 256)
+ *   TC_MEMORY_CACHE_MB memory cache size cap in MiB (default 64; 0: none)
+ *   TC_NO_CACHE     1: do not read or write the disk cache
+ *   TC_KEEP         1: keep generated sources and objects, and compile with -g
+ *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
+ *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
+ *   TC_MATRIX       0: contractions never use matrix units
+ *   TC_DUMP         stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all
+ *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
+ *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
+ *   TC_VERIFY       1: verify every IR after every stage
+ *   TC_TRACE        file: chrome trace of compiles, runs and kernels
+ *   XDG_CACHE_HOME  base of the default cache directory
+ *   HOME            base of the default cache directory when XDG_CACHE_HOME is unset
+ *   TMPDIR          where private build directories are made (default /tmp)
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *
@@ -2618,7 +2626,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(NO_CACHE, "TC_NO_CACHE", "1: do not read or write the disk cache")                           \
     X(KEEP, "TC_KEEP", "1: keep generated sources and objects, and compile with -g")               \
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
-    X(VECTOR, "TC_VECTOR", "vector width in bits: 0 (scalar), 256 or 512")                         \
+    X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
@@ -7092,8 +7100,7 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
- *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
+ * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
  *   (ops/composite).
@@ -16505,7 +16512,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  *
  *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
  *                      partial results a second reduction combines, so that there is parallel work
- *                      and the order is fixed by the shape alone
+ *                      and the order is fixed by the shape and the kind of machine
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it
@@ -16547,7 +16554,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 /* ---- src/plan/plan.h ---- */
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
- * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
+ * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
  * plan/memory.c places temporaries. Invariants (plan/verify.c): steps are in execution order; a
  * buffer is written (by one or several steps, to disjoint elements) before it is read, and every
  * output is; temporaries lie in the arena, those whose lifetimes overlap apart; offsets are
@@ -18887,7 +18894,9 @@ static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *st
     }
 }
 
-/* A function of shape and layout alone: the order of the reductions depends on it. */
+/* The order of the reductions depends on it, so it is a function of shape and layout; where sizes
+ * are symbols, of their typical values, so that a program of symbolic sizes may sum in another
+ * order than that of a fixed size. */
 static uint8_t tci_pk_vector(const tci_kernel *k)
 {
     int inner = -1;
@@ -34006,7 +34015,7 @@ TCI_FN tc_status tci_reference_eval(tci_node *const *input_nodes, const void *co
 /* compile/code.h - code: what one compile produced, shared and memoized; and the ways to it.
  *
  * Code is immutable once published, counted, and free of any context. It is what the disk cache
- * stores (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal
+ * stores (compile/disk.c) and what a tc_program runs (run/program.c). It holds no literal
  * values and no user memory: those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not

@@ -1,9 +1,10 @@
-/* tools/readme.c - writes the generated parts of README.md.
+/* tools/readme.c - writes the generated parts of README.md and of the manual (src/api/manual.h).
  *
- *     readme            from the project's root: rewrites README.md
- *     readme --check    writes nothing; fails when README.md is not what the sources give
+ *     readme            from the project's root: rewrites both
+ *     readme --check    writes nothing; fails when one of them is not what the sources give
  *
- * A part stands between the lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
+ * In the manual it is the list of variables in section 16. In README.md a part stands between the
+ * lines <!-- generated: NAME --> and <!-- end of NAME -->. NAME is
  *   ops          the public calls of src/api/ops.gen.h (which comes from the rows of
  *                src/ops/table.h) and src/api/ops.h: a table for each of their sections
  *   env          the rows of src/base/env.h
@@ -305,40 +306,109 @@ static void make_part(text *out, const char *name)
     }
 }
 
-int main(int argc, char **argv)
+static text make_readme(const text *old)
 {
-    static const char path[] = "README.md", mark[] = "<!-- generated: ";
-    bool checking = argc > 1 && !strcmp(argv[1], "--check");
-    text old = read_file(path), made = {0};
-    const char *at = old.at;
+    static const char mark[] = "<!-- generated: ";
+    text made = {0};
+    const char *at = old->at;
     add(&made, "");
     for (const char *part = strstr(at, mark); part; part = strstr(at, mark)) {
         char name[32], end[64];
         if (sscanf(part + sizeof(mark) - 1, "%31[a-z]", name) != 1) {
-            fail(path, "a part without a name");
+            fail("README.md", "a part without a name");
         }
         snprintf(end, sizeof(end), "<!-- end of %s -->", name);
         const char *body = strchr(part, '\n'), *stop = strstr(part, end);
         if (!body || !stop) {
-            fail(path, end);
+            fail("README.md", end);
         }
         add_n(&made, at, (size_t)(body + 1 - at));
         make_part(&made, name);
         at = stop;
     }
     add(&made, at);
-    bool same = old.n == made.n && !memcmp(old.at, made.at, old.n);
+    return made;
+}
+
+/* ---- the manual ---- */
+
+enum { WIDTH = 100, TEXT_AT = 21 }; /* columns; where the second one of the list begins */
+
+/* A line of the list, broken between words where it is too long. */
+static void add_variable(text *t, const row *r)
+{
+    char line[256];
+    int at = snprintf(line, sizeof(line), " *   %-*.*s ", TEXT_AT - 6, (int)r->fields[1].n,
+                      r->fields[1].at);
+    add(t, line);
+    const char *word = r->fields[2].at, *end = word + r->fields[2].n;
+    while (word < end) {
+        const char *stop = word;
+        while (stop < end && *stop != ' ') {
+            stop++;
+        }
+        int n = (int)(stop - word);
+        if (at + n > WIDTH) {
+            at = snprintf(line, sizeof(line), "\n *%*s", TEXT_AT - 2, "") - 1;
+            add(t, line);
+        }
+        add_n(t, word, (size_t)n);
+        at += n + 1;
+        word = stop + 1;
+        add(t, word < end && at < WIDTH ? " " : "");
+    }
+    add(t, "\n");
+}
+
+static text make_manual(const text *old)
+{
+    static const char env[] = "src/base/env.h", path[] = "src/api/manual.h";
+    const char *head = strstr(old->at, " * 16 ENVIRONMENT");
+    const char *end = strstr(old->at, " * In a setuid");
+    const char *begin = head ? strstr(head, " *\n") : NULL;
+    if (!begin || !end || begin > end) {
+        fail(path, "no list of variables in section 16");
+    }
+    text t = read_file(env), made = {0};
+    row r;
+    add_n(&made, old->at, (size_t)(begin + 3 - old->at));
+    for (const char *at = next_row(find_macro(&t, env, "TCI_ENV_ROWS"), &r); at;
+         at = next_row(at, &r)) {
+        add_variable(&made, &r);
+    }
+    add(&made, " *\n");
+    add(&made, end);
+    free(t.at);
+    return made;
+}
+
+/* Writes or compares a file whose text should be `made`. False: it differs, or differed. */
+static bool settle(const char *path, text *old, text *made, bool checking)
+{
+    bool same = old->n == made->n && !memcmp(old->at, made->at, old->n);
     if (checking && !same) {
-        fprintf(stderr, "README.md is not what the sources give: run make readme.\n");
+        fprintf(stderr, "%s is not what the sources give: run make readme headers.\n", path);
     } else if (!same) {
-        FILE *f = fopen("README.md.tmp", "wb");
-        if (!f || fwrite(made.at, 1, made.n, f) != made.n || fclose(f) ||
-            rename("README.md.tmp", path)) {
+        char temporary[64];
+        snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+        FILE *f = fopen(temporary, "wb");
+        if (!f || fwrite(made->at, 1, made->n, f) != made->n || fclose(f) ||
+            rename(temporary, path)) {
             fail(path, strerror(errno));
         }
         printf("readme: wrote %s\n", path);
     }
-    free(old.at);
-    free(made.at);
+    free(old->at);
+    free(made->at);
+    return same;
+}
+
+int main(int argc, char **argv)
+{
+    bool checking = argc > 1 && !strcmp(argv[1], "--check");
+    text readme = read_file("README.md"), manual = read_file("src/api/manual.h");
+    text new_readme = make_readme(&readme), new_manual = make_manual(&manual);
+    bool same = settle("README.md", &readme, &new_readme, checking);
+    same = settle("src/api/manual.h", &manual, &new_manual, checking) && same;
     return checking && !same;
 }

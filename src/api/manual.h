@@ -54,9 +54,9 @@
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
- * The declarations are C11 and C++17 and cost a few milliseconds to include; the implementation is
- * C11, for gcc and clang (in a program of C++ one .c file holds it). The flags and macros of the
- * file with the implementation do not matter to results, but clang refuses its fast-math flag
+ * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
+ * for gcc and clang, and takes seconds, so give it a .c file of its own (a program of C++ has to).
+ * The flags and macros of that file do not matter to results, but clang refuses its fast-math flag
  * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
  *
  * 2 CONTEXTS
@@ -315,19 +315,27 @@
  *
  * 16 ENVIRONMENT: read when a context is made; a field of tc_options that is set wins
  *
- *   TC_HELP=1        prints this list, once
- *   TC_BACKEND       interp, cpu or another registered name
- *   TC_CC            the C compiler: a name on PATH or a path     TC_CC_TIMEOUT   its seconds
- *   TC_NVRTC         the NVRTC library
- *   TC_CACHE_DIR     the disk cache      TC_CACHE_MB   its cap      TC_NO_CACHE=1   without it
- *   TC_MEMORY_CACHE_MB   the cap of the memory cache
- *   TC_THREADS       workers             TC_VECTOR     bits of a vector, 0 for scalar code
- *   TC_MATRIX=0      matrix units are left alone (11)
- *   TC_DUMP          graph,rewrite,plan,kernel,loop,source,dot or all      TC_DUMP_DIR   where to
- *   TC_LOG           compile,cache,fusion,recompiles,source or all, to stderr
- *   TC_TRACE         file                TC_VERIFY=1   checks every IR after every stage
- *   TC_KEEP=1        keeps sources and objects      TMPDIR   where they are built
- *   XDG_CACHE_HOME, HOME   base of the default cache
+ *   TC_HELP         1: print this list once to stderr
+ *   TC_BACKEND      interp, cpu, cuda or a registered name
+ *   TC_CC           the C compiler: a name on PATH or a path (default cc, gcc, clang, tcc)
+ *   TC_NVRTC        the NVRTC library to use (default: where CUDA is usually installed)
+ *   TC_CC_TIMEOUT   seconds of processor time a compiler may use (default 120)
+ *   TC_CACHE_DIR    disk cache (default $XDG_CACHE_HOME/tc or ~/.cache/tc)
+ *   TC_CACHE_MB     disk cache size cap in MiB (default 256)
+ *   TC_MEMORY_CACHE_MB memory cache size cap in MiB (default 64; 0: none)
+ *   TC_NO_CACHE     1: do not read or write the disk cache
+ *   TC_KEEP         1: keep generated sources and objects, and compile with -g
+ *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
+ *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
+ *   TC_MATRIX       0: contractions never use matrix units
+ *   TC_DUMP         stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all
+ *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
+ *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
+ *   TC_VERIFY       1: verify every IR after every stage
+ *   TC_TRACE        file: chrome trace of compiles, runs and kernels
+ *   XDG_CACHE_HOME  base of the default cache directory
+ *   HOME            base of the default cache directory when XDG_CACHE_HOME is unset
+ *   TMPDIR          where private build directories are made (default /tmp)
  *
  * In a setuid process all of them read as unset, and nothing is compiled.
  *

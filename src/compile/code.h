@@ -1,7 +1,7 @@
 /* compile/code.h - code: what one compile produced, shared and memoized; and the ways to it.
  *
  * Code is immutable once published, counted, and free of any context. It is what the disk cache
- * stores (compile/cache.c) and what a tc_program runs (run/program.c). It holds no literal
+ * stores (compile/disk.c) and what a tc_program runs (run/program.c). It holds no literal
  * values and no user memory: those belong to the program that captured them.
  *
  * Code with symbols is a family: its tci_dims are expressions over them (base/dim.h). It does not

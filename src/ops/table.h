@@ -20,8 +20,7 @@
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions;
- *   tci_shape_ID etc. are pasted from the id, so a missing one does not compile.
+ * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
  * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
  *   (ops/composite).

@@ -2,7 +2,7 @@
  *
  *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
  *                      partial results a second reduction combines, so that there is parallel work
- *                      and the order is fixed by the shape alone
+ *                      and the order is fixed by the shape and the kind of machine
  *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
  *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
  *                      first (it is read many times), unless the kernel will pack it and what it

@@ -324,7 +324,9 @@ static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *st
     }
 }
 
-/* A function of shape and layout alone: the order of the reductions depends on it. */
+/* The order of the reductions depends on it, so it is a function of shape and layout; where sizes
+ * are symbols, of their typical values, so that a program of symbolic sizes may sum in another
+ * order than that of a fixed size. */
 static uint8_t tci_pk_vector(const tci_kernel *k)
 {
     int inner = -1;

@@ -1,6 +1,6 @@
 /* plan/plan.h - the plan of a program: kernels, buffers and the order of launches.
  *
- * plan/group.c cuts the rewritten graph into kernels, kernel/lower.c writes each as kernel IR,
+ * plan/group.c cuts the rewritten graph into kernels, plan/kernel.c writes each as kernel IR,
  * plan/memory.c places temporaries. Invariants (plan/verify.c): steps are in execution order; a
  * buffer is written (by one or several steps, to disjoint elements) before it is read, and every
  * output is; temporaries lie in the arena, those whose lifetimes overlap apart; offsets are

@@ -236,6 +236,46 @@ TEST(generated_parts_are_fresh)
     CHECK_MSG(code == 0, "%s", output);
 }
 
+/* Limits denies nothing that the declarations have, and the calls it speaks of are there. */
+TEST(limits_are_those_of_the_declarations)
+{
+    static const char *const missing[][2] = {{"o sorting", "tc_sort"},
+                                             {"no random numbers", "tc_rand"},
+                                             {"no scatter", "tc_scatter"},
+                                             {"no FFT", "tc_fft"},
+                                             {"no complex", "TC_C64"},
+                                             {"one GPU", "tc_cuda_device"}};
+    char *readme = tct_file("README.md"), *calls = tct_file("src/api/ops.h");
+    char *types = tct_file("src/api/types.h"), *cuda = tct_file("src/api/cuda.h");
+    const char *limits = strstr(readme, "## Limits");
+    REQUIRE(limits);
+    for (size_t i = 0; i < sizeof(missing) / sizeof(*missing); i++) {
+        const char *name = missing[i][1];
+        bool there = strstr(calls, name) || strstr(types, name) || strstr(cuda, name);
+        bool denied = strstr(limits, missing[i][0]) != NULL;
+        CHECK_MSG(there != denied, "README.md says \"%s\", and %s is %s", missing[i][0], name,
+                  there ? "there" : "not there");
+    }
+    CHECK_HAS(calls, "tc_gather");
+    free(readme);
+    free(calls);
+    free(types);
+    free(cuda);
+}
+
+/* Defaults in the text are those of the code. */
+TEST(defaults_are_those_of_the_code)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output, "n=$(sed -n 's/.*TCI_DISK_DEFAULT_MB = \\([0-9]*\\).*/\\1/p'"
+                                 " src/compile/disk.c); [ -n \"$n\" ] || exit 1;"
+                                 " for f in README.md src/base/env.h src/api/types.h; do"
+                                 " grep -qE \"$n MiB|MiB \\(default $n\" $f ||"
+                                 " echo \"$f: $n\"; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "does not say what the cap of the disk cache is: %s", output);
+}
+
 /* src/README.md has a word for every room: "name.c", "name.h" or "name.[hc]". */
 TEST(the_map_names_every_room)
 {
