@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d1b59c955fcbff38"
+#define TCI_BUILD "120ba11bcadd9296"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -213,7 +213,8 @@
  *     }
  *
  * A value that was kept at the same line two keeps ago is dropped once its successor's computation
- * used it, so the loop above runs for ever; tc_retain(t) exempts a value.
+ * used it, so the loop above runs for ever, also with several states that read each other and are
+ * kept by one line in an inner loop; tc_retain(t) exempts a value.
  *
  * 10 STATE AND TRAINING
  *
@@ -38523,7 +38524,7 @@ typedef struct tci_ctx {
     struct tci_poison_entry **poisons; int n_poisons, cap_poisons;
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
-    uint32_t keep_serial;
+    uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
 } tci_ctx;
 #define TCI_POISON_FIRST 0xC0000000u
 
@@ -43400,21 +43401,24 @@ TC_API tc_status tc_stats_get(tc_ctx *ctx, tc_stats *stats)
  * scope or deeper ones, so a scope ends by dropping its list, newest first. Only values leave:
  * tc_keep evaluates a node and puts a DATA node with the same storage into the scope outside.
  *
- * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in flat memory: when a value is
- * kept, the kept values of the same place (file, line, scope) that its computation used are its
- * predecessors, and the predecessor of a predecessor is dropped: it is two keeps old and its
- * successor has used it. A value that still has users, or that tc_retain exempts, stays until its
- * scope ends. Invariant: keeps[id] describes node id only while its generation is that node's. */
+ * Replacement, so that `x = tc_keep(f(x))` in a loop of scopes runs in flat memory: a value that is
+ * kept replaces one of the kept values of the same place (file, line, scope) that its computation
+ * used, its predecessor, and the predecessors of all that it used are dropped: they are two keeps
+ * old and their successors have been used. Where one line keeps several states, which may read each
+ * other, the predecessor is the one that was kept at the same turn of its scope; else one that
+ * nothing replaces yet, the newest, so that no state of the round before is left behind. A value
+ * that still has users, or that tc_retain exempts, stays until its scope ends. Invariant: keeps[id]
+ * describes node id only while its generation is that node's. */
 
 #include <string.h>
 
 typedef struct tci_keep {
     uint32_t generation;
     uint32_t serial;             /* order of keeping; 0: never kept */
-    uint32_t previous_id,
-        previous_generation; /* the newest value of this place that its computation used */
+    uint32_t order;              /* the same since a scope ended */
+    uint32_t previous_id, previous_generation; /* the value that it replaces */
     tc_site site;
-    bool retained, has_previous;
+    bool retained, has_previous, is_replaced;
 } tci_keep;
 
 /* ---- dropping ---- */
@@ -43457,6 +43461,7 @@ TC_API tc_status tc_scope_end_at(tc_ctx *ctx, tc_site here)
         tci_scope_drop_node(c, g->scope_heads[scope]);
     }
     g->n_scopes--;
+    c->keep_order = 0;
     if (c->n_poisons) {
         tci_handle_drop_poisons(c, scope);
     }
@@ -43507,6 +43512,7 @@ static tci_keep *tci_scope_make_keep(tci_ctx *ctx, const tci_node *n)
     memset(k, 0, sizeof(*k));
     k->generation = n->generation;
     k->serial = ++ctx->keep_serial;
+    k->order = ctx->keep_order++;
     return k;
 }
 
@@ -43566,31 +43572,56 @@ static void tci_scope_drop_previous(tci_ctx *ctx, const tci_keep *k)
     }
 }
 
-/* Links the kept value to the values of the same place that `from` used, and drops theirs. */
+/* What the list holds at `at` as a value that was kept outside of the scope of `from`, or NULL. */
+static tci_keep *tci_scope_used(const tci_ctx *ctx, const tci_scope_uses *list, size_t at,
+                                const tci_node *from)
+{
+    const tci_node *used = list->items[at];
+    return used->scope < from->scope ? tci_scope_find_keep(ctx, used) : NULL;
+}
+
+/* Whether k replaces u rather than v, both of which its computation used. */
+static bool tci_scope_prefers(const tci_keep *k, const tci_keep *u, const tci_keep *v)
+{
+    bool u_turn = u->order == k->order, v_turn = v->order == k->order;
+    if (u->is_replaced != v->is_replaced) {
+        return v->is_replaced;
+    }
+    return u_turn != v_turn ? u_turn : u->serial > v->serial;
+}
+
+static void tci_scope_link(const tci_ctx *ctx, const tci_scope_uses *list, const tci_node *from,
+                           tci_keep *k)
+{
+    tci_keep *best = NULL;
+    for (size_t i = 0; i < list->n; i++) {
+        tci_keep *u = tci_scope_used(ctx, list, i, from);
+        if (u && (!best || tci_scope_prefers(k, u, best))) {
+            best = u;
+            k->previous_id = list->items[i]->id;
+            k->previous_generation = list->items[i]->generation;
+        }
+    }
+    if (best) {
+        best->is_replaced = k->has_previous = true;
+    }
+}
+
+/* Links the kept value to the one of the same place that it replaces, and drops what those that
+ * `from` used had replaced. */
 static void tci_scope_replace(tci_ctx *ctx, const tci_node *kept, tci_node *from, tc_site site)
 {
     tci_graph *g = &ctx->graph;
     tci_scope_uses list = {NULL, 0, 0};
-    uint32_t newest = 0;
     bool complete = tci_scope_list_needs(ctx, from, site, &list);
     tci_keep *k = complete ? tci_scope_make_keep(ctx, kept) : NULL;
-    for (size_t i = 0; k && i < list.n; i++) {
-        const tci_node *used = list.items[i];
-        const tci_keep *u = used->scope < from->scope ? tci_scope_find_keep(ctx, used) : NULL;
-        if (u && u->serial > newest) {
-            newest = u->serial;
-            k->has_previous = true;
-            k->previous_id = used->id;
-            k->previous_generation = used->generation;
-        }
-    }
     if (k) {
         k->site = site;
+        tci_scope_link(ctx, &list, from, k);
     }
     for (size_t i = 0; k && i < list.n; i++) {
         /* Whatever is listed has users, so no item of the list is dropped here. */
-        const tci_node *used = list.items[i];
-        const tci_keep *u = used->scope < from->scope ? tci_scope_find_keep(ctx, used) : NULL;
+        const tci_keep *u = tci_scope_used(ctx, &list, i, from);
         if (u) {
             tci_scope_drop_previous(ctx, u);
         }

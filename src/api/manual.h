@@ -204,7 +204,8 @@
  *     }
  *
  * A value that was kept at the same line two keeps ago is dropped once its successor's computation
- * used it, so the loop above runs for ever; tc_retain(t) exempts a value.
+ * used it, so the loop above runs for ever, also with several states that read each other and are
+ * kept by one line in an inner loop; tc_retain(t) exempts a value.
  *
  * 10 STATE AND TRAINING
  *

@@ -25,7 +25,7 @@ typedef struct tci_ctx {
     struct tci_poison_entry **poisons; int n_poisons, cap_poisons;
     uint32_t next_poison;      /* generation of the next one */
     struct tci_keep *keeps; uint32_t cap_keeps; /* what tc_keep knows, by node id (api/scope.c) */
-    uint32_t keep_serial;
+    uint32_t keep_serial, keep_order; /* values kept so far; since a scope ended */
 } tci_ctx;
 #define TCI_POISON_FIRST 0xC0000000u
 

@@ -256,6 +256,71 @@ TEST(memory_is_aligned_or_refused)
     tc_ctx_free(ctx);
 }
 
+/* One line keeps n states in a loop; each reads itself and the states that `reads` has bits for. */
+enum { KEPT_STATES = 5, KEPT_ROUNDS = 60 };
+
+static void keep_states(int n, const unsigned *reads, bool first)
+{
+    RUN_CTX;
+    tc_tensor s[KEPT_STATES], next[KEPT_STATES];
+    double want[KEPT_STATES], wanted[KEPT_STATES];
+    int64_t nodes = 0;
+    for (int i = 0; i < n; i++) {
+        want[i] = i + 1;
+        s[i] = tc_add(tc_full(ctx, i, TC_F64, 8), 1);
+    }
+    for (int round = 0; round < KEPT_ROUNDS; round++) {
+        tc_scope_begin(ctx);
+        for (int i = 0; i < n; i++) {
+            next[i] = s[i];
+            wanted[i] = want[i];
+            for (int j = 0; j < n; j++) {
+                bool has = (reads[i] >> j & 1) != 0;
+                next[i] = has ? tc_sub(tc_mul(s[j], 0.5), next[i]) : next[i];
+                wanted[i] = has ? want[j] * 0.5 - wanted[i] : wanted[i];
+            }
+            next[i] = tc_mul(next[i], 0.25);
+            wanted[i] *= 0.25;
+        }
+        if (first) {
+            CHECK_OK(tc_eval_many(TC_TENSORS_N(next, n)));
+        }
+        for (int i = 0; i < n; i++) {
+            s[i] = tc_keep(next[i]);
+            want[i] = wanted[i];
+        }
+        tc_scope_end(ctx);
+        tc_stats stats;
+        REQUIRE_OK(tc_stats(ctx, &stats));
+        nodes = round == 9 ? stats.nodes : nodes;
+        CHECK_MSG(round < 9 || stats.nodes == nodes, "%d states, round %d: %d nodes, %d before", n,
+                  round, (int)stats.nodes, (int)nodes);
+    }
+    for (int i = 0; i < n; i++) {
+        double out[8] = {0};
+        CHECK_OK(tc_read(s[i], out, 8));
+        CHECK_MSG(out[7] == want[i], "state %d is %g, expected %g", i, out[7], want[i]);
+    }
+    tc_ctx_free(ctx);
+}
+
+TEST(kept_states_that_read_each_other_stay_flat)
+{
+    static const unsigned couplings[][KEPT_STATES] = {
+        {0, 0, 0, 0, 0},        /* each alone */
+        {2, 4, 8, 16, 1},       /* the next one */
+        {16, 1, 2, 4, 8},       /* the one before */
+        {31, 31, 31, 31, 31},   /* all */
+        {4, 0, 1, 1, 1},        /* some, the first above all */
+        {16, 16, 16, 16, 0},    /* the last */
+    };
+    for (size_t c = 0; c < sizeof(couplings) / sizeof(*couplings); c++) {
+        for (int n = 1; n <= KEPT_STATES; n++) {
+            keep_states(n, couplings[c], (c + (size_t)n) % 2 == 0);
+        }
+    }
+}
+
 TEST(many_programs_at_once)
 {
     RUN_CTX;
