@@ -89,6 +89,7 @@
 #include "loop/product.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
+#include "loop/walk.c"
 #include "loop/verify.c"
 #include "emit/c_like.c"
 #include "emit/c_soft.c"

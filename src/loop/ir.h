@@ -12,9 +12,10 @@
  * sizes of locals are known. Memory is a base (operand or local) plus an offset in elements; the
  * access kinds are the dialect's (tci_mem), so a printer only asks for names.
  *
- * Invariants (loop/verify.c): a name is defined before its use, in the same or an enclosing block;
- * lanes of a PRIM's arguments agree with its result; DIV and MOD only see values that are not
- * negative; an output operand is never loaded; SET names a mutable value of the same type. */
+ * Invariants (loop/verify.c; what depends on numbers loop/walk.c): a name is defined before its
+ * use, in the same or an enclosing block; lanes of a PRIM's arguments agree with its result; DIV
+ * and MOD only see values that are not negative; every access lies in its operand or local; an
+ * output operand is never loaded; SET names a mutable value of the same type. */
 #ifndef TCI_LOOP_IR_H
 #define TCI_LOOP_IR_H
 
@@ -122,6 +123,7 @@ struct tci_loop {
     tci_llocal *locals; int n_locals, cap_locals;
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
+    tci_dim n_tasks;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
     const struct tci_matrix *matrix;
@@ -141,6 +143,8 @@ enum {
     TCI_LMEM_SECOND = 512 /* args[1] as a second value */
 };
 
+/* loop/walk.c */
+TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
 /* loop/ir.c */
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);
 TCI_FN int tci_loop_block(tci_loop *l, int parent);

@@ -1165,6 +1165,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     }
     launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
     launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
+    s.l->n_tasks = launch->n_tasks;
     tci_loop_find_dims(s.l);
     launch->dims = s.l->dims;
     launch->n_dims = s.l->n_dims;

@@ -11,6 +11,7 @@ typedef void (*verifier)(tci_scratch *s, const void *form);
 static void kernel_verifier(tci_scratch *s, const void *k) { tci_kernel_verify(s, k); }
 static void plan_verifier(tci_scratch *s, const void *p) { tci_plan_verify(s, p); }
 static void interp_verifier(tci_scratch *s, const void *p) { tci_interp_verify(s, p); }
+static void loop_verifier(tci_scratch *s, const void *l) { tci_loop_verify(s, l); }
 static void code_verifier(tci_scratch *s, const void *c) { tci_code_verify(s, c); }
 
 /* Whether the verifier complains, as of an error of our own. */
@@ -177,6 +178,49 @@ TEST(plans)
     BREAK(plan_verifier, p, p->buffers[temp].offset, p->arena_bytes);
     BREAK(plan_verifier, p, p->buffers[temp].offset, 32);
     BREAK(plan_verifier, p, p->arena_bytes, 63);
+    end();
+}
+
+static tci_lstmt *find_mem(tci_loop *l, tci_mem mem)
+{
+    for (int b = 0; b < l->n_blocks; b++) {
+        for (int i = 0; i < l->blocks[b].n; i++) {
+            tci_lstmt *st = &l->blocks[b].stmts[i];
+            if (st->op == TCI_L_MEM && st->mem == mem) {
+                return st;
+            }
+        }
+    }
+    return NULL;
+}
+
+TEST(loops)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 50, 72);
+    tci_plan *p = plan_of(tc_exp(tc_transpose(tc_slice(x, 0, 0, 40, 1), 0, 1)));
+    REQUIRE(p && p->n_kernels == 1);
+    tci_launch launch;
+    tci_machine machine = {.vector_bytes = 32};
+    tci_loop *l = tci_loop_schedule(&scratch, p->kernels[0], machine, &launch);
+    tci_lstmt *store = find_mem(l, TCI_MEM_STORE);
+    REQUIRE(store && store->base >= 0);
+    CHECK(!complains(loop_verifier, l));
+    int below = tci_lx_const(l, -1), all = tci_lx_const(l, 40 * 72);
+    int before = tci_lx_make(l, TCI_LX_ADD, store->x, below, 0);
+    int after = tci_lx_make(l, TCI_LX_ADD, store->x, all, 0);
+    int divides = tci_lx_make(l, TCI_LX_DIV, before, -1, 2);
+    int remains = tci_lx_make(l, TCI_LX_MOD, before, -1, 64);
+    BREAK(loop_verifier, l, store->x, before);
+    BREAK(loop_verifier, l, store->x, after);
+    BREAK(loop_verifier, l, store->x, divides);
+    BREAK(loop_verifier, l, store->x, remains);
+    BREAK(loop_verifier, l, store->base, l->n_operands);
+    BREAK(loop_verifier, l, store->base, 0); /* the input */
+    BREAK(loop_verifier, l, store->args[0], l->n_values);
+    BREAK(loop_verifier, l, l->operands[0].n, 72);
+    BREAK(loop_verifier, l, l->operands[store->base].n, 40 * 72 - 1);
+    CHECK(!complains(loop_verifier, l));
     end();
 }
 
