@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d664a66155df8913"
+#define TCI_BUILD "3c3658cad4404f7c"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -320,6 +320,9 @@
  *     tc_compile_times(f, &times);
  *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
  *
+ * TC_LOG=cache tells where each program was found, TC_LOG=recompiles which node of one that was not
+ * makes it another than the nearest earlier one; TC_LOG=compile says once for each program when it
+ * is interpreted for want of a compiler or a GPU, as tc_explain does.
  * options.dump (TC_DUMP) writes each stage's text to files, options.trace (TC_TRACE) a timeline of
  * compiles, runs and kernels for chrome://tracing, options.log takes what TC_LOG would print.
  *
@@ -36800,6 +36803,8 @@ static int64_t tci_disk_drop_oldest(const tci_disk *d)
             total -= files[i].bytes;
             if (!is_left) {
                 TCI_DISK_COUNT(evictions);
+                tci_log(d->options, "cache", "'%s' is dropped: the directory is full",
+                        files[i].name);
             }
         }
     }
@@ -37396,6 +37401,18 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
                              const char *fallback);
 
 #endif
+/* ---- src/debug/recompile.h ---- */
+/* debug/recompile.h - why a program was compiled anew: TC_LOG=recompiles. */
+#ifndef TCI_DEBUG_RECOMPILE_H
+#define TCI_DEBUG_RECOMPILE_H
+
+
+/* Logs in which node the graph (text of tci_graph_print) differs from the nearest of those that
+ * were given before, and remembers it. name: of the program. */
+TCI_FN void tci_recompile_say(const tc_options *o, const char *name, const tci_str *graph);
+TCI_FN void tci_recompile_forget(void);
+
+#endif
 /* ---- src/debug/trace.h ---- */
 /* debug/trace.h - a chrome trace (chrome://tracing, Perfetto) of compiles, runs and kernels.
  *
@@ -37928,12 +37945,40 @@ static void tci_compile_report(tci_compile_batch_state *b, const tci_compile_job
             (double)(c->times.lower + c->times.emit) / 1e6, (double)c->times.compiler / 1e6);
 }
 
+/* Says where a program was found, or that it was not. */
+static void tci_compile_say_found(const tc_options *o, const tci_request *r)
+{
+    static const char *const texts[] = {[TCI_FOUND_NOWHERE] = "not found: compiled anew",
+                                        [TCI_FOUND_MEMORY] = "found in memory",
+                                        [TCI_FOUND_DISK] = "found on disk"};
+    char hex[33];
+    if (tci_log_wants(o, "cache")) {
+        tci_hash_hex(r->hash, hex);
+        tci_log(o, "cache", "%.8s: %s", hex, texts[r->found]);
+    }
+}
+
+static tc_status tci_compile_say_why(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {.s = &b->scratch};
+    char hex[33];
+    tci_hash_hex(job->request->hash, hex);
+    hex[8] = 0;
+    tci_graph_print(&text, &b->scratch, job->request->roots, job->request->n_roots);
+    tci_recompile_say(b->options, hex, &text);
+    return TC_OK;
+}
+
 /* Compiles jobs whose code is in no cache. */
 static void tci_compile_batch(tci_compile_batch_state *b)
 {
     int64_t begin_ns = tci_os_now_ns();
     tc_status back = TC_OK;
     for (int i = 0; i < b->n_jobs; i++) {
+        tci_compile_say_found(b->options, b->jobs[i].request);
+        if (tci_log_wants(b->options, "recompiles")) {
+            tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
+        }
         tci_dump_begin(&b->jobs[i].dump, b->options);
         b->jobs[i].status = tci_compile_guard(b, tci_compile_front, &b->jobs[i]);
         if (b->jobs[i].status != TC_OK) {
@@ -38032,6 +38077,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->code) {
             job->request->found = TCI_FOUND_DISK;
             TCI_COMPILE_COUNT(disk_hits);
+            tci_compile_say_found(o, job->request);
         }
         if (job->code || !b) {
             tci_compile_settle(o, job);
@@ -38108,6 +38154,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         requests[i]->found = codes[i] ? TCI_FOUND_MEMORY : TCI_FOUND_NOWHERE;
         statuses[i] = TC_OK;
         n_found += codes[i] != NULL;
+        if (codes[i]) {
+            tci_compile_say_found(o, requests[i]);
+        }
     }
     __atomic_add_fetch(&tci_counters_get()->memory_hits, n_found, __ATOMIC_RELAXED);
     if (n_found == n) {
@@ -42528,6 +42577,134 @@ TCI_FN void tci_dump_file(const tci_dump *d, const char *file, const tci_str *te
     }
     tci_str_free(&path);
 }
+/* ---- src/debug/recompile.c ---- */
+/* debug/recompile.c - which part of a program's signature made it another program.
+ *
+ * In: the graph's text of each program that no cache had. Out: a line to the log.
+ * The one idea: that text has a line for each node and the same for the same graph, so the nearest
+ * earlier program is the one with the most equal lines, and the first that differs is the cause: a
+ * size, a dtype, an op, a constant. Only the newest few are remembered, and only while somebody
+ * listens. */
+
+#include <string.h>
+
+
+#define TCI_RECOMPILE_KEPT 16
+#define TCI_RECOMPILE_MOST ((size_t)1 << 16) /* bytes of a text that is worth keeping */
+
+typedef struct tci_recompile_past {
+    char name[9];
+    char *graph; /* heap */
+} tci_recompile_past;
+
+static struct tci_recompile_process {
+    tci_mutex lock;
+    tci_recompile_past past[TCI_RECOMPILE_KEPT];
+    unsigned n; /* so far; the n-th lies at n % KEPT */
+} tci_recompile_process = {.lock = TCI_MUTEX_INIT};
+
+/* How many lines of two texts are equal, and where the first others begin. */
+typedef struct tci_recompile_match {
+    int equal, lines;
+    bool as_long;            /* as many lines: likely the same ops */
+    const char *here, *there; /* NULL: none */
+} tci_recompile_match;
+
+static int tci_recompile_line(const char *text)
+{
+    return (int)strcspn(text, "\n");
+}
+
+static tci_recompile_match tci_recompile_compare(const char *here, const char *there)
+{
+    tci_recompile_match m = {0, 0, true, NULL, NULL};
+    while (*here || *there) {
+        int n = tci_recompile_line(here), n_there = tci_recompile_line(there);
+        bool same = *here && n == n_there && !memcmp(here, there, (size_t)n);
+        if (!same && !m.here) {
+            m.here = here;
+            m.there = there;
+        }
+        m.as_long = m.as_long && *here && *there;
+        m.equal += same;
+        m.lines++;
+        here += n + (here[n] == '\n');
+        there += n_there + (there[n_there] == '\n');
+    }
+    return m;
+}
+
+static void tci_recompile_log(const tc_options *o, const char *name, const char *past,
+                              const tci_recompile_match *m)
+{
+    if (!past) {
+        tci_log(o, "recompiles", "%s: no earlier program resembles it", name);
+    } else if (!m->here) {
+        tci_log(o, "recompiles",
+                "%s: the graph of %s again: options, strides, constants or the machine differ, or "
+                "it was dropped",
+                name, past);
+    } else {
+        tci_log(o, "recompiles",
+                "%s: %d of %d lines are those of %s; the first other: %.*s; was: %.*s", name,
+                m->equal, m->lines, past, tci_recompile_line(m->here), m->here,
+                tci_recompile_line(m->there), m->there);
+    }
+}
+
+/* Under the lock. */
+static void tci_recompile_keep(const char *name, const tci_str *graph)
+{
+    tci_recompile_past *p = &tci_recompile_process.past[tci_recompile_process.n++ %
+                                                        TCI_RECOMPILE_KEPT];
+    tci_heap_free(p->graph);
+    p->graph = tci_heap_get(graph->n + 1);
+    if (p->graph) {
+        memcpy(p->graph, graph->text, graph->n);
+        snprintf(p->name, sizeof(p->name), "%.8s", name);
+    }
+}
+
+TCI_FN void tci_recompile_say(const tc_options *o, const char *name, const tci_str *graph)
+{
+    char near[9] = "";
+    tci_recompile_match best = {-1, 0, false, NULL, NULL};
+    if (graph->failed || !graph->n || graph->n > TCI_RECOMPILE_MOST) {
+        return;
+    }
+    tci_os_keep_over_fork(&tci_recompile_process.lock, NULL);
+    pthread_mutex_lock(&tci_recompile_process.lock);
+    for (unsigned i = 0; i < TCI_RECOMPILE_KEPT; i++) {
+        unsigned newest_first = tci_recompile_process.n - 1 - i;
+        const tci_recompile_past *p =
+            &tci_recompile_process.past[newest_first % TCI_RECOMPILE_KEPT];
+        if (!p->graph) {
+            continue;
+        }
+        tci_recompile_match m = tci_recompile_compare(graph->text, p->graph);
+        bool nearer = m.equal > best.equal && (m.as_long || m.equal);
+        if (nearer) {
+            best = m;
+            memcpy(near, p->name, sizeof(near));
+        }
+    }
+    tci_recompile_log(o, name, near[0] ? near : NULL, &best);
+    tci_recompile_keep(name, graph);
+    pthread_mutex_unlock(&tci_recompile_process.lock);
+}
+
+TCI_FN void tci_recompile_forget(void)
+{
+    pthread_mutex_lock(&tci_recompile_process.lock);
+    for (unsigned i = 0; i < TCI_RECOMPILE_KEPT; i++) {
+        tci_heap_free(tci_recompile_process.past[i].graph);
+        tci_recompile_process.past[i].graph = NULL;
+    }
+    pthread_mutex_unlock(&tci_recompile_process.lock);
+}
+
+#undef TCI_RECOMPILE_KEPT
+#undef TCI_RECOMPILE_MOST
 /* ---- src/debug/explain.c ---- */
 /* debug/explain.c - the text of tc_explain: what one run of the program does, kernel by kernel, and
  * why it is not fewer kernels. Written while the plan exists; kept with the code, also on disk. */
@@ -43505,6 +43682,7 @@ TC_API void tc_shutdown(void)
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
+    tci_recompile_forget();
 #ifdef TC_DYNAMIC_SHAPES
     if (!tci_pool_has_users()) {
         tci_dim_free_all();

@@ -122,6 +122,7 @@
 #include "run/dynamic.c"
 
 #include "debug/dump.c"
+#include "debug/recompile.c"
 #include "debug/explain.c"
 #include "debug/trace.c"
 

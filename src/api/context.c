@@ -8,6 +8,7 @@
  * since; and the context's memory goes back at once. */
 #include "../base/env.h"
 #include "../debug/dump.h"
+#include "../debug/recompile.h"
 #include "../debug/trace.h"
 #include "frame.h"
 
@@ -270,6 +271,7 @@ TC_API void tc_shutdown(void)
     tci_pool_shutdown();
     tci_cache_trim();
     tci_trace_close();
+    tci_recompile_forget();
 #ifdef TC_DYNAMIC_SHAPES
     if (!tci_pool_has_users()) {
         tci_dim_free_all();

@@ -311,6 +311,9 @@
  *     tc_compile_times(f, &times);
  *     printf("%d kernels, %lld ns\n", info.n_kernels, (long long)times.total);
  *
+ * TC_LOG=cache tells where each program was found, TC_LOG=recompiles which node of one that was not
+ * makes it another than the nearest earlier one; TC_LOG=compile says once for each program when it
+ * is interpreted for want of a compiler or a GPU, as tc_explain does.
  * options.dump (TC_DUMP) writes each stage's text to files, options.trace (TC_TRACE) a timeline of
  * compiles, runs and kernels for chrome://tracing, options.log takes what TC_LOG would print.
  *

@@ -24,6 +24,7 @@
 #include "../base/os.h"
 #include "../debug/dump.h"
 #include "../debug/explain.h"
+#include "../debug/recompile.h"
 #include "../debug/trace.h"
 #include "../kernel/concrete.h"
 #include "../rewrite/rewrite.h"
@@ -543,12 +544,40 @@ static void tci_compile_report(tci_compile_batch_state *b, const tci_compile_job
             (double)(c->times.lower + c->times.emit) / 1e6, (double)c->times.compiler / 1e6);
 }
 
+/* Says where a program was found, or that it was not. */
+static void tci_compile_say_found(const tc_options *o, const tci_request *r)
+{
+    static const char *const texts[] = {[TCI_FOUND_NOWHERE] = "not found: compiled anew",
+                                        [TCI_FOUND_MEMORY] = "found in memory",
+                                        [TCI_FOUND_DISK] = "found on disk"};
+    char hex[33];
+    if (tci_log_wants(o, "cache")) {
+        tci_hash_hex(r->hash, hex);
+        tci_log(o, "cache", "%.8s: %s", hex, texts[r->found]);
+    }
+}
+
+static tc_status tci_compile_say_why(tci_compile_batch_state *b, tci_compile_job *job)
+{
+    tci_str text = {.s = &b->scratch};
+    char hex[33];
+    tci_hash_hex(job->request->hash, hex);
+    hex[8] = 0;
+    tci_graph_print(&text, &b->scratch, job->request->roots, job->request->n_roots);
+    tci_recompile_say(b->options, hex, &text);
+    return TC_OK;
+}
+
 /* Compiles jobs whose code is in no cache. */
 static void tci_compile_batch(tci_compile_batch_state *b)
 {
     int64_t begin_ns = tci_os_now_ns();
     tc_status back = TC_OK;
     for (int i = 0; i < b->n_jobs; i++) {
+        tci_compile_say_found(b->options, b->jobs[i].request);
+        if (tci_log_wants(b->options, "recompiles")) {
+            tci_compile_guard(b, tci_compile_say_why, &b->jobs[i]);
+        }
         tci_dump_begin(&b->jobs[i].dump, b->options);
         b->jobs[i].status = tci_compile_guard(b, tci_compile_front, &b->jobs[i]);
         if (b->jobs[i].status != TC_OK) {
@@ -647,6 +676,7 @@ static void tci_compile_claimed(const tc_options *o, const tci_backend *backend,
         if (job->code) {
             job->request->found = TCI_FOUND_DISK;
             TCI_COMPILE_COUNT(disk_hits);
+            tci_compile_say_found(o, job->request);
         }
         if (job->code || !b) {
             tci_compile_settle(o, job);
@@ -723,6 +753,9 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
         requests[i]->found = codes[i] ? TCI_FOUND_MEMORY : TCI_FOUND_NOWHERE;
         statuses[i] = TC_OK;
         n_found += codes[i] != NULL;
+        if (codes[i]) {
+            tci_compile_say_found(o, requests[i]);
+        }
     }
     __atomic_add_fetch(&tci_counters_get()->memory_hits, n_found, __ATOMIC_RELAXED);
     if (n_found == n) {

@@ -916,6 +916,8 @@ static int64_t tci_disk_drop_oldest(const tci_disk *d)
             total -= files[i].bytes;
             if (!is_left) {
                 TCI_DISK_COUNT(evictions);
+                tci_log(d->options, "cache", "'%s' is dropped: the directory is full",
+                        files[i].name);
             }
         }
     }

@@ -256,6 +256,83 @@ TEST(memory_is_aligned_or_refused)
     tc_ctx_free(ctx);
 }
 
+/* ---- what the log tells ---- */
+
+typedef struct said {
+    char cache[1024], recompiles[1024], compile[1024]; /* the last text of each topic */
+    int n_fallbacks;
+} said;
+
+static void say(void *user, const char *topic, const char *text)
+{
+    said *s = (said *)user;
+    char *to = !strcmp(topic, "cache")        ? s->cache
+               : !strcmp(topic, "recompiles") ? s->recompiles
+                                              : s->compile;
+    snprintf(to, sizeof(s->cache), "%s", text);
+    s->n_fallbacks += strstr(text, "interpreting instead of compiling") != NULL;
+}
+
+static void log_one(tc_ctx *ctx, tc_dtype dtype, int rows, bool twice)
+{
+    tc_program *f = NULL;
+    tc_tensor x = tc_input(ctx, "x", dtype, rows, 3);
+    tc_tensor y = tc_sum(tc_erf(tc_add(x, twice ? x : tc_cos(x))), TC_AXES(0), false);
+    REQUIRE_OK(tc_compile(y, &f));
+    tc_program_free(f);
+}
+
+TEST(the_log_tells_of_caches_and_recompiles)
+{
+    said s;
+    memset(&s, 0, sizeof(s));
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .log = say, .log_user = &s};
+    tc_ctx *ctx;
+    REQUIRE_OK(tc_ctx_make(&ctx, &o));
+    log_one(ctx, TC_F32, 41, false);
+    CHECK_HAS(s.cache, "not found: compiled anew");
+    CHECK_HAS(s.recompiles, "no earlier program resembles it");
+    s.recompiles[0] = 0;
+    log_one(ctx, TC_F32, 41, false);
+    CHECK_HAS(s.cache, "found in memory");
+    CHECK_STR(s.recompiles, "");
+    log_one(ctx, TC_F32, 43, false);
+    CHECK_HAS(s.cache, "not found: compiled anew");
+    CHECK_HAS(s.recompiles, "the first other: %0 = input f32 [43, 3] \"x\"; was: %0 = input f32");
+    log_one(ctx, TC_F64, 43, false);
+    CHECK_HAS(s.recompiles, "input f64 [43, 3] \"x\"; was: %0 = input f32 [43,");
+    log_one(ctx, TC_F32, 43, true);
+    CHECK_HAS(s.recompiles, "was: %1 = cos f32 [43, 3]");
+    tc_ctx_free(ctx);
+}
+
+TEST(a_fallback_is_said_once)
+{
+    said s;
+    memset(&s, 0, sizeof(s));
+    tc_options o = {.backend = "cpu", .cc = "/no/such/compiler", .no_disk_cache = true,
+                    .log = say, .log_user = &s};
+    tc_ctx *ctx;
+    tc_program *f = NULL, *again = NULL;
+    REQUIRE_OK(tc_ctx_make(&ctx, &o));
+    tc_tensor y = tc_erf(tc_cos(tc_input(ctx, "x", TC_F32, 47)));
+    REQUIRE_OK(tc_compile(y, &f));
+    REQUIRE_OK(tc_compile(y, &again));
+    CHECK_EQ_INT(s.n_fallbacks, 1);
+    FILE *out = tmpfile();
+    REQUIRE(out != NULL);
+    char text[4096] = "";
+    CHECK_OK(tc_explain(f, out));
+    rewind(out);
+    text[fread(text, 1, sizeof(text) - 1, out)] = 0;
+    fclose(out);
+    CHECK_HAS(text, "interpreted instead of compiled, because:");
+    CHECK_HAS(text, "/no/such/compiler");
+    tc_program_free(f);
+    tc_program_free(again);
+    tc_ctx_free(ctx);
+}
+
 /* One line keeps n states in a loop; each reads itself and the states that `reads` has bits for. */
 enum { KEPT_STATES = 5, KEPT_ROUNDS = 60 };
 
