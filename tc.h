@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "3c3658cad4404f7c"
+#define TCI_BUILD "913d826cbbcefaef"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -12935,6 +12935,16 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
     return tci_rule_binary(v, TCI_OP_EQ, place, tci_rule_ramp(v, rank, shape, axis));
 }
 
+static int tci_rule_find(const int *labels, int n, int label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 /* ---- choice and conversion ---- */
 
 static tci_node *tci_vjp_WHERE(const tci_vjp *v)
@@ -13032,50 +13042,223 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
     return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
-/* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
- * is the axis of the window's elements; in the result it is the last, still to be summed over.
- * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
- * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
-static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const tci_dim *entry, int from,
-                                   tci_dim size)
+/* ---- windows: place o * stride + j * dilation has element j of window o ----
+ *
+ * The way back looks at a place and asks for the windows over it. With g = gcd(stride, dilation),
+ * s = stride / g, d = dilation / g and j = s t + e, 0 <= e < s, the place is
+ *     g (s (o + d t) + d e)
+ * so place m = o + d t of phase e takes element s t + e of window m - d t for every t: a walk with
+ * stride 1 whatever the stride, without a remainder to ask for. The phases then interleave: place
+ * s m + d e is number q of residue r, and s and d have no common factor. */
+typedef struct tci_rule_phases {
+    int axis;
+    tci_dim kernel, taps;   /* elements; most of them to one phase */
+    tci_dim apart, s, d;    /* g, s, d */
+} tci_rule_phases;
+
+static int64_t tci_rule_gcd(int64_t a, int64_t b)
 {
-    int axis = (int)entry[0], at = 0;
-    tci_dim kernel = entry[1], d = entry[3], reach = tci_dim_mul(tci_dim_sub(kernel, 1), d);
-    int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
-    r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
-    r = tci_rule_spread(v, r, axis, entry[2]);
-    r = tci_rule_pad(v, r, axis, reach, tci_dim_sub(size, r->shape[axis]));
-    for (int i = 0; i < r->rank; i++) {
-        if (i != from) {
-            order[at++] = i;
-        }
-        if (i == axis) {
-            order[at++] = from;
-        }
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
     }
-    r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
-    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
-    for (int i = 0; i + 1 < r->rank; i++) {
-        shape[i] = i == axis ? tci_dim_mul(kernel, tci_dim_add(size, reach))
-                             : r->shape[i + (i > axis)];
-    }
-    r = tci_rule_reshape(v, r, r->rank - 1, shape);
-    const tci_dim one_axis[4] = {axis, kernel, kernel, tci_dim_add(tci_dim_mul(d, kernel), 1)};
-    return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
+    return a;
 }
 
+/* Strides are numbers but for the windows of tci_rule_shear. */
+static tci_rule_phases tci_rule_phases_of(const tci_vjp *v, const tci_dim *entry)
+{
+    tci_rule_phases p = {.axis = (int)entry[0], .kernel = entry[1], .apart = 1};
+    tci_dim stride = entry[2], dilation = entry[3];
+    if (tci_dim_is_known(stride) && tci_dim_is_known(dilation)) {
+        p.apart = tci_rule_gcd(stride, dilation);
+    } else {
+        TCI_ASSERT(v->s, tci_dim_divides(stride, tci_dim_sub(dilation, 1)));
+    }
+    p.s = tci_dim_div(stride, p.apart);
+    p.d = tci_dim_div(dilation, p.apart);
+    p.taps = tci_dim_ceil_div(p.kernel, p.s);
+    return p;
+}
+
+static tci_node *tci_rule_flip(const tci_vjp *v, tci_node *x, int axis)
+{
+    return tci_vjp_built(v, tci_build_flip(v->g, x, axis));
+}
+
+static tci_node *tci_rule_slice(const tci_vjp *v, tci_node *x, int axis, tci_dim start,
+                                tci_dim stop)
+{
+    return tci_vjp_built(v, tci_build_slice(v->g, x, axis, start, stop, 1));
+}
+
+/* Axis `from` becomes axis `to`; the others keep their order. */
+static tci_node *tci_rule_move(const tci_vjp *v, tci_node *x, int from, int to)
+{
+    int *order = TCI_NEW_ARRAY(v->s, int, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        order[i] = i == to ? from : i - (i > to) + (i - (i > to) >= from);
+    }
+    return tci_vjp_built(v, tci_build_permute(v->g, x, x->rank, order));
+}
+
+/* Axis `axis` of outer * inner elements as two. */
+static tci_node *tci_rule_part(const tci_vjp *v, tci_node *x, int axis, tci_dim outer,
+                               tci_dim inner)
+{
+    tci_dim *shape = tci_rule_insert(v, x, axis, outer);
+    shape[axis + 1] = inner;
+    return tci_rule_reshape(v, x, x->rank + 1, shape);
+}
+
+/* Axes `axis` and axis + 1 as one. */
+static tci_node *tci_rule_merge(const tci_vjp *v, tci_node *x, int axis)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, x->rank);
+    for (int i = 0; i + 1 < x->rank; i++) {
+        shape[i] = i == axis ? tci_dim_mul(x->shape[i], x->shape[i + 1]) : x->shape[i + (i > axis)];
+    }
+    return tci_rule_reshape(v, x, x->rank - 1, shape);
+}
+
+/* Axis `from`, after `axis`, is element t: place m takes (m - step * t, t), zeros outside, and
+ * `axis` grows by step * (elements - 1). The elements are in reverse afterwards: with them so it is
+ * a stride of step * elements + 1 through these two axes laid out as one. */
+static tci_node *tci_rule_shear(const tci_vjp *v, tci_node *x, int axis, int from, tci_dim step)
+{
+    tci_dim n = x->shape[from], reach = tci_dim_mul(tci_dim_sub(n, 1), step);
+    if (n == 1) {
+        return x;
+    }
+    x = tci_rule_flip(v, x, from);
+    x = tci_rule_pad(v, x, axis, reach, reach);
+    x = tci_rule_merge(v, tci_rule_move(v, x, from, axis + 1), axis);
+    const tci_dim one_axis[4] = {axis, n, n, tci_dim_add(tci_dim_mul(step, n), 1)};
+    x = tci_vjp_built(v, tci_build_window(v->g, x, 1, one_axis));
+    return tci_rule_move(v, x, x->rank - 1, from);
+}
+
+/* [.., elements] of axis `from` as [.., taps, phases]; places of stride 1 instead of windows. */
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *x, tci_rule_phases p, int from)
+{
+    tci_dim all = tci_dim_mul(p.taps, p.s);
+    x = tci_rule_pad(v, x, from, 0, tci_dim_sub(all, p.kernel));
+    x = tci_rule_part(v, x, from, p.taps, p.s);
+    return tci_rule_shear(v, x, p.axis, from, p.d);
+}
+
+/* Where s m + d e is not number m + c e of residue e for one c: phase by phase to its residue, with
+ * zeros at those that no element has. */
+static tci_node *tci_rule_sort_phases(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis)
+{
+    int64_t used = tci_dim_is_known(p.kernel) ? TCI_MIN(p.kernel, p.s) : p.s, n = 0;
+    int64_t *order = TCI_NEW_ARRAY(v->s, int64_t, used + 1);
+    tci_node **parts = TCI_NEW_ARRAY(v->s, tci_node *, used);
+    for (int64_t e = 0; e < used; e++) { /* by residue */
+        int64_t at = n++;
+        for (; at > 0 && p.d * order[at - 1] % p.s > p.d * e % p.s; at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = e;
+    }
+    for (int64_t i = 0; i < used; i++) {
+        int64_t e = order[i], before = i ? 0 : p.d * e % p.s;
+        int64_t next = i + 1 < used ? p.d * order[i + 1] % p.s : p.s;
+        tci_node *part = tci_rule_slice(v, x, axis + 1, e, e + 1);
+        part = tci_rule_pad(v, part, axis, p.d * e / p.s, p.d * (used - 1) / p.s - p.d * e / p.s);
+        parts[i] = tci_rule_pad(v, part, axis + 1, before, next - p.d * e % p.s - 1);
+    }
+    return tci_vjp_built(v, tci_build_cat(v->g, parts, (int)used, axis + 1));
+}
+
+/* Axis `axis`, of places m, and the next, of phases e, to one axis of `size` places. */
+static tci_node *tci_rule_interleave(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis,
+                                     tci_dim size)
+{
+    tci_dim more = tci_dim_sub(p.d, 1);
+    if (!tci_dim_divides(p.s, more)) {
+        x = tci_rule_sort_phases(v, x, p, axis);
+    } else if (more != 0 && p.s != 1) {
+        x = tci_rule_shear(v, x, axis, axis + 1, tci_dim_div(more, p.s));
+        x = tci_rule_flip(v, x, axis + 1);
+    }
+    x = tci_rule_merge(v, x, axis);
+    x = tci_rule_spread(v, x, axis, p.apart);
+    return tci_rule_pad(v, x, axis, 0, tci_dim_sub(size, x->shape[axis]));
+}
+
+/* x's axes, each of a window's places m followed by its phases e, to x's own; p: one for each of n
+ * windows. */
+static tci_node *tci_rule_interleave_all(const tci_vjp *v, tci_node *r, const tci_node *x,
+                                         const tci_rule_phases *p, int n)
+{
+    for (int axis = x->rank - 1; axis >= 0; axis--) {
+        int which = -1, at = axis;
+        for (int i = 0; i < n; i++) {
+            which = p[i].axis == axis ? i : which;
+            at += p[i].axis < axis;
+        }
+        if (which >= 0) {
+            r = tci_rule_interleave(v, r, p[which], at, x->shape[axis]);
+        }
+    }
+    return r;
+}
+
+/* x's axes and n of phases among them: phases[i] to right behind the axis of window i. */
+static tci_node *tci_rule_pair(const tci_vjp *v, tci_node *r, const tci_node *x, const int *phases,
+                               const tci_rule_phases *p, int n)
+{
+    int *order = TCI_NEW_ARRAY(v->s, int, r->rank), at = 0, from = 0;
+    for (int axis = 0; axis < x->rank; axis++) {
+        while (tci_rule_find(phases, n, from) >= 0) {
+            from++;
+        }
+        order[at++] = from++;
+        for (int i = 0; i < n; i++) {
+            if (p[i].axis == axis) {
+                order[at++] = phases[i];
+            }
+        }
+    }
+    return tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
+}
+
+/* The last n axes summed; one of size 1 only goes. */
+static tci_node *tci_rule_sum_last(const tci_vjp *v, tci_node *r, int n)
+{
+    int *axes = TCI_NEW_ARRAY(v->s, int, n), n_axes = 0, rank = r->rank - n;
+    for (int i = rank; i < r->rank; i++) {
+        if (r->shape[i] != 1) {
+            axes[n_axes++] = i;
+        }
+    }
+    tci_node *sum = n_axes ? tci_rule_sum(v, r, axes, n_axes, false) : r;
+    return tci_rule_reshape(v, sum, rank, r->shape);
+}
+
+/* All windows to phases, one sum over the taps of all, all phases to places. The sum has the phases
+ * before the first window's axis, so that its last axis is one of places, a long one. */
 static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    int n_windows = n->rank - x->rank;
-    int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
+    int n_windows = n->rank - x->rank, first = x->rank;
+    int *phases = TCI_NEW_ARRAY(v->s, int, n_windows);
+    tci_rule_phases *p = TCI_NEW_ARRAY(v->s, tci_rule_phases, n_windows);
     tci_node *r = v->grad;
-    for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
-        const tci_dim *entry = n->attr + 4 * i;
-        r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
-        axes[i] = x->rank + i;
+    for (int i = 0; i < n_windows; i++) {
+        p[i] = tci_rule_phases_of(v, n->attr + 4 * i);
+        r = tci_rule_unwindow(v, r, p[i], x->rank + 2 * i);
+        first = TCI_MIN(first, p[i].axis);
     }
-    return tci_rule_sum(v, r, axes, n_windows, false);
+    for (int i = 0; i < n_windows; i++) {
+        r = tci_rule_move(v, r, x->rank + 2 * i + 1, first + i);
+        phases[i] = first + i;
+    }
+    r = tci_rule_sum_last(v, r, n_windows);
+    r = tci_rule_pair(v, r, x, phases, p, n_windows);
+    return tci_rule_interleave_all(v, r, x, p, n_windows);
 }
 
 TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
@@ -13142,16 +13325,6 @@ static int *tci_rule_labels(const tci_vjp *v, int which, int room)
     return labels;
 }
 
-static int tci_rule_find(const int *labels, int n, int label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* The result's gradient times the other operand, summed over what this operand lacks. An axis that
  * only this operand has was summed alone: its elements all take the same. */
 static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
@@ -13175,15 +13348,96 @@ static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
     return tci_build_broadcast(v->g, r, x->rank, x->shape);
 }
 
+/* tci_vjp_through_window with its labels checked: one operand of v->n is a WINDOW of x, the other
+ * has the window's elements. */
+typedef struct tci_rule_transpose {
+    const tci_vjp *v;
+    const tci_node *x;
+    int n;                          /* windows */
+    const tci_rule_phases *p;
+    const int *own, *others, *out;  /* labels */
+    int fresh;                      /* first of n labels that nothing has */
+} tci_rule_transpose;
+
+/* Phases before kernel mod s have a tap more than the others: how many, where these two sets are
+ * worth a contraction each; else -1, and some taps of some phases may be zeros. */
+static tci_dim tci_rule_fuller(tci_rule_phases p)
+{
+    bool known = tci_dim_is_known(p.kernel) && tci_dim_is_known(p.s);
+    return known && p.taps > 1 && p.kernel % p.s != 0 ? p.kernel % p.s : -1;
+}
+
+/* The other operand with the elements of window i as taps, in reverse, and the phases of a set. */
+static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int i, int at,
+                               bool less, tci_dim *taps)
+{
+    const tci_vjp *v = t->v;
+    tci_rule_phases p = t->p[i];
+    tci_dim fuller = tci_rule_fuller(p), phases = p.taps == 1 ? p.kernel : p.s;
+    *taps = less ? tci_dim_sub(p.taps, 1) : p.taps;
+    tci_dim more = tci_dim_sub(tci_dim_mul(*taps, phases), p.kernel);
+    other = tci_rule_part(v, tci_rule_pad(v, other, at, 0, more), at, *taps, phases);
+    if (fuller >= 0) {
+        other = tci_rule_slice(v, other, at + 1, less ? fuller : 0, less ? phases : fuller);
+    }
+    return tci_rule_flip(v, other, at);
+}
+
+/* One contraction over windows of taps, with stride 1 whatever the stride of v->n's windows:
+ * [phases of a set for each window, x's axes with places in them]. Bit i of less: of window i the
+ * set of phases with fewer taps. */
+static tci_node *tci_rule_transposed_set(const tci_rule_transpose *t, uint64_t less)
+{
+    const tci_vjp *v = t->v;
+    tci_node *other = v->n->in[1 - v->which], *grad = v->grad;
+    int n_others = other->rank, n_out = v->n->rank, room = n_others + n_out + t->n;
+    int *others = TCI_NEW_ARRAY(v->s, int, room), *out = TCI_NEW_ARRAY(v->s, int, room);
+    int *result = TCI_NEW_ARRAY(v->s, int, t->n + t->x->rank);
+    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * t->n), taps;
+    memcpy(others, t->others, sizeof(int) * (size_t)n_others);
+    memcpy(out, t->out, sizeof(int) * (size_t)n_out);
+    memcpy(result + t->n, t->own, sizeof(int) * (size_t)t->x->rank);
+    for (int i = 0; i < t->n; i++) {
+        int elements = t->own[t->x->rank + i], at = tci_rule_find(others, n_others, elements);
+        int axis = tci_rule_find(out, v->n->rank, t->own[t->p[i].axis]);
+        other = tci_rule_taps(t, other, i, at, less >> i & 1, &taps);
+        memmove(others + at + 1, others + at, sizeof(int) * (size_t)(n_others++ - at));
+        others[at + 1] = result[i] = t->fresh + i;
+        tci_dim reach = tci_dim_mul(tci_dim_sub(taps, 1), t->p[i].d);
+        grad = tci_rule_pad(v, grad, axis, reach, reach);
+        const tci_dim stepped[4] = {axis, taps, 1, t->p[i].d};
+        memcpy(spec + 4 * i, stepped, sizeof(stepped));
+        out[n_out++] = elements;
+    }
+    grad = tci_vjp_built(v, tci_build_window(v->g, grad, t->n, spec));
+    return tci_vjp_built(v, tci_build_contract(v->g, grad, out, other, others,
+                                               t->n + t->x->rank, result));
+}
+
+/* All phases of the windows from i on, of those before it the sets in `less`. */
+static tci_node *tci_rule_transposed(const tci_rule_transpose *t, int i, uint64_t less)
+{
+    const tci_vjp *v = t->v;
+    if (i == t->n) {
+        return tci_rule_transposed_set(t, less);
+    }
+    tci_node *parts[2] = {tci_rule_transposed(t, i + 1, less), NULL}, *r = parts[0];
+    if (tci_rule_fuller(t->p[i]) >= 0) {
+        parts[1] = tci_rule_transposed(t, i + 1, less | (uint64_t)1 << i);
+        parts[1] = tci_rule_pad(v, parts[1], t->n + t->p[i].axis, 0, t->p[i].d);
+        r = tci_vjp_built(v, tci_build_cat(v->g, parts, 2, i));
+    }
+    return tci_rule_pad(v, r, i, 0, tci_dim_sub(t->p[i].s, r->shape[i]));
+}
+
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
 {
     const tci_node *n = v->n, *window = n->in[v->which], *x = window->in[0];
-    tci_node *other = n->in[1 - v->which], *grad = v->grad;
+    const tci_node *other = n->in[1 - v->which];
     int n_windows = window->rank - x->rank;
     const int *own = tci_rule_labels(v, v->which, 0);
     const int *others = tci_rule_labels(v, 1 - v->which, 0);
-    int *out = tci_rule_labels(v, 2, n_windows);
-    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * n_windows);
+    const int *out = tci_rule_labels(v, 2, 0);
     for (int i = 0; i < x->rank; i++) {
         if (tci_rule_find(out, n->rank, own[i]) < 0 &&
             tci_rule_find(others, other->rank, own[i]) < 0) {
@@ -13199,22 +13453,22 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
             return NULL;
         }
     }
-    for (int i = 0; i < n_windows; i++) {
-        const tci_dim *entry = window->attr + 4 * i;
-        int axis = tci_rule_find(out, n->rank, own[entry[0]]);
-        tci_dim reach = tci_dim_mul(tci_dim_sub(entry[1], 1), entry[3]);
-        tci_dim size = x->shape[entry[0]];
-        int element = tci_rule_find(others, other->rank, own[x->rank + i]);
-        grad = tci_rule_spread(v, grad, axis, entry[2]);
-        grad = tci_rule_pad(v, grad, axis, reach, tci_dim_sub(size, grad->shape[axis]));
-        other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
-        const tci_dim stepped[4] = {axis, entry[1], 1, entry[3]};
-        memcpy(spec + 4 * i, stepped, sizeof(stepped));
-        out[n->rank + i] = own[x->rank + i];
+    int *phases = TCI_NEW_ARRAY(v->s, int, n_windows);
+    tci_rule_phases *p = TCI_NEW_ARRAY(v->s, tci_rule_phases, n_windows);
+    tci_rule_transpose t = {v, x, n_windows, p, own, others, out, 0};
+    for (int i = 0; i < window->rank; i++) {
+        t.fresh = TCI_MAX(t.fresh, own[i] + 1);
     }
-    grad = tci_vjp_built(v, tci_build_window(v->g, grad, n_windows, spec));
-    return tci_vjp_built(v,
-                         tci_build_contract(v->g, grad, out, other, others, x->rank, own));
+    for (int i = 0; i < other->rank; i++) {
+        t.fresh = TCI_MAX(t.fresh, others[i] + 1);
+    }
+    for (int i = 0; i < n_windows; i++) {
+        p[i] = tci_rule_phases_of(v, window->attr + 4 * i);
+        phases[i] = i;
+    }
+    tci_node *r = tci_rule_transposed(&t, 0, 0);
+    r = tci_rule_pair(v, r, x, phases, p, n_windows);
+    return tci_rule_interleave_all(v, r, x, p, n_windows);
 }
 
 /* ---- composites: in the compute dtype, rounded once ---- */
@@ -14100,10 +14354,11 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
 /* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way,
  * so equal values and equal index expressions have equal numbers.
  *
- * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE)
- * ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
- * tci_kx_join puts it together again; div and mod pull out what divides and drop what the ranges
- * prove away, so that the maps of reshapes become affine wherever the sizes allow. */
+ * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE,
+ * BOUND) ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
+ * tci_kx_join puts it together again, and a quotient with its remainder; div and mod pull out what
+ * divides and drop what the ranges prove away, so that the maps of reshapes become affine wherever
+ * the sizes allow. */
 /* ---- src/kernel/ir.h ---- */
 /* kernel/ir.h - the kernel IR: what is computed, free of any target.
  *
@@ -14165,13 +14420,16 @@ typedef enum tci_kx_op {
     TCI_KX_MUL,   /* a * c */
     TCI_KX_DIV,   /* floor(a / c), c > 0 */
     TCI_KX_MOD,   /* a - c * floor(a / c), c > 0 */
-    TCI_KX_VALUE  /* the integer value of instruction c, already inside [lo, hi] */
+    TCI_KX_VALUE, /* the integer value of instruction c, already inside [lo, hi] */
+    TCI_KX_BOUND  /* a, known to lie in [lo, hi] where a guard holds: while lowering only */
 } tci_kx_op;
 typedef struct tci_kx {
     uint8_t op;
     int32_t a, b;     /* indices of kx nodes; -1 unused */
     tci_dim c;
     tci_dim lo, hi;   /* range, inclusive */
+    uint64_t axes;    /* derived, as tci_kinst.axes; so a walk for it is never needed */
+    int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
 /* ---- instructions ---- */
@@ -14277,6 +14535,8 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
+/* x by another name, where it is known to lie in [lo, hi]; x itself where it always does. */
+TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);
@@ -14372,9 +14632,33 @@ static void tci_kernel_table_put(int32_t *table, int n_table, uint64_t hash, int
     table[at] = index + 1;
 }
 
-/* Adds x (without canonicalising) or finds its equal. */
-static int tci_kx_intern(tci_kernel *k, tci_kx x)
+static uint64_t tci_kernel_axis_bit(int64_t axis)
 {
+    return (uint64_t)1 << TCI_MIN(axis, 63);
+}
+
+static void tci_kx_derive(const tci_kernel *k, tci_kx *x)
+{
+    x->axes = x->op == TCI_KX_AXIS ? tci_kernel_axis_bit(x->c) : 0;
+    x->stage = -1;
+    if (x->op == TCI_KX_VALUE) {
+        x->axes = k->insts[x->c].axes;
+        x->stage = k->insts[x->c].stage;
+    }
+    if (x->a >= 0) {
+        x->axes |= k->kx[x->a].axes;
+        x->stage = TCI_MAX(x->stage, k->kx[x->a].stage);
+    }
+    if (x->b >= 0) {
+        x->axes |= k->kx[x->b].axes;
+        x->stage = TCI_MAX(x->stage, k->kx[x->b].stage);
+    }
+}
+
+/* Adds x (without canonicalising) or finds its equal. */
+static int tci_kx_intern(tci_kernel *k, uint8_t op, int a, int b, tci_dim c, tci_dim lo, tci_dim hi)
+{
+    tci_kx x = {op, a, b, c, lo, hi, 0, -1};
     if (k->n_kx * 2 >= k->n_kx_hash) {
         k->n_kx_hash = k->n_kx_hash ? k->n_kx_hash * 2 : 64;
         k->kx_hash = TCI_NEW_ARRAY(k->s, int32_t, k->n_kx_hash);
@@ -14386,10 +14670,12 @@ static int tci_kx_intern(tci_kernel *k, tci_kx x)
     uint64_t mask = (uint64_t)(k->n_kx_hash - 1);
     for (uint64_t at = hash & mask; k->kx_hash[at]; at = (at + 1) & mask) {
         const tci_kx *y = &k->kx[k->kx_hash[at] - 1];
-        if (y->op == x.op && y->a == x.a && y->b == x.b && y->c == x.c) {
+        bool same = op != TCI_KX_BOUND || (y->lo == lo && y->hi == hi);
+        if (y->op == op && y->a == a && y->b == b && y->c == c && same) {
             return k->kx_hash[at] - 1;
         }
     }
+    tci_kx_derive(k, &x);
     TCI_PUSH(k->s, k->kx, k->n_kx, k->cap_kx, x);
     tci_kernel_table_put(k->kx_hash, k->n_kx_hash, hash, k->n_kx - 1);
     return k->n_kx - 1;
@@ -14416,8 +14702,7 @@ static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 
 TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
 {
-    tci_kx x = {TCI_KX_CONST, -1, -1, c, c, c};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_CONST, -1, -1, c, c, c);
 }
 
 /* An axis of size 1 is the constant 0, so that index maps compare equal whatever axis stands
@@ -14428,8 +14713,7 @@ TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
     if (size == 1) {
         return tci_kx_const(k, 0);
     }
-    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1)};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1));
 }
 
 static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, tci_dim coef)
@@ -14474,38 +14758,73 @@ static void tci_kx_linear(tci_kernel *k, int x, tci_dim scale, tci_kx_sum *sum)
     }
 }
 
-/* The range of c times what lies in [lo, hi]. */
-static tci_kx tci_kx_scaled(const tci_kernel *k, int atom, tci_dim c)
+/* c times an atom. */
+static int tci_kx_scaled(tci_kernel *k, int atom, tci_dim c)
 {
     tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
-    tci_kx x = {TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi)};
-    return x;
+    return tci_kx_intern(k, TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi));
 }
 
-static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
+static int tci_kx_sum_find(const tci_kx_sum *sum, int atom)
+{
+    for (int i = 0; i < sum->n; i++) {
+        if (sum->terms[i].atom == atom) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int tci_kx_quotient(tci_kernel *k, int y, tci_dim c);
+
+/* m * (y mod c) + m * c * floor(y / c) = m * y: what a reshape takes apart and another, or an
+ * offset in memory, puts together. */
+static bool tci_kx_sum_rejoin(tci_kernel *k, tci_kx_sum *sum)
+{
+    for (int i = 0; i < sum->n; i++) {
+        tci_kx e = k->kx[sum->terms[i].atom];
+        if (e.op != TCI_KX_MOD) {
+            continue;
+        }
+        tci_dim m = sum->terms[i].coef, whole = tci_dim_mul(m, e.c);
+        int other = -1;
+        for (int j = 0; j < sum->n && other < 0; j++) {
+            bool fits = k->kx[sum->terms[j].atom].op == TCI_KX_DIV && sum->terms[j].coef == whole;
+            other = fits && sum->terms[j].atom == tci_kx_quotient(k, e.a, e.c) ? j : -1;
+        }
+        if (other >= 0) {
+            int mod = sum->terms[i].atom, div = sum->terms[other].atom;
+            tci_kx_sum_add(k, sum, mod, tci_dim_neg(m));
+            tci_kx_sum_add(k, sum, div, tci_dim_neg(whole));
+            tci_kx_linear(k, e.a, m, sum);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int tci_kx_plus(tci_kernel *k, int a, int b)
+{
+    return tci_kx_intern(k, TCI_KX_ADD, a, b, 0, tci_dim_add(k->kx[a].lo, k->kx[b].lo),
+                         tci_dim_add(k->kx[a].hi, k->kx[b].hi));
+}
+
+static int tci_kx_join(tci_kernel *k, tci_kx_sum *sum)
 {
     int all = -1;
+    while (tci_kx_sum_rejoin(k, sum)) {
+    }
     for (int i = 0; i < sum->n; i++) {
-        int atom = sum->terms[i].atom;
-        int term = atom;
+        int term = sum->terms[i].atom;
         if (sum->terms[i].coef != 1) {
-            term = tci_kx_intern(k, tci_kx_scaled(k, atom, sum->terms[i].coef));
+            term = tci_kx_scaled(k, term, sum->terms[i].coef);
         }
-        if (all < 0) {
-            all = term;
-        } else {
-            tci_kx x = {TCI_KX_ADD, all, term, 0, tci_dim_add(k->kx[all].lo, k->kx[term].lo),
-                        tci_dim_add(k->kx[all].hi, k->kx[term].hi)};
-            all = tci_kx_intern(k, x);
-        }
+        all = all < 0 ? term : tci_kx_plus(k, all, term);
     }
     if (all < 0 || sum->base == 0) {
         return all < 0 ? tci_kx_const(k, sum->base) : all;
     }
-    int base = tci_kx_const(k, sum->base);
-    tci_kx x = {TCI_KX_ADD, all, base, 0, tci_dim_add(k->kx[all].lo, sum->base),
-                tci_dim_add(k->kx[all].hi, sum->base)};
-    return tci_kx_intern(k, x);
+    return tci_kx_plus(k, all, tci_kx_const(k, sum->base));
 }
 
 TCI_FN int tci_kx_add(tci_kernel *k, int a, int b)
@@ -14525,16 +14844,31 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
     return tci_kx_join(k, &sum);
 }
 
-/* Splits x into out * c + rest: the terms that c divides, and the others. */
+/* coef as whole * c + rest, towards 0, so that both grow with coef; symbolic ones only where that
+ * leaves a number. */
+static tci_dim tci_kx_whole(tci_dim coef, tci_dim c)
+{
+    if (tci_dim_is_known(coef) && tci_dim_is_known(c)) {
+        return coef / c;
+    }
+    tci_dim whole = tci_dim_div(coef, c);
+    return tci_dim_is_known(tci_dim_sub(coef, tci_dim_mul(whole, c))) ? whole : 0;
+}
+
+/* Splits x into out * c + rest: of each coefficient what c divides, and the others. */
 static void tci_kx_divide(tci_kernel *k, int x, tci_dim c, tci_kx_sum *out, tci_kx_sum *rest)
 {
     tci_kx_sum sum = {0};
     tci_kx_linear(k, x, 1, &sum);
     for (int i = 0; i < sum.n; i++) {
-        if (tci_dim_divides(c, sum.terms[i].coef)) {
-            tci_kx_sum_add(k, out, sum.terms[i].atom, tci_dim_div(sum.terms[i].coef, c));
-        } else {
-            tci_kx_sum_add(k, rest, sum.terms[i].atom, sum.terms[i].coef);
+        int atom = sum.terms[i].atom;
+        tci_dim whole = tci_kx_whole(sum.terms[i].coef, c);
+        tci_dim left = tci_dim_sub(sum.terms[i].coef, tci_dim_mul(whole, c));
+        if (whole != 0) {
+            tci_kx_sum_add(k, out, atom, whole);
+        }
+        if (left != 0) {
+            tci_kx_sum_add(k, rest, atom, left);
         }
     }
     out->base = tci_dim_div(sum.base, c);
@@ -14557,6 +14891,47 @@ static void tci_kx_sum_scale_down(tci_kx_sum *sum, tci_dim g)
     sum->base = tci_dim_div(sum->base, g);
 }
 
+/* Where floor(x / c) takes two values, one for each value of x, it is x moved to 0 .. 1. */
+static bool tci_kx_is_step(const tci_kernel *k, int x, tci_dim c, tci_dim *q)
+{
+    tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi;
+    *q = tci_dim_div(lo, c);
+    return tci_dim_sub(hi, lo) == 1 && tci_dim_div(hi, c) == tci_dim_add(*q, 1);
+}
+
+/* Numbers far below overflow, whatever they are multiplied with here. */
+static bool tci_kx_is_small(const tci_kernel *k, int x, tci_dim c)
+{
+    const int64_t limit = (int64_t)1 << 30;
+    tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi;
+    return tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(c) && lo >= -limit &&
+           hi <= limit && c <= limit;
+}
+
+/* floor((A + floor(B / d)) / c) = floor((d A + B) / (c d)): one division for two. rest: of x. */
+static bool tci_kx_nested(tci_kernel *k, const tci_kx_sum *rest, int x, tci_dim *c, int *inner)
+{
+    for (int i = 0; i < rest->n; i++) {
+        tci_kx e = k->kx[rest->terms[i].atom];
+        if (e.op != TCI_KX_DIV || rest->terms[i].coef != 1 ||
+            (rest->n > 1 && !tci_kx_is_small(k, x, tci_dim_mul(*c, e.c)))) {
+            continue;
+        }
+        tci_kx_sum sum = {0};
+        for (int j = 0; j < rest->n; j++) {
+            if (j != i) {
+                tci_kx_linear(k, rest->terms[j].atom, tci_dim_mul(e.c, rest->terms[j].coef), &sum);
+            }
+        }
+        sum.base = tci_dim_mul(e.c, rest->base);
+        tci_kx_linear(k, e.a, 1, &sum);
+        *c = tci_dim_mul(*c, e.c);
+        *inner = tci_kx_join(k, &sum);
+        return true;
+    }
+    return false;
+}
+
 /* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
  * goes. */
 TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
@@ -14566,26 +14941,46 @@ TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
     }
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
-    tci_dim g = tci_kx_sum_gcd(&rest, c);
+    tci_dim g = tci_kx_sum_gcd(&rest, c), q;
     tci_kx_sum_scale_down(&rest, g);
     c = tci_dim_div(c, g);
-    int r = tci_kx_join(k, &rest);
+    int r = tci_kx_join(k, &rest), x;
     tci_dim lo = tci_dim_div(k->kx[r].lo, c), hi = tci_dim_div(k->kx[r].hi, c);
     if (lo == hi) {
         out.base = tci_dim_add(out.base, lo);
-        return tci_kx_join(k, &out);
-    }
-    if (k->kx[r].op == TCI_KX_DIV) {
-        c = tci_dim_mul(c, k->kx[r].c);
-        r = k->kx[r].a;
-    }
-    if (c == 1) {
+    } else if (c == 1) {
         tci_kx_linear(k, r, 1, &out);
-        return tci_kx_join(k, &out);
+    } else if (tci_kx_is_step(k, r, c, &q)) {
+        tci_kx_linear(k, r, 1, &out);
+        out.base = tci_dim_add(out.base, tci_dim_sub(q, k->kx[r].lo));
+    } else if (tci_kx_nested(k, &rest, r, &c, &x)) {
+        tci_kx_linear(k, tci_kx_div(k, x, c), 1, &out);
+    } else {
+        tci_kx_linear(k, tci_kx_intern(k, TCI_KX_DIV, r, -1, c, lo, hi), 1, &out);
     }
-    tci_kx x = {TCI_KX_DIV, r, -1, c, lo, hi};
-    tci_kx_sum_add(k, &out, tci_kx_intern(k, x), 1);
     return tci_kx_join(k, &out);
+}
+
+/* The atom of floor(y / c), for the argument and divisor of a MOD; -1: it is a sum. */
+static int tci_kx_quotient(tci_kernel *k, int y, tci_dim c)
+{
+    int q = tci_kx_div(k, y, c);
+    return k->kx[q].op == TCI_KX_DIV ? q : -1;
+}
+
+/* Remainders of multiples of c are those of what they are remainders of. */
+static bool tci_kx_sum_unmod(tci_kernel *k, tci_kx_sum *sum, tci_dim c)
+{
+    for (int i = 0; i < sum->n; i++) {
+        tci_kx e = k->kx[sum->terms[i].atom];
+        tci_dim m = sum->terms[i].coef;
+        if (e.op == TCI_KX_MOD && tci_dim_divides(c, tci_dim_mul(m, e.c))) {
+            tci_kx_sum_add(k, sum, sum->terms[i].atom, tci_dim_neg(m));
+            tci_kx_linear(k, e.a, m, sum);
+            return true;
+        }
+    }
+    return false;
 }
 
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
@@ -14596,26 +14991,44 @@ TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
     int r = tci_kx_join(k, &rest);
-    tci_dim q = tci_dim_div(k->kx[r].lo, c);
+    tci_dim q = tci_dim_div(k->kx[r].lo, c), step;
     if (q == tci_dim_div(k->kx[r].hi, c)) {
         return tci_kx_add(k, r, tci_kx_const(k, tci_dim_neg(tci_dim_mul(q, c))));
     }
+    if (tci_kx_is_step(k, r, c, &step)) { /* r - c (r - lo + step) */
+        tci_kx_sum sum = {0};
+        tci_kx_linear(k, r, tci_dim_sub(1, c), &sum);
+        sum.base = tci_dim_add(sum.base, tci_dim_mul(c, tci_dim_sub(k->kx[r].lo, step)));
+        return tci_kx_join(k, &sum);
+    }
     tci_dim g = tci_kx_sum_gcd(&rest, c);
-    if (g != 1 && tci_dim_divides(g, rest.base)) { /* mod(g r, g c) = g mod(r, c) */
+    if (g != 1) { /* mod(g r + b, g c) = g mod(r + floor(b / g), c) + b mod g */
+        tci_dim b = tci_dim_mod(rest.base, g);
         tci_kx_sum_scale_down(&rest, g);
-        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
+        int scaled = tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
+        return tci_kx_add(k, scaled, tci_kx_const(k, b));
     }
-    if (k->kx[r].op == TCI_KX_MOD && tci_dim_divides(c, k->kx[r].c)) {
-        return tci_kx_mod(k, k->kx[r].a, c);
+    if (tci_kx_sum_unmod(k, &rest, c)) {
+        return tci_kx_mod(k, tci_kx_join(k, &rest), c);
     }
-    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1)};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1));
 }
 
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi)
 {
-    tci_kx x = {TCI_KX_VALUE, -1, -1, inst, lo, hi};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_VALUE, -1, -1, inst, lo, hi);
+}
+
+TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi)
+{
+    tci_kx e = k->kx[x];
+    lo = tci_dim_le(lo, e.lo) ? e.lo : lo;
+    hi = tci_dim_le(e.hi, hi) ? e.hi : hi;
+    if (lo == e.lo && hi == e.hi) {
+        return x;
+    }
+    return lo == hi ? tci_kx_const(k, lo)
+                    : tci_kx_intern(k, TCI_KX_BOUND, e.op == TCI_KX_BOUND ? e.a : x, -1, 0, lo, hi);
 }
 
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base)
@@ -14650,37 +15063,9 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *ba
     }
 }
 
-static uint64_t tci_kernel_axis_bit(int64_t axis)
-{
-    return (uint64_t)1 << TCI_MIN(axis, 63);
-}
-
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x)
 {
-    tci_kx e = k->kx[x];
-    switch (e.op) {
-    case TCI_KX_AXIS: return tci_kernel_axis_bit(e.c);
-    case TCI_KX_ADD: return tci_kx_axes(k, e.a) | tci_kx_axes(k, e.b);
-    case TCI_KX_MUL:
-    case TCI_KX_DIV:
-    case TCI_KX_MOD: return tci_kx_axes(k, e.a);
-    case TCI_KX_VALUE: return k->insts[e.c].axes;
-    default: return 0;
-    }
-}
-
-/* The latest stage whose reduction an index depends on (through a loaded index). */
-static int32_t tci_kx_stage(const tci_kernel *k, int x)
-{
-    tci_kx e = k->kx[x];
-    switch (e.op) {
-    case TCI_KX_ADD: return TCI_MAX(tci_kx_stage(k, e.a), tci_kx_stage(k, e.b));
-    case TCI_KX_MUL:
-    case TCI_KX_DIV:
-    case TCI_KX_MOD: return tci_kx_stage(k, e.a);
-    case TCI_KX_VALUE: return k->insts[e.c].stage;
-    default: return -1;
-    }
+    return k->kx[x].axes;
 }
 
 /* ---- instructions ---- */
@@ -14694,12 +15079,12 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
         i->stage = TCI_MAX(i->stage, k->insts[i->args[a]].stage);
     }
     if (i->x >= 0) {
-        i->axes |= tci_kx_axes(k, i->x);
-        i->stage = TCI_MAX(i->stage, tci_kx_stage(k, i->x));
+        i->axes |= k->kx[i->x].axes;
+        i->stage = TCI_MAX(i->stage, k->kx[i->x].stage);
     }
     for (int g = 0; g < i->n_guards; g++) {
-        i->axes |= tci_kx_axes(k, k->guards[i->guard + g].x);
-        i->stage = TCI_MAX(i->stage, tci_kx_stage(k, k->guards[i->guard + g].x));
+        i->axes |= k->kx[k->guards[i->guard + g].x].axes;
+        i->stage = TCI_MAX(i->stage, k->kx[k->guards[i->guard + g].x].stage);
     }
     /* a function of the outer point; a SCAN's value of the step as well */
     if (i->op == TCI_K_RED) {
@@ -15133,7 +15518,12 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
  *
  * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
- * node read at two different indices is two values. */
+ * node read at two different indices is two values.
+ *
+ * Under a guard an index lies inside what is read there: it goes on as a BOUND of that range, so
+ * that what is below simplifies by it. Wherever an index leaves the walk (loads, guards, values)
+ * BOUNDs are replaced by what they stand for: what was simplified holds where the guard does, and
+ * nothing else is ever looked at. */
 /* ---- src/kernel/lower.h ---- */
 /* kernel/lower.h - from graph nodes to kernel IR.
  *
@@ -15161,6 +15551,7 @@ struct tci_lower {
     struct tci_lower_frame *frames; int n_frames, cap_frames;
     struct tci_lower_frame *deps; int n_deps, cap_deps;
     int *dep_insts; int n_dep_insts, cap_dep_insts;
+    int32_t *plain; int n_plain, cap_plain; /* per index expression: without BOUND; -1 not asked */
 };
 
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
@@ -15169,6 +15560,9 @@ TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
 /* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
  * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);
+/* The RESHAPEs below which an index has a division or remainder that the kernel needs and that
+ * their own index has not: how many. Array in scratch. */
+TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes);
 /* A load of operand p (compute dtype t) at element offset x under a guard set. */
 TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard);
 /* Offset of idx in a tensor with these sizes, dense row-major, or with element strides (base: the
@@ -15182,6 +15576,22 @@ TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);
 
 /* Flops of one evaluation of an elementwise row. */
 TCI_FN int tci_lower_cost(int op);
+
+#endif
+/* ---- src/kernel/simplify.h ---- */
+/* kernel/simplify.h - the final form of a kernel. */
+#ifndef TCI_KERNEL_SIMPLIFY_H
+#define TCI_KERNEL_SIMPLIFY_H
+
+
+/* Index expressions inside those that a store or reduction needs, by number. In scratch. */
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k);
+/* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
+ * makes some needed floor-division or remainder affine; false when there is none. */
+TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
+/* A copy in canonical order without dead values, neighbouring axes merged where every access
+ * allows. */
+TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
 
 #endif
 
@@ -15265,6 +15675,40 @@ TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k)
     TCI_PUSH(s, l->sets, l->n_sets, l->cap_sets, none);
 }
 
+/* ---- what is known under a guard ---- */
+
+static int tci_lower_rebuild(tci_lower *l, int x);
+
+/* x with each BOUND replaced by what it stands for. */
+static int tci_lower_plain(tci_lower *l, int x)
+{
+    while (l->n_plain <= x) {
+        TCI_PUSH(l->s, l->plain, l->n_plain, l->cap_plain, -1);
+    }
+    if (l->plain[x] < 0) {
+        int made = tci_lower_rebuild(l, x);
+        l->plain[x] = made;
+    }
+    return l->plain[x];
+}
+
+static int tci_lower_rebuild(tci_lower *l, int x)
+{
+    tci_kx e = l->k->kx[x];
+    int a = e.a >= 0 ? tci_lower_plain(l, e.a) : -1;
+    switch (e.op) {
+    case TCI_KX_BOUND: return a;
+    case TCI_KX_ADD: {
+        int b = tci_lower_plain(l, e.b);
+        return a == e.a && b == e.b ? x : tci_kx_add(l->k, a, b);
+    }
+    case TCI_KX_MUL: return a == e.a ? x : tci_kx_mul(l->k, a, e.c);
+    case TCI_KX_DIV: return a == e.a ? x : tci_kx_div(l->k, a, e.c);
+    case TCI_KX_MOD: return a == e.a ? x : tci_kx_mod(l->k, a, e.c);
+    default: return x; /* CONST AXIS VALUE */
+    }
+}
+
 /* ---- guards: set 0 is "always"; -1 stands for "never" ---- */
 
 static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
@@ -15297,6 +15741,7 @@ static int tci_lower_guard_and(tci_lower *l, int guard, int x, tci_dim lo, tci_d
     if (tci_dim_le(lo, e->lo) && tci_dim_le(e->hi, hi)) {
         return guard;
     }
+    x = tci_lower_plain(l, x);
     int n = l->sets[guard].n;
     tci_kguard *list = TCI_NEW_ARRAY(l->s, tci_kguard, n + 1);
     bool merged = false;
@@ -15611,13 +16056,49 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
     return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
-static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
+/* The index of axes [first, last) of a tensor from the offset among them, which lies inside: so of
+ * the first of them no remainder is left, which a symbolic size does not tell. */
+static void tci_lower_unflatten(tci_lower *l, const tci_dim *shape, int first, int last, int flat,
+                                int *idx)
 {
     tci_dim stride = 1;
-    for (int i = in->rank - 1; i >= 0; i--) {
-        tci_dim size = tci_lower_extent(in->shape[i]);
-        idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
+    for (int i = last - 1; i >= first; i--) {
+        tci_dim size = tci_lower_extent(shape[i]);
+        int x = tci_kx_div(l->k, flat, stride);
+        idx[i] = i > first || tci_dim_is_known(size)
+                     ? tci_kx_mod(l->k, x, size)
+                     : tci_kx_bound(l->k, x, 0, tci_dim_add(size, -1));
         stride = tci_dim_mul(stride, size);
+    }
+}
+
+/* Between two shapes of a RESHAPE: axes [*i, ..) and [*j, ..) are the shortest runs before the
+ * given ends that hold equally many elements. */
+static void tci_lower_run(const tci_node *to, const tci_node *from, int *i, int *j)
+{
+    tci_dim a = 1, b = 1;
+    do {
+        bool more = *i > 0 && (*j == 0 || tci_dim_hint(a) <= tci_dim_hint(b));
+        if (more) {
+            a = tci_dim_mul(a, tci_lower_extent(to->shape[--*i]));
+        } else if (*j > 0) {
+            b = tci_dim_mul(b, tci_lower_extent(from->shape[--*j]));
+        }
+    } while (a != b && (*i > 0 || *j > 0));
+}
+
+/* Run by run, so that an index of one run is never mixed with those of another. */
+static void tci_lower_reshape(tci_lower *l, const tci_node *n, const int *idx, int *to)
+{
+    const tci_node *in = n->in[0];
+    int end_i = n->rank, end_j = in->rank;
+    while (end_i > 0 || end_j > 0) {
+        int i = end_i, j = end_j;
+        tci_lower_run(n, in, &i, &j);
+        int flat = tci_lower_offset(l, end_i - i, n->shape + i, NULL, idx + i);
+        tci_lower_unflatten(l, in->shape, j, end_j, flat, to);
+        end_i = i;
+        end_j = j;
     }
 }
 
@@ -15626,7 +16107,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
     const tci_node *in = n->in[0];
     int *to = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
     if (n->op == TCI_OP_RESHAPE) {
-        tci_lower_unflatten(l, in, tci_lower_offset(l, n->rank, n->shape, NULL, idx), to);
+        tci_lower_reshape(l, n, idx, to);
         return to;
     }
     for (int i = 0; i < in->rank; i++) {
@@ -15668,6 +16149,17 @@ static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner
     return guard;
 }
 
+/* The index of n under a guard that says it lies inside. */
+static const int *tci_lower_inside(tci_lower *l, const tci_node *n, const int *idx)
+{
+    int *to = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        to[i] = n->shape[i] == 0 ? idx[i]
+                                 : tci_kx_bound(l->k, idx[i], 0, tci_dim_add(n->shape[i], -1));
+    }
+    return to;
+}
+
 /* Guard of the part of CAT's axis that input i covers. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
                                tci_dim *start)
@@ -15697,7 +16189,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
         const int *to = tci_lower_move(l, n, f->idx);
         int guard = tci_lower_pad_guard(l, n, to, f->guard);
         if (guard >= 0) {
-            tci_lower_dep(l, n->in[0], to, guard);
+            tci_lower_dep(l, n->in[0], tci_lower_inside(l, n->in[0], to), guard);
         }
         tci_lower_dep(l, n->in[1], f->idx, 0);
         return;
@@ -15710,7 +16202,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
                 int back = tci_kx_const(l->k, tci_dim_neg(start));
                 to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
-                tci_lower_dep(l, n->in[i], to, guard);
+                tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
             }
         }
         return;
@@ -15729,7 +16221,7 @@ static int tci_lower_index(tci_lower *l, int x)
     tci_kinst i = {0};
     i.op = TCI_K_INDEX;
     i.dtype = TC_I64;
-    i.x = x;
+    i.x = tci_lower_plain(l, x);
     i.guard = -1;
     return tci_kernel_inst(l->k, i);
 }
@@ -15745,6 +16237,33 @@ static int tci_lower_literal(tci_lower *l, tci_node *n)
     return tci_lower_round(l->k, tci_kernel_inst(l->k, i), (tc_dtype)n->dtype);
 }
 
+/* Does the guard of instruction i hold nowhere but where `guard` does? */
+static bool tci_lower_implies(const tci_lower *l, const tci_kinst *i, int guard)
+{
+    const struct tci_lower_set *set = &l->sets[guard];
+    bool all = i->n_guards >= set->n;
+    for (int g = 0; all && g < set->n; g++) {
+        const tci_kguard *want = &l->k->guards[set->first + g];
+        bool found = false;
+        for (int h = 0; h < i->n_guards && !found; h++) {
+            const tci_kguard *have = &l->k->guards[i->guard + h];
+            found = have->x == want->x && tci_dim_le(want->lo, have->lo) &&
+                    tci_dim_le(have->hi, want->hi);
+        }
+        all = found;
+    }
+    return all;
+}
+
+/* A value that is `fill` wherever the guard fails, as a padding inside made it so. */
+static bool tci_lower_is_filled(const tci_lower *l, int value, int fill, int guard)
+{
+    const tci_kinst *v = &l->k->insts[value];
+    return v->op == TCI_K_PRIM && v->prim == TCI_P_SELECT && v->args[2] == fill &&
+           l->k->insts[v->args[0]].op == TCI_K_GUARD &&
+           tci_lower_implies(l, &l->k->insts[v->args[0]], guard);
+}
+
 static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     const int *to = tci_lower_move(l, f->node, f->idx);
@@ -15753,6 +16272,9 @@ static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int
         return in[0]; /* all fill (then the only dependency), or nothing padded */
     }
     int value = in[0], fill = in[1];
+    if (tci_lower_is_filled(l, value, fill, guard)) {
+        return value;
+    }
     const tci_kinst *v = &l->k->insts[value];
     bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first &&
                  v->n_guards == l->sets[guard].n;
@@ -15890,7 +16412,7 @@ TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guar
     tci_kinst i = {0};
     i.op = TCI_K_LOAD;
     i.dtype = (int8_t)t;
-    i.x = x;
+    i.x = tci_lower_plain(l, x);
     i.imm = operand;
     i.guard = guard > 0 ? l->sets[guard].first : -1;
     i.n_guards = guard > 0 ? l->sets[guard].n : 0;
@@ -15905,6 +16427,71 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
     }
     return l->n_memo;
 }
+
+/* Sets mark[x] of each division and remainder inside x, seen once. */
+static void tci_lower_mark_divisions(const tci_kernel *k, int x, bool *seen, bool *mark)
+{
+    const tci_kx *e = &k->kx[x];
+    if (seen[x]) {
+        return;
+    }
+    seen[x] = true;
+    mark[x] = e->op == TCI_KX_DIV || e->op == TCI_KX_MOD;
+    if (e->a >= 0) {
+        tci_lower_mark_divisions(k, e->a, seen, mark);
+    }
+    if (e->b >= 0) {
+        tci_lower_mark_divisions(k, e->b, seen, mark);
+    }
+}
+
+/* Has the index of n's operand a division that is live and not in n's own, `idx`? */
+static bool tci_lower_divides(tci_lower *l, const bool *live, int n_live, const tci_node *n,
+                              const int *idx)
+{
+    const int *to = tci_lower_move(l, n, idx);
+    int *plain = TCI_NEW_ARRAY(l->s, int, n->rank + n->in[0]->rank), at = 0;
+    for (int i = 0; i < n->rank; i++) {
+        plain[at++] = tci_lower_plain(l, idx[i]);
+    }
+    for (int i = 0; i < n->in[0]->rank; i++) {
+        plain[at++] = tci_lower_plain(l, to[i]);
+    }
+    bool *seen = TCI_NEW_ARRAY(l->s, bool, l->k->n_kx);
+    bool *mark = TCI_NEW_ARRAY(l->s, bool, l->k->n_kx);
+    for (int i = 0; i < n->rank; i++) {
+        tci_lower_mark_divisions(l->k, plain[i], seen, mark);
+    }
+    for (int i = 0; i < n_live; i++) {
+        mark[i] = false;
+    }
+    for (int i = n->rank; i < at; i++) {
+        tci_lower_mark_divisions(l->k, plain[i], seen, mark);
+    }
+    bool divides = false;
+    for (int i = 0; i < n_live; i++) {
+        divides |= mark[i] && live[i];
+    }
+    return divides;
+}
+
+TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes)
+{
+    int n = 0, n_live = l->k->n_kx;
+    const bool *live = tci_kernel_live_kx(l->k);
+    bool any = false;
+    for (int x = 0; x < n_live; x++) {
+        any |= live[x] && (l->k->kx[x].op == TCI_KX_DIV || l->k->kx[x].op == TCI_KX_MOD);
+    }
+    *nodes = any ? TCI_NEW_ARRAY(l->s, tci_node *, l->n_memo + 1) : NULL;
+    for (int i = 0; i < l->n_memo && any; i++) {
+        tci_lower_frame f = l->memo[i].key;
+        if (f.node->op == TCI_OP_RESHAPE && tci_lower_divides(l, live, n_live, f.node, f.idx)) {
+            (*nodes)[n++] = f.node;
+        }
+    }
+    return n;
+}
 /* ---- src/kernel/simplify.c ---- */
 /* kernel/simplify.c - gives a freshly lowered kernel its final form.
  *
@@ -15912,22 +16499,61 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
  * tci_kernel_finish      copies the live part of a kernel in canonical order (stage by stage,
  *                        operands first), merging neighbouring axes that every index walks as one.
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
-/* ---- src/kernel/simplify.h ---- */
-/* kernel/simplify.h - the final form of a kernel. */
-#ifndef TCI_KERNEL_SIMPLIFY_H
-#define TCI_KERNEL_SIMPLIFY_H
 
+enum { TCI_KERNEL_SHORT = 4 }; /* elements of an axis that makes poor vectors */
 
-/* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
- * makes some floor-division or remainder affine; false when there is none. */
-TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
-/* A copy in canonical order without dead values, neighbouring axes merged where every access
- * allows. */
-TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k);
+/* ---- what is needed ---- */
 
-#endif
+/* Instructions that a store or reduction needs. */
+static bool *tci_kernel_live(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        live[k->reds[r].a] = true;
+        if (k->reds[r].b >= 0) {
+            live[k->reds[r].b] = true;
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        live[k->stores[w].value] = true;
+    }
+    /* indices inside kx are loads' FAULTs: kept as well */
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    return live;
+}
 
-/* ---- src/kernel/simplify.c, continued ---- */
+static void tci_kernel_mark_kx(const tci_kernel *k, int x, bool *live)
+{
+    if (x >= 0 && !live[x]) {
+        live[x] = true;
+        tci_kernel_mark_kx(k, k->kx[x].a, live);
+        tci_kernel_mark_kx(k, k->kx[x].b, live);
+    }
+}
+
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k)
+{
+    const bool *needed = tci_kernel_live(k);
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        if (needed[i]) {
+            tci_kernel_mark_kx(k, inst->x, live);
+            for (int g = 0; g < inst->n_guards; g++) {
+                tci_kernel_mark_kx(k, k->guards[inst->guard + g].x, live);
+            }
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        tci_kernel_mark_kx(k, k->stores[w].x, live);
+    }
+    return live;
+}
+
 /* ---- splitting ---- */
 
 static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
@@ -15959,8 +16585,9 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
 
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
+    const bool *live = tci_kernel_live_kx(k);
     for (int x = 0; x < k->n_kx; x++) {
-        if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
+        if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
             if (*factor != 0) {
                 return true;
@@ -15994,26 +16621,36 @@ static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
     }
 }
 
-/* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
-static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
+/* The sums whose axes a merge changes: whole index expressions, and what is divided inside them.
+ * In order, each once; returns how many. */
+static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums)
 {
-    if (tci_kernel_coef(k, x, a) != tci_dim_mul(tci_kernel_coef(k, x, b), k->axes[b].size)) {
-        return false;
-    }
-    for (;;) {
-        tci_kx e = k->kx[x];
-        int rest = e.op == TCI_KX_ADD ? e.a : -1;
-        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
-        bool nested = e.op == TCI_KX_DIV || e.op == TCI_KX_MOD;
-        if (nested && !tci_kernel_walks_as_one(k, e.a, a, b)) {
-            return false;
+    const bool *live = tci_kernel_live_kx(k);
+    bool *is_sum = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
+    int n = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        if (live_inst[i] && inst->x >= 0) {
+            is_sum[inst->x] = true;
         }
-        if (rest < 0) {
-            return true;
+        for (int g = 0; live_inst[i] && g < inst->n_guards; g++) {
+            is_sum[k->guards[inst->guard + g].x] = true;
         }
-        x = rest;
     }
+    for (int w = 0; w < k->n_stores; w++) {
+        is_sum[k->stores[w].x] = true;
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
+            is_sum[k->kx[x].a] = true;
+        }
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        if (is_sum[x]) {
+            sums[n++] = x;
+        }
+    }
+    return n;
 }
 
 /* Both axes belong to the same loop nests, b right after a. */
@@ -16035,31 +16672,15 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
     return true;
 }
 
-static bool tci_kernel_can_merge(const tci_kernel *k, const bool *live, int a, int b)
+/* All sums walk axes a and b (b the faster) as one: coef a = coef b * size b. */
+static bool tci_kernel_can_merge(const tci_kernel *k, const int *sums, int n, int a, int b)
 {
-    if (!tci_kernel_are_neighbours(k, a, b)) {
-        return false;
+    bool as_one = tci_kernel_are_neighbours(k, a, b);
+    for (int i = 0; i < n && as_one; i++) {
+        as_one = tci_kernel_coef(k, sums[i], a) ==
+                 tci_dim_mul(tci_kernel_coef(k, sums[i], b), k->axes[b].size);
     }
-    for (int n = 0; n < k->n_insts; n++) {
-        const tci_kinst *i = &k->insts[n];
-        if (!live[n]) {
-            continue;
-        }
-        if (i->x >= 0 && !tci_kernel_walks_as_one(k, i->x, a, b)) {
-            return false;
-        }
-        for (int g = 0; g < i->n_guards; g++) {
-            if (!tci_kernel_walks_as_one(k, k->guards[i->guard + g].x, a, b)) {
-                return false;
-            }
-        }
-    }
-    for (int w = 0; w < k->n_stores; w++) {
-        if (!tci_kernel_walks_as_one(k, k->stores[w].x, a, b)) {
-            return false;
-        }
-    }
-    return true;
+    return as_one;
 }
 
 /* ---- the copy ---- */
@@ -16069,6 +16690,8 @@ typedef struct tci_kernel_copy {
     tci_kernel *to;
     int *axis_to;     /* new axis; -1: merged into a faster one, contributes nothing */
     int *inst_to;     /* new instruction; -1: not copied yet */
+    int *kx_to;       /* new index expression; -1: not copied yet */
+    int *kx_seen, pass; /* pass of the last look for instructions inside it */
     int *stack;
     int n_stack, cap_stack;
 } tci_kernel_copy;
@@ -16076,25 +16699,34 @@ typedef struct tci_kernel_copy {
 static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
 {
     tci_kx e = c->from->kx[x];
+    if (c->kx_to[x] >= 0) {
+        return c->kx_to[x];
+    }
+    int a = e.a >= 0 ? tci_kernel_copy_kx(c, e.a) : -1;
+    int b = e.b >= 0 ? tci_kernel_copy_kx(c, e.b) : -1, made;
     switch (e.op) {
     case TCI_KX_AXIS:
-        return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
-    case TCI_KX_ADD: {
-        int a = tci_kernel_copy_kx(c, e.a);
-        return tci_kx_add(c->to, a, tci_kernel_copy_kx(c, e.b));
+        made = c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+        break;
+    case TCI_KX_ADD: made = tci_kx_add(c->to, a, b); break;
+    case TCI_KX_MUL: made = tci_kx_mul(c->to, a, e.c); break;
+    case TCI_KX_DIV: made = tci_kx_div(c->to, a, e.c); break;
+    case TCI_KX_MOD: made = tci_kx_mod(c->to, a, e.c); break;
+    case TCI_KX_VALUE: made = tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi); break;
+    default: made = tci_kx_const(c->to, e.c); break;
     }
-    case TCI_KX_MUL: return tci_kx_mul(c->to, tci_kernel_copy_kx(c, e.a), e.c);
-    case TCI_KX_DIV: return tci_kx_div(c->to, tci_kernel_copy_kx(c, e.a), e.c);
-    case TCI_KX_MOD: return tci_kx_mod(c->to, tci_kernel_copy_kx(c, e.a), e.c);
-    case TCI_KX_VALUE: return tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi);
-    default: return tci_kx_const(c->to, e.c);
-    }
+    c->kx_to[x] = made;
+    return made;
 }
 
 /* Pushes the instructions inside an index expression that are not copied yet. */
 static void tci_kernel_copy_need_kx(tci_kernel_copy *c, int x)
 {
     tci_kx e = c->from->kx[x];
+    if (c->kx_to[x] >= 0 || c->kx_seen[x] == c->pass) {
+        return;
+    }
+    c->kx_seen[x] = c->pass;
     if (e.op == TCI_KX_VALUE && c->inst_to[e.c] < 0) {
         TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, (int)e.c);
     }
@@ -16113,6 +16745,7 @@ static void tci_kernel_copy_need(tci_kernel_copy *c, const tci_kinst *i)
             TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, i->args[a]);
         }
     }
+    c->pass++;
     if (i->x >= 0) {
         tci_kernel_copy_need_kx(c, i->x);
     }
@@ -16215,11 +16848,14 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     }
 }
 
-static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const tci_dim *sizes)
+/* order: all axes, as they are to follow each other. */
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int *order,
+                                          const tci_dim *sizes)
 {
     tci_scratch *s = k->s;
     tci_kernel *to = tci_kernel_make(s);
-    for (int a = 0; a < k->n_axes; a++) {
+    for (int i = 0; i < k->n_axes; i++) {
+        int a = order[i];
         if (axis_to[a] >= 0) {
             axis_to[a] = tci_kernel_axis(to, sizes[a], k->axes[a].inner);
         }
@@ -16233,9 +16869,14 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
     to->n_operands = k->n_operands;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    tci_kernel_copy c = {k, to, axis_to, TCI_NEW_ARRAY(s, int, k->n_insts + 1), NULL, 0, 0};
+    tci_kernel_copy c = {k, to, axis_to, TCI_NEW_ARRAY(s, int, k->n_insts + 1),
+                         TCI_NEW_ARRAY(s, int, k->n_kx + 1), TCI_NEW_ARRAY(s, int, k->n_kx + 1),
+                         0, NULL, 0, 0};
     for (int i = 0; i < k->n_insts; i++) {
         c.inst_to[i] = -1;
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        c.kx_to[x] = -1;
     }
     for (int t = 0; t < k->n_stages; t++) {
         tci_kernel_copy_stage(&c, t);
@@ -16243,32 +16884,52 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
     return to;
 }
 
-/* Instructions that a store or reduction needs. */
-static bool *tci_kernel_live(const tci_kernel *k)
+/* ---- a short last axis ---- */
+
+/* Live loads that walk an axis with stride 1. */
+static int tci_kernel_unit_loads(const tci_kernel *k, const bool *live, int axis)
 {
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    for (int r = 0; r < k->n_reds; r++) {
-        live[k->reds[r].a] = true;
-        if (k->reds[r].b >= 0) {
-            live[k->reds[r].b] = true;
+    int n = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        n += live[i] && k->insts[i].op == TCI_K_LOAD &&
+             tci_kernel_coef(k, k->insts[i].x, axis) == 1;
+    }
+    return n;
+}
+
+/* Vectors go along the last outer axis. Where that is a short one, as of the phases that a store
+ * interleaves, and the loads walk the one before it, the two change places. */
+static void tci_kernel_order(const tci_kernel *k, const bool *live, const int *axis_to,
+                             const tci_dim *sizes, int *order)
+{
+    int last = -1, before = -1;
+    for (int a = 0; a < k->n_axes; a++) {
+        order[a] = a;
+        if (axis_to[a] >= 0 && !k->axes[a].inner) {
+            before = last;
+            last = a;
         }
     }
-    for (int w = 0; w < k->n_stores; w++) {
-        live[k->stores[w].value] = true;
+    bool maps = before >= 0 && k->n_outer == k->n_axes && k->n_reds == 0;
+    if (!maps || tci_dim_hint(sizes[last]) > TCI_KERNEL_SHORT ||
+        tci_dim_hint(sizes[before]) <= TCI_KERNEL_SHORT) {
+        return;
     }
-    /* indices inside kx are loads' FAULTs: kept as well */
-    for (int i = k->n_insts - 1; i >= 0; i--) {
-        for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
-            live[k->insts[i].args[a]] = true;
+    int units = tci_kernel_unit_loads(k, live, before);
+    if (units > 0 && units >= tci_kernel_unit_loads(k, live, last)) {
+        for (int a = last; a > before; a--) {
+            order[a] = order[a - 1];
         }
+        order[before] = last;
     }
-    return live;
 }
 
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 {
     bool *live = tci_kernel_live(k);
     int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
+    int *order = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
+    int *sums = TCI_NEW_ARRAY(k->s, int, k->n_kx + 1), n_sums = tci_kernel_sums(k, live, sums);
     tci_dim *sizes = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     for (int a = 0; a < k->n_axes; a++) {
         sizes[a] = k->axes[a].size;
@@ -16276,12 +16937,13 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     }
     for (int a = 0; a + 1 < k->n_axes; a++) {
         /* pairwise along a run: a into a+1, that into a+2 ... */
-        if (tci_kernel_can_merge(k, live, a, a + 1)) {
+        if (tci_kernel_can_merge(k, sums, n_sums, a, a + 1)) {
             sizes[a + 1] = tci_dim_mul(sizes[a + 1], sizes[a]);
             axis_to[a] = -1;
         }
     }
-    return tci_kernel_copy_mapped(k, axis_to, sizes);
+    tci_kernel_order(k, live, axis_to, sizes, order);
+    return tci_kernel_copy_mapped(k, axis_to, order, sizes);
 }
 /* ---- src/kernel/concrete.c ---- */
 /* kernel/concrete.c - see kernel/concrete.h: a kernel of symbolic sizes becomes one of given sizes.
@@ -16717,7 +17379,7 @@ typedef struct tci_pnode {
     bool forced;         /* is a root, from the next round on if it is none in this one */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     int32_t buffer;      /* of a leaf */
-    int32_t n_uses, depth, moves;     /* of the depth rule */
+    int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
     int32_t group, operand_of;        /* the last group that evaluated it, that read it */
     int32_t n_here;                   /* how often the root at hand evaluates it */
@@ -16769,6 +17431,8 @@ typedef struct tci_lowered {
     tci_kernel *kernel;
     int32_t *operand_buffers;    /* buffer index in the plan */
     tci_node **literals;
+    tci_node **dividing;         /* RESHAPEs that leave divisions in its index expressions */
+    int32_t n_dividing;
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan);
@@ -16793,6 +17457,7 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
     X(LARGE, "the kernel would be too large, and the fewest bytes cross here")                     \
     X(DEEP, "evaluating it unrolls many reductions or moves for each of its users")                \
     X(SPLIT, "a large reduction is cut in chunks, combined by a second kernel")                    \
+    X(DIVISION, "read in another shape its index would need a division for every element")         \
     X(OPERAND, "the operand of a contraction is stored in the order the contraction reads it")
 typedef enum tci_why {
 #define TCI_ROW(id, text) TCI_WHY_##id,
@@ -17604,7 +18269,8 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
- *   where it is deep   evaluating it unrolls many reductions or moves for each of its users
+ *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
+ *                      index went through many RESHAPEs
  *
  * Repetition is found while roots are placed, in topological order. Each node knows its home: the
  * group that evaluated it last. A root whose walk meets a node with another home repeats that node
@@ -17631,6 +18297,7 @@ enum {
     /* Flops on four bytes x evaluations in one kernel from which a value is stored. */
     TCI_COST_AGAIN = 64,
     TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
+    TCI_COST_RESHAPES = 6,        /* that an index goes through on one path */
     TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */
     /* A kernel's operations, a call of exp or sin as TCI_COST_CALL: from about here on a C compiler
      * takes more time for each (gcc -O3: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), and
@@ -17983,6 +18650,43 @@ static bool tci_store_moves(const tci_node *n)
            n->op == TCI_OP_GATHER;
 }
 
+/* Does it do more than add or drop axes of size 1? */
+static bool tci_store_reshapes(const tci_node *n)
+{
+    int i = 0, j = 0;
+    if (n->op != TCI_OP_RESHAPE) {
+        return false;
+    }
+    for (const tci_node *in = n->in[0];;) {
+        i += i < n->rank && n->shape[i] == 1;
+        j += j < in->rank && in->shape[j] == 1;
+        bool more_i = i < n->rank, more_j = j < in->rank;
+        if (!more_i || !more_j) {
+            return more_i || more_j;
+        }
+        if (n->shape[i] != 1 && in->shape[j] != 1 && n->shape[i++] != in->shape[j++]) {
+            return true;
+        }
+    }
+}
+
+/* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
+static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
+{
+    tci_pnode *p = tci_pnode_of(n);
+    for (int j = 0; j < n->n_in; j++) {
+        p->reshapes = TCI_MAX(p->reshapes, tci_pnode_of(n->in[j])->reshapes);
+    }
+    if (tci_store_reshapes(n) && ++p->reshapes > TCI_COST_RESHAPES &&
+        !tci_plan_is_leaf(n->in[0]) && !tci_pnode_of(n->in[0])->forced) {
+        tci_store_force(f, n->in[0], TCI_WHY_DIVISION);
+        p->reshapes = 1;
+    }
+    if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || tci_op_is_reduce(n->op)) {
+        p->reshapes = 0;
+    }
+}
+
 /* Bounds what a probe can inline: along one path at most TCI_COST_DEPTH reductions or index
  * changes under a value with several users, else evaluation would repeat without end. */
 TCI_FN void tci_store_cut_depth(tci_fusion *f)
@@ -17999,6 +18703,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
             p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
             p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
         }
+        tci_store_cut_reshapes(f, n);
         p->depth += tci_op_is_reduce(n->op);
         p->moves += tci_store_moves(n);
         bool deep = p->depth >= TCI_COST_DEPTH || p->moves >= TCI_COST_DEPTH;
@@ -19106,6 +19811,19 @@ static bool tci_pk_split_any(tci_pk *p)
     return done;
 }
 
+/* Of the RESHAPEs that leave divisions those that this kernel computes. */
+static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
+{
+    int n = tci_lower_dividing(&p->l, nodes), kept = 0;
+    for (int i = 0; i < n; i++) {
+        int root = tci_pnode_of((*nodes)[i])->root;
+        if (root < 0 || p->f->roots[root].group == (int)(p->g - p->f->groups)) {
+            (*nodes)[kept++] = (*nodes)[i];
+        }
+    }
+    return kept;
+}
+
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan)
 {
@@ -19128,7 +19846,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         }
     }
     p.k->vector = tci_pk_vector(p.k);
-    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES
     tci_pk_measure_all(out.kernel);
@@ -19459,6 +20178,11 @@ TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p)
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
  * with equal text are one kernel launched several times. */
 
+enum {
+    TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
+    TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
+};
+
 /* ---- buffers ---- */
 
 static int tci_plan_add_buffer(tci_scratch *s, tci_plan *p, uint8_t kind, const tci_node *n,
@@ -19570,10 +20294,40 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
     return p->n_kernels - 1;
 }
 
-static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
-                           int n_literals)
+/* Memory of the user that is only looked at another way: movement alone copies nothing. */
+static bool tci_plan_is_moved_leaf(const tci_node *n)
+{
+    while (n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
+           n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW) {
+        n = n->in[0];
+    }
+    return tci_plan_is_leaf(n);
+}
+
+/* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
+ * way below it leaves one, and lies there as the RESHAPE walks it. True when there was any. */
+static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
+{
+    bool any = false;
+    for (int i = 0; i < low->n_dividing; i++) {
+        tci_node *n = low->dividing[i]->in[0];
+        bool view = low->n_dividing <= TCI_PLAN_VIEWS && tci_plan_is_moved_leaf(n);
+        if (n->mark != 1 && !view && !tci_plan_is_leaf(n)) {
+            n->mark = 1;
+            any = true;
+            tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(n->op),
+                           tci_why_text(TCI_WHY_DIVISION));
+        }
+    }
+    return any;
+}
+
+/* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
+static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
+                           int n_literals, tci_str *stored)
 {
     tci_plan_texts texts = {0};
+    bool any = false;
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
     for (int i = 0; i < f->n_roots; i++) {
         p->red_of[i] = -1;
@@ -19591,10 +20345,12 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
             step.literals[j] = (int32_t)low.literals[j]->id;
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
+        any |= stored && tci_plan_store_divided(&low, stored);
         for (int m = 0; m < g->n_roots; m++) {
             p->red_of[g->roots[m]] = -1;
         }
     }
+    return !any;
 }
 
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
@@ -19615,14 +20371,25 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_plan_algorithm(s, g, outputs, n_roots, machine);
-    for (int i = 0; i < n_inputs; i++) {
-        inputs[i]->pass = NULL;
+    tci_str stored = {.s = s};
+    int n_buffers = p->n_buffers;
+    size_t n_why = p->why.n;
+    for (int round = 1;; round++) {
+        for (int i = 0; i < n_inputs; i++) {
+            inputs[i]->pass = NULL;
+        }
+        tci_fusion *f = p->fusion = tci_plan_fuse(s, outputs, n_roots, &p->why);
+        tci_plan_leaf_buffers(p, f);
+        tci_plan_root_buffers(s, p, f, outputs, n_roots);
+        bool last = round == TCI_PLAN_ROUNDS;
+        if (tci_plan_steps(s, p, f, literals, n_literals, last ? NULL : &stored)) {
+            break;
+        }
+        p->n_buffers = n_buffers;
+        p->n_steps = p->n_kernels = 0;
+        p->why.n = n_why;
     }
-    tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
-    p->fusion = f;
-    tci_plan_leaf_buffers(p, f);
-    tci_plan_root_buffers(s, p, f, outputs, n_roots);
-    tci_plan_steps(s, p, f, literals, n_literals);
+    tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_memory(s, p);
     return p;
 }
@@ -20506,6 +21273,7 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep **keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
+    struct tci_lkx *kx;           /* what the walk over an index expression under way found */
     /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
     const tci_bind *const *turn_rows;
     int turn_axis, n_turn;
@@ -20584,6 +21352,18 @@ TCI_FN bool tci_build_is_vector(const tci_build *b, uint64_t axes);
 #endif
 
 /* ---- src/loop/build.c, continued ---- */
+/* Index expressions share parts, so a walk looks at each part once: what it found there counts
+ * while the same outermost call is under way and no binding has changed. */
+typedef struct tci_lkx_found {
+    int32_t at_pass, range_pass;   /* when they were found; 0: never */
+    tci_lin at;
+    tci_dim lo, hi;
+} tci_lkx_found;
+struct tci_lkx {
+    int32_t pass, depth;
+    tci_lkx_found *found;
+};
+
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l)
 {
     tci_build *b = TCI_NEW(s, tci_build);
@@ -20592,6 +21372,8 @@ TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *
     b->l = l;
     b->vec_axis = -1;
     b->bind = TCI_NEW_ARRAY(s, const tci_bind *, k->n_axes + 1);
+    b->kx = TCI_NEW(s, struct tci_lkx);
+    b->kx->found = TCI_NEW_ARRAY(s, tci_lkx_found, k->n_kx + 1);
     b->memo_first = TCI_NEW_ARRAY(s, int32_t, k->n_insts + 1);
     for (int i = 0; i < k->n_insts; i++) {
         b->memo_first[i] = -1;
@@ -20801,7 +21583,7 @@ static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
     return op == TCI_LX_DIV ? tci_lin_plus(r, tci_dim_neg(shift)) : r;
 }
 
-TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
+static tci_lin tci_build_kx_find(tci_build *b, int kx)
 {
     tci_kx e = b->k->kx[kx];
     tci_lin left;
@@ -20818,12 +21600,29 @@ TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
     }
 }
 
-TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
+TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
+{
+    struct tci_lkx *walk = b->kx;
+    tci_lkx_found *found = &walk->found[kx];
+    walk->pass += walk->depth == 0;
+    if (found->at_pass != walk->pass) {
+        walk->depth++;
+        found->at = tci_build_kx_find(b, kx);
+        walk->depth--;
+        found->at_pass = walk->pass;
+    }
+    return found->at;
+}
+
+static void tci_build_range_find(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
 {
     tci_kx e = b->k->kx[kx];
-    tci_dim lo_b, hi_b, quotient;
+    tci_dim lo_a = 0, hi_a = 0, lo_b, hi_b, quotient;
     *lo = e.lo;
     *hi = e.hi;
+    if (e.a >= 0) {
+        tci_build_range(b, e.a, &lo_a, &hi_a);
+    }
     switch (e.op) {
     case TCI_KX_AXIS:
         if (b->bind[e.c]) {
@@ -20832,33 +21631,44 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi
         }
         break;
     case TCI_KX_ADD:
-        tci_build_range(b, e.a, lo, hi);
         tci_build_range(b, e.b, &lo_b, &hi_b);
-        *lo = tci_dim_add(*lo, lo_b);
-        *hi = tci_dim_add(*hi, hi_b);
+        *lo = tci_dim_add(lo_a, lo_b);
+        *hi = tci_dim_add(hi_a, hi_b);
         break;
     case TCI_KX_MUL:
-        tci_build_range(b, e.a, &lo_b, &hi_b);
-        lo_b = tci_dim_mul(lo_b, e.c);
-        hi_b = tci_dim_mul(hi_b, e.c);
-        *lo = tci_dim_min(lo_b, hi_b);
-        *hi = tci_dim_max(lo_b, hi_b);
+        lo_a = tci_dim_mul(lo_a, e.c);
+        hi_a = tci_dim_mul(hi_a, e.c);
+        *lo = tci_dim_min(lo_a, hi_a);
+        *hi = tci_dim_max(lo_a, hi_a);
         break;
     case TCI_KX_DIV:
-        tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = tci_dim_div(lo_b, e.c);
-        *hi = tci_dim_div(hi_b, e.c);
+        *lo = tci_dim_div(lo_a, e.c);
+        *hi = tci_dim_div(hi_a, e.c);
         break;
     case TCI_KX_MOD:
-        tci_build_range(b, e.a, &lo_b, &hi_b);
-        quotient = tci_dim_div(lo_b, e.c);
-        if (quotient == tci_dim_div(hi_b, e.c)) {
-            *lo = tci_dim_sub(lo_b, tci_dim_mul(e.c, quotient));
-            *hi = tci_dim_add(*lo, tci_dim_sub(hi_b, lo_b));
+        quotient = tci_dim_div(lo_a, e.c);
+        if (quotient == tci_dim_div(hi_a, e.c)) {
+            *lo = tci_dim_sub(lo_a, tci_dim_mul(e.c, quotient));
+            *hi = tci_dim_add(*lo, tci_dim_sub(hi_a, lo_a));
         }
         break;
     default: break;
     }
+}
+
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
+{
+    struct tci_lkx *walk = b->kx;
+    tci_lkx_found *found = &walk->found[kx];
+    walk->pass += walk->depth == 0;
+    if (found->range_pass != walk->pass) {
+        walk->depth++;
+        tci_build_range_find(b, kx, &found->lo, &found->hi);
+        walk->depth--;
+        found->range_pass = walk->pass;
+    }
+    *lo = found->lo;
+    *hi = found->hi;
 }
 
 TCI_FN bool tci_build_depends(uint64_t axes, int axis)
@@ -20871,6 +21681,9 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
     tci_kx e = k->kx[kx];
     tci_dim other;
     *coef = 0;
+    if (!tci_build_depends(e.axes, axis)) {
+        return true;
+    }
     switch (e.op) {
     case TCI_KX_CONST: return true;
     case TCI_KX_AXIS: *coef = e.c == axis; return true;
@@ -20886,8 +21699,9 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
         }
         *coef = tci_dim_mul(*coef, e.c);
         return true;
-    case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
-    default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
+    case TCI_KX_VALUE: return false;
+    default: /* many axes share the last bit: it may be another one of them */
+        return axis >= 63 && tci_build_coef(k, e.a, axis, &other) && other == 0;
     }
 }
 
@@ -20921,6 +21735,7 @@ TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes)
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind)
 {
     b->bind[axis] = bind;
+    b->kx->pass++;
     if (bind && bind->is_vector) {
         b->vec_axis = axis;
     } else if (b->vec_axis == axis) {
@@ -21358,11 +22173,19 @@ static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
     return tci_lx_make(b->l, TCI_LX_MIN, lx, upper, 0);
 }
 
-/* floor(x / c) of a linear form known to be >= lo. */
+/* floor(x / c) of a linear form known to be >= lo; where c divides all but the constant, that is
+ * one again. */
 static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, tci_dim lo)
 {
-    if (c == 1) {
-        return x;
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n + 1);
+    bool all = true;
+    for (int i = 0; i < x.n; i++) {
+        all = all && tci_dim_divides(c, x.coef[i]);
+        coef[i] = all ? tci_dim_div(x.coef[i], c) : 0;
+    }
+    if (all) {
+        tci_lin r = {tci_dim_div(x.c, c), x.n, x.var, coef};
+        return r;
     }
     tci_dim shift = tci_build_shift(lo, c);
     int lx = tci_build_lx(b, tci_lin_plus(x, tci_dim_mul(shift, c)));
@@ -25788,7 +26611,7 @@ static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, b
         for (int a = 0; a < in->n_args; a++) {
             live[in->args[a]] = true;
         }
-        if (through_index && in->op == TCI_K_LOAD) {
+        if (through_index && in->op == TCI_K_LOAD && k->faults) { /* no other index is a value */
             tci_sched_reach_kx(k, in->x, live);
         }
     }

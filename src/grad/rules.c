@@ -104,6 +104,16 @@ static tci_node *tci_rule_hits(const tci_vjp *v, tci_node *index, int rank, cons
     return tci_rule_binary(v, TCI_OP_EQ, place, tci_rule_ramp(v, rank, shape, axis));
 }
 
+static int tci_rule_find(const int *labels, int n, int label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 /* ---- choice and conversion ---- */
 
 static tci_node *tci_vjp_WHERE(const tci_vjp *v)
@@ -201,50 +211,223 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
     return tci_build_slice(v->g, v->grad, axis, start, stop, 1);
 }
 
-/* One windowed axis back to its own size: place o * s + k * d takes what window o has at k. `from`
- * is the axis of the window's elements; in the result it is the last, still to be summed over.
- * With the window's elements in reverse, place i takes element (i + k * d, k) of the padded
- * gradient, which is a stride of d * kernel + 1 through these two axes laid out as one. */
-static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *r, const tci_dim *entry, int from,
-                                   tci_dim size)
+/* ---- windows: place o * stride + j * dilation has element j of window o ----
+ *
+ * The way back looks at a place and asks for the windows over it. With g = gcd(stride, dilation),
+ * s = stride / g, d = dilation / g and j = s t + e, 0 <= e < s, the place is
+ *     g (s (o + d t) + d e)
+ * so place m = o + d t of phase e takes element s t + e of window m - d t for every t: a walk with
+ * stride 1 whatever the stride, without a remainder to ask for. The phases then interleave: place
+ * s m + d e is number q of residue r, and s and d have no common factor. */
+typedef struct tci_rule_phases {
+    int axis;
+    tci_dim kernel, taps;   /* elements; most of them to one phase */
+    tci_dim apart, s, d;    /* g, s, d */
+} tci_rule_phases;
+
+static int64_t tci_rule_gcd(int64_t a, int64_t b)
 {
-    int axis = (int)entry[0], at = 0;
-    tci_dim kernel = entry[1], d = entry[3], reach = tci_dim_mul(tci_dim_sub(kernel, 1), d);
-    int *order = TCI_NEW_ARRAY(v->s, int, r->rank);
-    r = tci_vjp_built(v, tci_build_flip(v->g, r, from));
-    r = tci_rule_spread(v, r, axis, entry[2]);
-    r = tci_rule_pad(v, r, axis, reach, tci_dim_sub(size, r->shape[axis]));
-    for (int i = 0; i < r->rank; i++) {
-        if (i != from) {
-            order[at++] = i;
-        }
-        if (i == axis) {
-            order[at++] = from;
-        }
+    while (b) {
+        int64_t r = a % b;
+        a = b;
+        b = r;
     }
-    r = tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
-    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, r->rank);
-    for (int i = 0; i + 1 < r->rank; i++) {
-        shape[i] = i == axis ? tci_dim_mul(kernel, tci_dim_add(size, reach))
-                             : r->shape[i + (i > axis)];
-    }
-    r = tci_rule_reshape(v, r, r->rank - 1, shape);
-    const tci_dim one_axis[4] = {axis, kernel, kernel, tci_dim_add(tci_dim_mul(d, kernel), 1)};
-    return tci_vjp_built(v, tci_build_window(v->g, r, 1, one_axis));
+    return a;
 }
 
+/* Strides are numbers but for the windows of tci_rule_shear. */
+static tci_rule_phases tci_rule_phases_of(const tci_vjp *v, const tci_dim *entry)
+{
+    tci_rule_phases p = {.axis = (int)entry[0], .kernel = entry[1], .apart = 1};
+    tci_dim stride = entry[2], dilation = entry[3];
+    if (tci_dim_is_known(stride) && tci_dim_is_known(dilation)) {
+        p.apart = tci_rule_gcd(stride, dilation);
+    } else {
+        TCI_ASSERT(v->s, tci_dim_divides(stride, tci_dim_sub(dilation, 1)));
+    }
+    p.s = tci_dim_div(stride, p.apart);
+    p.d = tci_dim_div(dilation, p.apart);
+    p.taps = tci_dim_ceil_div(p.kernel, p.s);
+    return p;
+}
+
+static tci_node *tci_rule_flip(const tci_vjp *v, tci_node *x, int axis)
+{
+    return tci_vjp_built(v, tci_build_flip(v->g, x, axis));
+}
+
+static tci_node *tci_rule_slice(const tci_vjp *v, tci_node *x, int axis, tci_dim start,
+                                tci_dim stop)
+{
+    return tci_vjp_built(v, tci_build_slice(v->g, x, axis, start, stop, 1));
+}
+
+/* Axis `from` becomes axis `to`; the others keep their order. */
+static tci_node *tci_rule_move(const tci_vjp *v, tci_node *x, int from, int to)
+{
+    int *order = TCI_NEW_ARRAY(v->s, int, x->rank);
+    for (int i = 0; i < x->rank; i++) {
+        order[i] = i == to ? from : i - (i > to) + (i - (i > to) >= from);
+    }
+    return tci_vjp_built(v, tci_build_permute(v->g, x, x->rank, order));
+}
+
+/* Axis `axis` of outer * inner elements as two. */
+static tci_node *tci_rule_part(const tci_vjp *v, tci_node *x, int axis, tci_dim outer,
+                               tci_dim inner)
+{
+    tci_dim *shape = tci_rule_insert(v, x, axis, outer);
+    shape[axis + 1] = inner;
+    return tci_rule_reshape(v, x, x->rank + 1, shape);
+}
+
+/* Axes `axis` and axis + 1 as one. */
+static tci_node *tci_rule_merge(const tci_vjp *v, tci_node *x, int axis)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(v->s, tci_dim, x->rank);
+    for (int i = 0; i + 1 < x->rank; i++) {
+        shape[i] = i == axis ? tci_dim_mul(x->shape[i], x->shape[i + 1]) : x->shape[i + (i > axis)];
+    }
+    return tci_rule_reshape(v, x, x->rank - 1, shape);
+}
+
+/* Axis `from`, after `axis`, is element t: place m takes (m - step * t, t), zeros outside, and
+ * `axis` grows by step * (elements - 1). The elements are in reverse afterwards: with them so it is
+ * a stride of step * elements + 1 through these two axes laid out as one. */
+static tci_node *tci_rule_shear(const tci_vjp *v, tci_node *x, int axis, int from, tci_dim step)
+{
+    tci_dim n = x->shape[from], reach = tci_dim_mul(tci_dim_sub(n, 1), step);
+    if (n == 1) {
+        return x;
+    }
+    x = tci_rule_flip(v, x, from);
+    x = tci_rule_pad(v, x, axis, reach, reach);
+    x = tci_rule_merge(v, tci_rule_move(v, x, from, axis + 1), axis);
+    const tci_dim one_axis[4] = {axis, n, n, tci_dim_add(tci_dim_mul(step, n), 1)};
+    x = tci_vjp_built(v, tci_build_window(v->g, x, 1, one_axis));
+    return tci_rule_move(v, x, x->rank - 1, from);
+}
+
+/* [.., elements] of axis `from` as [.., taps, phases]; places of stride 1 instead of windows. */
+static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *x, tci_rule_phases p, int from)
+{
+    tci_dim all = tci_dim_mul(p.taps, p.s);
+    x = tci_rule_pad(v, x, from, 0, tci_dim_sub(all, p.kernel));
+    x = tci_rule_part(v, x, from, p.taps, p.s);
+    return tci_rule_shear(v, x, p.axis, from, p.d);
+}
+
+/* Where s m + d e is not number m + c e of residue e for one c: phase by phase to its residue, with
+ * zeros at those that no element has. */
+static tci_node *tci_rule_sort_phases(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis)
+{
+    int64_t used = tci_dim_is_known(p.kernel) ? TCI_MIN(p.kernel, p.s) : p.s, n = 0;
+    int64_t *order = TCI_NEW_ARRAY(v->s, int64_t, used + 1);
+    tci_node **parts = TCI_NEW_ARRAY(v->s, tci_node *, used);
+    for (int64_t e = 0; e < used; e++) { /* by residue */
+        int64_t at = n++;
+        for (; at > 0 && p.d * order[at - 1] % p.s > p.d * e % p.s; at--) {
+            order[at] = order[at - 1];
+        }
+        order[at] = e;
+    }
+    for (int64_t i = 0; i < used; i++) {
+        int64_t e = order[i], before = i ? 0 : p.d * e % p.s;
+        int64_t next = i + 1 < used ? p.d * order[i + 1] % p.s : p.s;
+        tci_node *part = tci_rule_slice(v, x, axis + 1, e, e + 1);
+        part = tci_rule_pad(v, part, axis, p.d * e / p.s, p.d * (used - 1) / p.s - p.d * e / p.s);
+        parts[i] = tci_rule_pad(v, part, axis + 1, before, next - p.d * e % p.s - 1);
+    }
+    return tci_vjp_built(v, tci_build_cat(v->g, parts, (int)used, axis + 1));
+}
+
+/* Axis `axis`, of places m, and the next, of phases e, to one axis of `size` places. */
+static tci_node *tci_rule_interleave(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis,
+                                     tci_dim size)
+{
+    tci_dim more = tci_dim_sub(p.d, 1);
+    if (!tci_dim_divides(p.s, more)) {
+        x = tci_rule_sort_phases(v, x, p, axis);
+    } else if (more != 0 && p.s != 1) {
+        x = tci_rule_shear(v, x, axis, axis + 1, tci_dim_div(more, p.s));
+        x = tci_rule_flip(v, x, axis + 1);
+    }
+    x = tci_rule_merge(v, x, axis);
+    x = tci_rule_spread(v, x, axis, p.apart);
+    return tci_rule_pad(v, x, axis, 0, tci_dim_sub(size, x->shape[axis]));
+}
+
+/* x's axes, each of a window's places m followed by its phases e, to x's own; p: one for each of n
+ * windows. */
+static tci_node *tci_rule_interleave_all(const tci_vjp *v, tci_node *r, const tci_node *x,
+                                         const tci_rule_phases *p, int n)
+{
+    for (int axis = x->rank - 1; axis >= 0; axis--) {
+        int which = -1, at = axis;
+        for (int i = 0; i < n; i++) {
+            which = p[i].axis == axis ? i : which;
+            at += p[i].axis < axis;
+        }
+        if (which >= 0) {
+            r = tci_rule_interleave(v, r, p[which], at, x->shape[axis]);
+        }
+    }
+    return r;
+}
+
+/* x's axes and n of phases among them: phases[i] to right behind the axis of window i. */
+static tci_node *tci_rule_pair(const tci_vjp *v, tci_node *r, const tci_node *x, const int *phases,
+                               const tci_rule_phases *p, int n)
+{
+    int *order = TCI_NEW_ARRAY(v->s, int, r->rank), at = 0, from = 0;
+    for (int axis = 0; axis < x->rank; axis++) {
+        while (tci_rule_find(phases, n, from) >= 0) {
+            from++;
+        }
+        order[at++] = from++;
+        for (int i = 0; i < n; i++) {
+            if (p[i].axis == axis) {
+                order[at++] = phases[i];
+            }
+        }
+    }
+    return tci_vjp_built(v, tci_build_permute(v->g, r, r->rank, order));
+}
+
+/* The last n axes summed; one of size 1 only goes. */
+static tci_node *tci_rule_sum_last(const tci_vjp *v, tci_node *r, int n)
+{
+    int *axes = TCI_NEW_ARRAY(v->s, int, n), n_axes = 0, rank = r->rank - n;
+    for (int i = rank; i < r->rank; i++) {
+        if (r->shape[i] != 1) {
+            axes[n_axes++] = i;
+        }
+    }
+    tci_node *sum = n_axes ? tci_rule_sum(v, r, axes, n_axes, false) : r;
+    return tci_rule_reshape(v, sum, rank, r->shape);
+}
+
+/* All windows to phases, one sum over the taps of all, all phases to places. The sum has the phases
+ * before the first window's axis, so that its last axis is one of places, a long one. */
 static tci_node *tci_vjp_WINDOW(const tci_vjp *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    int n_windows = n->rank - x->rank;
-    int *axes = TCI_NEW_ARRAY(v->s, int, n_windows);
+    int n_windows = n->rank - x->rank, first = x->rank;
+    int *phases = TCI_NEW_ARRAY(v->s, int, n_windows);
+    tci_rule_phases *p = TCI_NEW_ARRAY(v->s, tci_rule_phases, n_windows);
     tci_node *r = v->grad;
-    for (int i = 0; i < n_windows; i++) { /* the first window axis goes, its sums come last */
-        const tci_dim *entry = n->attr + 4 * i;
-        r = tci_rule_unwindow(v, r, entry, x->rank, x->shape[entry[0]]);
-        axes[i] = x->rank + i;
+    for (int i = 0; i < n_windows; i++) {
+        p[i] = tci_rule_phases_of(v, n->attr + 4 * i);
+        r = tci_rule_unwindow(v, r, p[i], x->rank + 2 * i);
+        first = TCI_MIN(first, p[i].axis);
     }
-    return tci_rule_sum(v, r, axes, n_windows, false);
+    for (int i = 0; i < n_windows; i++) {
+        r = tci_rule_move(v, r, x->rank + 2 * i + 1, first + i);
+        phases[i] = first + i;
+    }
+    r = tci_rule_sum_last(v, r, n_windows);
+    r = tci_rule_pair(v, r, x, phases, p, n_windows);
+    return tci_rule_interleave_all(v, r, x, p, n_windows);
 }
 
 TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
@@ -311,16 +494,6 @@ static int *tci_rule_labels(const tci_vjp *v, int which, int room)
     return labels;
 }
 
-static int tci_rule_find(const int *labels, int n, int label)
-{
-    for (int i = 0; i < n; i++) {
-        if (labels[i] == label) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 /* The result's gradient times the other operand, summed over what this operand lacks. An axis that
  * only this operand has was summed alone: its elements all take the same. */
 static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
@@ -344,15 +517,96 @@ static tci_node *tci_vjp_CONTRACT(const tci_vjp *v)
     return tci_build_broadcast(v->g, r, x->rank, x->shape);
 }
 
+/* tci_vjp_through_window with its labels checked: one operand of v->n is a WINDOW of x, the other
+ * has the window's elements. */
+typedef struct tci_rule_transpose {
+    const tci_vjp *v;
+    const tci_node *x;
+    int n;                          /* windows */
+    const tci_rule_phases *p;
+    const int *own, *others, *out;  /* labels */
+    int fresh;                      /* first of n labels that nothing has */
+} tci_rule_transpose;
+
+/* Phases before kernel mod s have a tap more than the others: how many, where these two sets are
+ * worth a contraction each; else -1, and some taps of some phases may be zeros. */
+static tci_dim tci_rule_fuller(tci_rule_phases p)
+{
+    bool known = tci_dim_is_known(p.kernel) && tci_dim_is_known(p.s);
+    return known && p.taps > 1 && p.kernel % p.s != 0 ? p.kernel % p.s : -1;
+}
+
+/* The other operand with the elements of window i as taps, in reverse, and the phases of a set. */
+static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int i, int at,
+                               bool less, tci_dim *taps)
+{
+    const tci_vjp *v = t->v;
+    tci_rule_phases p = t->p[i];
+    tci_dim fuller = tci_rule_fuller(p), phases = p.taps == 1 ? p.kernel : p.s;
+    *taps = less ? tci_dim_sub(p.taps, 1) : p.taps;
+    tci_dim more = tci_dim_sub(tci_dim_mul(*taps, phases), p.kernel);
+    other = tci_rule_part(v, tci_rule_pad(v, other, at, 0, more), at, *taps, phases);
+    if (fuller >= 0) {
+        other = tci_rule_slice(v, other, at + 1, less ? fuller : 0, less ? phases : fuller);
+    }
+    return tci_rule_flip(v, other, at);
+}
+
+/* One contraction over windows of taps, with stride 1 whatever the stride of v->n's windows:
+ * [phases of a set for each window, x's axes with places in them]. Bit i of less: of window i the
+ * set of phases with fewer taps. */
+static tci_node *tci_rule_transposed_set(const tci_rule_transpose *t, uint64_t less)
+{
+    const tci_vjp *v = t->v;
+    tci_node *other = v->n->in[1 - v->which], *grad = v->grad;
+    int n_others = other->rank, n_out = v->n->rank, room = n_others + n_out + t->n;
+    int *others = TCI_NEW_ARRAY(v->s, int, room), *out = TCI_NEW_ARRAY(v->s, int, room);
+    int *result = TCI_NEW_ARRAY(v->s, int, t->n + t->x->rank);
+    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * t->n), taps;
+    memcpy(others, t->others, sizeof(int) * (size_t)n_others);
+    memcpy(out, t->out, sizeof(int) * (size_t)n_out);
+    memcpy(result + t->n, t->own, sizeof(int) * (size_t)t->x->rank);
+    for (int i = 0; i < t->n; i++) {
+        int elements = t->own[t->x->rank + i], at = tci_rule_find(others, n_others, elements);
+        int axis = tci_rule_find(out, v->n->rank, t->own[t->p[i].axis]);
+        other = tci_rule_taps(t, other, i, at, less >> i & 1, &taps);
+        memmove(others + at + 1, others + at, sizeof(int) * (size_t)(n_others++ - at));
+        others[at + 1] = result[i] = t->fresh + i;
+        tci_dim reach = tci_dim_mul(tci_dim_sub(taps, 1), t->p[i].d);
+        grad = tci_rule_pad(v, grad, axis, reach, reach);
+        const tci_dim stepped[4] = {axis, taps, 1, t->p[i].d};
+        memcpy(spec + 4 * i, stepped, sizeof(stepped));
+        out[n_out++] = elements;
+    }
+    grad = tci_vjp_built(v, tci_build_window(v->g, grad, t->n, spec));
+    return tci_vjp_built(v, tci_build_contract(v->g, grad, out, other, others,
+                                               t->n + t->x->rank, result));
+}
+
+/* All phases of the windows from i on, of those before it the sets in `less`. */
+static tci_node *tci_rule_transposed(const tci_rule_transpose *t, int i, uint64_t less)
+{
+    const tci_vjp *v = t->v;
+    if (i == t->n) {
+        return tci_rule_transposed_set(t, less);
+    }
+    tci_node *parts[2] = {tci_rule_transposed(t, i + 1, less), NULL}, *r = parts[0];
+    if (tci_rule_fuller(t->p[i]) >= 0) {
+        parts[1] = tci_rule_transposed(t, i + 1, less | (uint64_t)1 << i);
+        parts[1] = tci_rule_pad(v, parts[1], t->n + t->p[i].axis, 0, t->p[i].d);
+        r = tci_vjp_built(v, tci_build_cat(v->g, parts, 2, i));
+    }
+    return tci_rule_pad(v, r, i, 0, tci_dim_sub(t->p[i].s, r->shape[i]));
+}
+
 TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
 {
     const tci_node *n = v->n, *window = n->in[v->which], *x = window->in[0];
-    tci_node *other = n->in[1 - v->which], *grad = v->grad;
+    const tci_node *other = n->in[1 - v->which];
     int n_windows = window->rank - x->rank;
     const int *own = tci_rule_labels(v, v->which, 0);
     const int *others = tci_rule_labels(v, 1 - v->which, 0);
-    int *out = tci_rule_labels(v, 2, n_windows);
-    tci_dim *spec = TCI_NEW_ARRAY(v->s, tci_dim, 4 * n_windows);
+    const int *out = tci_rule_labels(v, 2, 0);
     for (int i = 0; i < x->rank; i++) {
         if (tci_rule_find(out, n->rank, own[i]) < 0 &&
             tci_rule_find(others, other->rank, own[i]) < 0) {
@@ -368,22 +622,22 @@ TCI_FN tci_node *tci_vjp_through_window(const tci_vjp *v)
             return NULL;
         }
     }
-    for (int i = 0; i < n_windows; i++) {
-        const tci_dim *entry = window->attr + 4 * i;
-        int axis = tci_rule_find(out, n->rank, own[entry[0]]);
-        tci_dim reach = tci_dim_mul(tci_dim_sub(entry[1], 1), entry[3]);
-        tci_dim size = x->shape[entry[0]];
-        int element = tci_rule_find(others, other->rank, own[x->rank + i]);
-        grad = tci_rule_spread(v, grad, axis, entry[2]);
-        grad = tci_rule_pad(v, grad, axis, reach, tci_dim_sub(size, grad->shape[axis]));
-        other = tci_vjp_built(v, tci_build_flip(v->g, other, element));
-        const tci_dim stepped[4] = {axis, entry[1], 1, entry[3]};
-        memcpy(spec + 4 * i, stepped, sizeof(stepped));
-        out[n->rank + i] = own[x->rank + i];
+    int *phases = TCI_NEW_ARRAY(v->s, int, n_windows);
+    tci_rule_phases *p = TCI_NEW_ARRAY(v->s, tci_rule_phases, n_windows);
+    tci_rule_transpose t = {v, x, n_windows, p, own, others, out, 0};
+    for (int i = 0; i < window->rank; i++) {
+        t.fresh = TCI_MAX(t.fresh, own[i] + 1);
     }
-    grad = tci_vjp_built(v, tci_build_window(v->g, grad, n_windows, spec));
-    return tci_vjp_built(v,
-                         tci_build_contract(v->g, grad, out, other, others, x->rank, own));
+    for (int i = 0; i < other->rank; i++) {
+        t.fresh = TCI_MAX(t.fresh, others[i] + 1);
+    }
+    for (int i = 0; i < n_windows; i++) {
+        p[i] = tci_rule_phases_of(v, window->attr + 4 * i);
+        phases[i] = i;
+    }
+    tci_node *r = tci_rule_transposed(&t, 0, 0);
+    r = tci_rule_pair(v, r, x, phases, p, n_windows);
+    return tci_rule_interleave_all(v, r, x, p, n_windows);
 }
 
 /* ---- composites: in the compute dtype, rounded once ---- */

@@ -1,10 +1,11 @@
 /* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way,
  * so equal values and equal index expressions have equal numbers.
  *
- * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE)
- * ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
- * tci_kx_join puts it together again; div and mod pull out what divides and drop what the ranges
- * prove away, so that the maps of reshapes become affine wherever the sizes allow. */
+ * An index expression is kept as a sum of terms in canonical order: atoms (AXIS, DIV, MOD, VALUE,
+ * BOUND) ascending, each times its coefficient, the constant last. tci_kx_linear takes it apart,
+ * tci_kx_join puts it together again, and a quotient with its remainder; div and mod pull out what
+ * divides and drop what the ranges prove away, so that the maps of reshapes become affine wherever
+ * the sizes allow. */
 #include "../base/hash.h"
 #include "ir.h"
 
@@ -74,9 +75,33 @@ static void tci_kernel_table_put(int32_t *table, int n_table, uint64_t hash, int
     table[at] = index + 1;
 }
 
-/* Adds x (without canonicalising) or finds its equal. */
-static int tci_kx_intern(tci_kernel *k, tci_kx x)
+static uint64_t tci_kernel_axis_bit(int64_t axis)
 {
+    return (uint64_t)1 << TCI_MIN(axis, 63);
+}
+
+static void tci_kx_derive(const tci_kernel *k, tci_kx *x)
+{
+    x->axes = x->op == TCI_KX_AXIS ? tci_kernel_axis_bit(x->c) : 0;
+    x->stage = -1;
+    if (x->op == TCI_KX_VALUE) {
+        x->axes = k->insts[x->c].axes;
+        x->stage = k->insts[x->c].stage;
+    }
+    if (x->a >= 0) {
+        x->axes |= k->kx[x->a].axes;
+        x->stage = TCI_MAX(x->stage, k->kx[x->a].stage);
+    }
+    if (x->b >= 0) {
+        x->axes |= k->kx[x->b].axes;
+        x->stage = TCI_MAX(x->stage, k->kx[x->b].stage);
+    }
+}
+
+/* Adds x (without canonicalising) or finds its equal. */
+static int tci_kx_intern(tci_kernel *k, uint8_t op, int a, int b, tci_dim c, tci_dim lo, tci_dim hi)
+{
+    tci_kx x = {op, a, b, c, lo, hi, 0, -1};
     if (k->n_kx * 2 >= k->n_kx_hash) {
         k->n_kx_hash = k->n_kx_hash ? k->n_kx_hash * 2 : 64;
         k->kx_hash = TCI_NEW_ARRAY(k->s, int32_t, k->n_kx_hash);
@@ -88,10 +113,12 @@ static int tci_kx_intern(tci_kernel *k, tci_kx x)
     uint64_t mask = (uint64_t)(k->n_kx_hash - 1);
     for (uint64_t at = hash & mask; k->kx_hash[at]; at = (at + 1) & mask) {
         const tci_kx *y = &k->kx[k->kx_hash[at] - 1];
-        if (y->op == x.op && y->a == x.a && y->b == x.b && y->c == x.c) {
+        bool same = op != TCI_KX_BOUND || (y->lo == lo && y->hi == hi);
+        if (y->op == op && y->a == a && y->b == b && y->c == c && same) {
             return k->kx_hash[at] - 1;
         }
     }
+    tci_kx_derive(k, &x);
     TCI_PUSH(k->s, k->kx, k->n_kx, k->cap_kx, x);
     tci_kernel_table_put(k->kx_hash, k->n_kx_hash, hash, k->n_kx - 1);
     return k->n_kx - 1;
@@ -118,8 +145,7 @@ static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 
 TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
 {
-    tci_kx x = {TCI_KX_CONST, -1, -1, c, c, c};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_CONST, -1, -1, c, c, c);
 }
 
 /* An axis of size 1 is the constant 0, so that index maps compare equal whatever axis stands
@@ -130,8 +156,7 @@ TCI_FN int tci_kx_axis(tci_kernel *k, int axis)
     if (size == 1) {
         return tci_kx_const(k, 0);
     }
-    tci_kx x = {TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1)};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_AXIS, -1, -1, axis, 0, size == 0 ? 0 : tci_dim_add(size, -1));
 }
 
 static void tci_kx_sum_add(tci_kernel *k, tci_kx_sum *sum, int atom, tci_dim coef)
@@ -176,38 +201,73 @@ static void tci_kx_linear(tci_kernel *k, int x, tci_dim scale, tci_kx_sum *sum)
     }
 }
 
-/* The range of c times what lies in [lo, hi]. */
-static tci_kx tci_kx_scaled(const tci_kernel *k, int atom, tci_dim c)
+/* c times an atom. */
+static int tci_kx_scaled(tci_kernel *k, int atom, tci_dim c)
 {
     tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
-    tci_kx x = {TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi)};
-    return x;
+    return tci_kx_intern(k, TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi));
 }
 
-static int tci_kx_join(tci_kernel *k, const tci_kx_sum *sum)
+static int tci_kx_sum_find(const tci_kx_sum *sum, int atom)
+{
+    for (int i = 0; i < sum->n; i++) {
+        if (sum->terms[i].atom == atom) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int tci_kx_quotient(tci_kernel *k, int y, tci_dim c);
+
+/* m * (y mod c) + m * c * floor(y / c) = m * y: what a reshape takes apart and another, or an
+ * offset in memory, puts together. */
+static bool tci_kx_sum_rejoin(tci_kernel *k, tci_kx_sum *sum)
+{
+    for (int i = 0; i < sum->n; i++) {
+        tci_kx e = k->kx[sum->terms[i].atom];
+        if (e.op != TCI_KX_MOD) {
+            continue;
+        }
+        tci_dim m = sum->terms[i].coef, whole = tci_dim_mul(m, e.c);
+        int other = -1;
+        for (int j = 0; j < sum->n && other < 0; j++) {
+            bool fits = k->kx[sum->terms[j].atom].op == TCI_KX_DIV && sum->terms[j].coef == whole;
+            other = fits && sum->terms[j].atom == tci_kx_quotient(k, e.a, e.c) ? j : -1;
+        }
+        if (other >= 0) {
+            int mod = sum->terms[i].atom, div = sum->terms[other].atom;
+            tci_kx_sum_add(k, sum, mod, tci_dim_neg(m));
+            tci_kx_sum_add(k, sum, div, tci_dim_neg(whole));
+            tci_kx_linear(k, e.a, m, sum);
+            return true;
+        }
+    }
+    return false;
+}
+
+static int tci_kx_plus(tci_kernel *k, int a, int b)
+{
+    return tci_kx_intern(k, TCI_KX_ADD, a, b, 0, tci_dim_add(k->kx[a].lo, k->kx[b].lo),
+                         tci_dim_add(k->kx[a].hi, k->kx[b].hi));
+}
+
+static int tci_kx_join(tci_kernel *k, tci_kx_sum *sum)
 {
     int all = -1;
+    while (tci_kx_sum_rejoin(k, sum)) {
+    }
     for (int i = 0; i < sum->n; i++) {
-        int atom = sum->terms[i].atom;
-        int term = atom;
+        int term = sum->terms[i].atom;
         if (sum->terms[i].coef != 1) {
-            term = tci_kx_intern(k, tci_kx_scaled(k, atom, sum->terms[i].coef));
+            term = tci_kx_scaled(k, term, sum->terms[i].coef);
         }
-        if (all < 0) {
-            all = term;
-        } else {
-            tci_kx x = {TCI_KX_ADD, all, term, 0, tci_dim_add(k->kx[all].lo, k->kx[term].lo),
-                        tci_dim_add(k->kx[all].hi, k->kx[term].hi)};
-            all = tci_kx_intern(k, x);
-        }
+        all = all < 0 ? term : tci_kx_plus(k, all, term);
     }
     if (all < 0 || sum->base == 0) {
         return all < 0 ? tci_kx_const(k, sum->base) : all;
     }
-    int base = tci_kx_const(k, sum->base);
-    tci_kx x = {TCI_KX_ADD, all, base, 0, tci_dim_add(k->kx[all].lo, sum->base),
-                tci_dim_add(k->kx[all].hi, sum->base)};
-    return tci_kx_intern(k, x);
+    return tci_kx_plus(k, all, tci_kx_const(k, sum->base));
 }
 
 TCI_FN int tci_kx_add(tci_kernel *k, int a, int b)
@@ -227,16 +287,31 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
     return tci_kx_join(k, &sum);
 }
 
-/* Splits x into out * c + rest: the terms that c divides, and the others. */
+/* coef as whole * c + rest, towards 0, so that both grow with coef; symbolic ones only where that
+ * leaves a number. */
+static tci_dim tci_kx_whole(tci_dim coef, tci_dim c)
+{
+    if (tci_dim_is_known(coef) && tci_dim_is_known(c)) {
+        return coef / c;
+    }
+    tci_dim whole = tci_dim_div(coef, c);
+    return tci_dim_is_known(tci_dim_sub(coef, tci_dim_mul(whole, c))) ? whole : 0;
+}
+
+/* Splits x into out * c + rest: of each coefficient what c divides, and the others. */
 static void tci_kx_divide(tci_kernel *k, int x, tci_dim c, tci_kx_sum *out, tci_kx_sum *rest)
 {
     tci_kx_sum sum = {0};
     tci_kx_linear(k, x, 1, &sum);
     for (int i = 0; i < sum.n; i++) {
-        if (tci_dim_divides(c, sum.terms[i].coef)) {
-            tci_kx_sum_add(k, out, sum.terms[i].atom, tci_dim_div(sum.terms[i].coef, c));
-        } else {
-            tci_kx_sum_add(k, rest, sum.terms[i].atom, sum.terms[i].coef);
+        int atom = sum.terms[i].atom;
+        tci_dim whole = tci_kx_whole(sum.terms[i].coef, c);
+        tci_dim left = tci_dim_sub(sum.terms[i].coef, tci_dim_mul(whole, c));
+        if (whole != 0) {
+            tci_kx_sum_add(k, out, atom, whole);
+        }
+        if (left != 0) {
+            tci_kx_sum_add(k, rest, atom, left);
         }
     }
     out->base = tci_dim_div(sum.base, c);
@@ -259,6 +334,47 @@ static void tci_kx_sum_scale_down(tci_kx_sum *sum, tci_dim g)
     sum->base = tci_dim_div(sum->base, g);
 }
 
+/* Where floor(x / c) takes two values, one for each value of x, it is x moved to 0 .. 1. */
+static bool tci_kx_is_step(const tci_kernel *k, int x, tci_dim c, tci_dim *q)
+{
+    tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi;
+    *q = tci_dim_div(lo, c);
+    return tci_dim_sub(hi, lo) == 1 && tci_dim_div(hi, c) == tci_dim_add(*q, 1);
+}
+
+/* Numbers far below overflow, whatever they are multiplied with here. */
+static bool tci_kx_is_small(const tci_kernel *k, int x, tci_dim c)
+{
+    const int64_t limit = (int64_t)1 << 30;
+    tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi;
+    return tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(c) && lo >= -limit &&
+           hi <= limit && c <= limit;
+}
+
+/* floor((A + floor(B / d)) / c) = floor((d A + B) / (c d)): one division for two. rest: of x. */
+static bool tci_kx_nested(tci_kernel *k, const tci_kx_sum *rest, int x, tci_dim *c, int *inner)
+{
+    for (int i = 0; i < rest->n; i++) {
+        tci_kx e = k->kx[rest->terms[i].atom];
+        if (e.op != TCI_KX_DIV || rest->terms[i].coef != 1 ||
+            (rest->n > 1 && !tci_kx_is_small(k, x, tci_dim_mul(*c, e.c)))) {
+            continue;
+        }
+        tci_kx_sum sum = {0};
+        for (int j = 0; j < rest->n; j++) {
+            if (j != i) {
+                tci_kx_linear(k, rest->terms[j].atom, tci_dim_mul(e.c, rest->terms[j].coef), &sum);
+            }
+        }
+        sum.base = tci_dim_mul(e.c, rest->base);
+        tci_kx_linear(k, e.a, 1, &sum);
+        *c = tci_dim_mul(*c, e.c);
+        *inner = tci_kx_join(k, &sum);
+        return true;
+    }
+    return false;
+}
+
 /* floor((g r + b) / (g c)) = floor((r + floor(b / g)) / c) for integers r, so a common factor
  * goes. */
 TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
@@ -268,26 +384,46 @@ TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c)
     }
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
-    tci_dim g = tci_kx_sum_gcd(&rest, c);
+    tci_dim g = tci_kx_sum_gcd(&rest, c), q;
     tci_kx_sum_scale_down(&rest, g);
     c = tci_dim_div(c, g);
-    int r = tci_kx_join(k, &rest);
+    int r = tci_kx_join(k, &rest), x;
     tci_dim lo = tci_dim_div(k->kx[r].lo, c), hi = tci_dim_div(k->kx[r].hi, c);
     if (lo == hi) {
         out.base = tci_dim_add(out.base, lo);
-        return tci_kx_join(k, &out);
-    }
-    if (k->kx[r].op == TCI_KX_DIV) {
-        c = tci_dim_mul(c, k->kx[r].c);
-        r = k->kx[r].a;
-    }
-    if (c == 1) {
+    } else if (c == 1) {
         tci_kx_linear(k, r, 1, &out);
-        return tci_kx_join(k, &out);
+    } else if (tci_kx_is_step(k, r, c, &q)) {
+        tci_kx_linear(k, r, 1, &out);
+        out.base = tci_dim_add(out.base, tci_dim_sub(q, k->kx[r].lo));
+    } else if (tci_kx_nested(k, &rest, r, &c, &x)) {
+        tci_kx_linear(k, tci_kx_div(k, x, c), 1, &out);
+    } else {
+        tci_kx_linear(k, tci_kx_intern(k, TCI_KX_DIV, r, -1, c, lo, hi), 1, &out);
     }
-    tci_kx x = {TCI_KX_DIV, r, -1, c, lo, hi};
-    tci_kx_sum_add(k, &out, tci_kx_intern(k, x), 1);
     return tci_kx_join(k, &out);
+}
+
+/* The atom of floor(y / c), for the argument and divisor of a MOD; -1: it is a sum. */
+static int tci_kx_quotient(tci_kernel *k, int y, tci_dim c)
+{
+    int q = tci_kx_div(k, y, c);
+    return k->kx[q].op == TCI_KX_DIV ? q : -1;
+}
+
+/* Remainders of multiples of c are those of what they are remainders of. */
+static bool tci_kx_sum_unmod(tci_kernel *k, tci_kx_sum *sum, tci_dim c)
+{
+    for (int i = 0; i < sum->n; i++) {
+        tci_kx e = k->kx[sum->terms[i].atom];
+        tci_dim m = sum->terms[i].coef;
+        if (e.op == TCI_KX_MOD && tci_dim_divides(c, tci_dim_mul(m, e.c))) {
+            tci_kx_sum_add(k, sum, sum->terms[i].atom, tci_dim_neg(m));
+            tci_kx_linear(k, e.a, m, sum);
+            return true;
+        }
+    }
+    return false;
 }
 
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
@@ -298,26 +434,44 @@ TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c)
     tci_kx_sum out = {0}, rest = {0};
     tci_kx_divide(k, a, c, &out, &rest);
     int r = tci_kx_join(k, &rest);
-    tci_dim q = tci_dim_div(k->kx[r].lo, c);
+    tci_dim q = tci_dim_div(k->kx[r].lo, c), step;
     if (q == tci_dim_div(k->kx[r].hi, c)) {
         return tci_kx_add(k, r, tci_kx_const(k, tci_dim_neg(tci_dim_mul(q, c))));
     }
+    if (tci_kx_is_step(k, r, c, &step)) { /* r - c (r - lo + step) */
+        tci_kx_sum sum = {0};
+        tci_kx_linear(k, r, tci_dim_sub(1, c), &sum);
+        sum.base = tci_dim_add(sum.base, tci_dim_mul(c, tci_dim_sub(k->kx[r].lo, step)));
+        return tci_kx_join(k, &sum);
+    }
     tci_dim g = tci_kx_sum_gcd(&rest, c);
-    if (g != 1 && tci_dim_divides(g, rest.base)) { /* mod(g r, g c) = g mod(r, c) */
+    if (g != 1) { /* mod(g r + b, g c) = g mod(r + floor(b / g), c) + b mod g */
+        tci_dim b = tci_dim_mod(rest.base, g);
         tci_kx_sum_scale_down(&rest, g);
-        return tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
+        int scaled = tci_kx_mul(k, tci_kx_mod(k, tci_kx_join(k, &rest), tci_dim_div(c, g)), g);
+        return tci_kx_add(k, scaled, tci_kx_const(k, b));
     }
-    if (k->kx[r].op == TCI_KX_MOD && tci_dim_divides(c, k->kx[r].c)) {
-        return tci_kx_mod(k, k->kx[r].a, c);
+    if (tci_kx_sum_unmod(k, &rest, c)) {
+        return tci_kx_mod(k, tci_kx_join(k, &rest), c);
     }
-    tci_kx x = {TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1)};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_MOD, r, -1, c, 0, tci_dim_add(c, -1));
 }
 
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi)
 {
-    tci_kx x = {TCI_KX_VALUE, -1, -1, inst, lo, hi};
-    return tci_kx_intern(k, x);
+    return tci_kx_intern(k, TCI_KX_VALUE, -1, -1, inst, lo, hi);
+}
+
+TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi)
+{
+    tci_kx e = k->kx[x];
+    lo = tci_dim_le(lo, e.lo) ? e.lo : lo;
+    hi = tci_dim_le(e.hi, hi) ? e.hi : hi;
+    if (lo == e.lo && hi == e.hi) {
+        return x;
+    }
+    return lo == hi ? tci_kx_const(k, lo)
+                    : tci_kx_intern(k, TCI_KX_BOUND, e.op == TCI_KX_BOUND ? e.a : x, -1, 0, lo, hi);
 }
 
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base)
@@ -352,37 +506,9 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *ba
     }
 }
 
-static uint64_t tci_kernel_axis_bit(int64_t axis)
-{
-    return (uint64_t)1 << TCI_MIN(axis, 63);
-}
-
 TCI_FN uint64_t tci_kx_axes(const tci_kernel *k, int x)
 {
-    tci_kx e = k->kx[x];
-    switch (e.op) {
-    case TCI_KX_AXIS: return tci_kernel_axis_bit(e.c);
-    case TCI_KX_ADD: return tci_kx_axes(k, e.a) | tci_kx_axes(k, e.b);
-    case TCI_KX_MUL:
-    case TCI_KX_DIV:
-    case TCI_KX_MOD: return tci_kx_axes(k, e.a);
-    case TCI_KX_VALUE: return k->insts[e.c].axes;
-    default: return 0;
-    }
-}
-
-/* The latest stage whose reduction an index depends on (through a loaded index). */
-static int32_t tci_kx_stage(const tci_kernel *k, int x)
-{
-    tci_kx e = k->kx[x];
-    switch (e.op) {
-    case TCI_KX_ADD: return TCI_MAX(tci_kx_stage(k, e.a), tci_kx_stage(k, e.b));
-    case TCI_KX_MUL:
-    case TCI_KX_DIV:
-    case TCI_KX_MOD: return tci_kx_stage(k, e.a);
-    case TCI_KX_VALUE: return k->insts[e.c].stage;
-    default: return -1;
-    }
+    return k->kx[x].axes;
 }
 
 /* ---- instructions ---- */
@@ -396,12 +522,12 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
         i->stage = TCI_MAX(i->stage, k->insts[i->args[a]].stage);
     }
     if (i->x >= 0) {
-        i->axes |= tci_kx_axes(k, i->x);
-        i->stage = TCI_MAX(i->stage, tci_kx_stage(k, i->x));
+        i->axes |= k->kx[i->x].axes;
+        i->stage = TCI_MAX(i->stage, k->kx[i->x].stage);
     }
     for (int g = 0; g < i->n_guards; g++) {
-        i->axes |= tci_kx_axes(k, k->guards[i->guard + g].x);
-        i->stage = TCI_MAX(i->stage, tci_kx_stage(k, k->guards[i->guard + g].x));
+        i->axes |= k->kx[k->guards[i->guard + g].x].axes;
+        i->stage = TCI_MAX(i->stage, k->kx[k->guards[i->guard + g].x].stage);
     }
     /* a function of the outer point; a SCAN's value of the step as well */
     if (i->op == TCI_K_RED) {

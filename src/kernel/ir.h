@@ -60,13 +60,16 @@ typedef enum tci_kx_op {
     TCI_KX_MUL,   /* a * c */
     TCI_KX_DIV,   /* floor(a / c), c > 0 */
     TCI_KX_MOD,   /* a - c * floor(a / c), c > 0 */
-    TCI_KX_VALUE  /* the integer value of instruction c, already inside [lo, hi] */
+    TCI_KX_VALUE, /* the integer value of instruction c, already inside [lo, hi] */
+    TCI_KX_BOUND  /* a, known to lie in [lo, hi] where a guard holds: while lowering only */
 } tci_kx_op;
 typedef struct tci_kx {
     uint8_t op;
     int32_t a, b;     /* indices of kx nodes; -1 unused */
     tci_dim c;
     tci_dim lo, hi;   /* range, inclusive */
+    uint64_t axes;    /* derived, as tci_kinst.axes; so a walk for it is never needed */
+    int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
 /* ---- instructions ---- */
@@ -172,6 +175,8 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_div(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_mod(tci_kernel *k, int a, tci_dim c);
 TCI_FN int tci_kx_value(tci_kernel *k, int inst, tci_dim lo, tci_dim hi);
+/* x by another name, where it is known to lie in [lo, hi]; x itself where it always does. */
+TCI_FN int tci_kx_bound(tci_kernel *k, int x, tci_dim lo, tci_dim hi);
 /* If x = base + sum coef[i] * axis i over the kernel's axes: fills coef[n_axes], *base and says
  * true. */
 TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *base);

@@ -2,10 +2,16 @@
  *
  * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
  * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
- * node read at two different indices is two values. */
+ * node read at two different indices is two values.
+ *
+ * Under a guard an index lies inside what is read there: it goes on as a BOUND of that range, so
+ * that what is below simplifies by it. Wherever an index leaves the walk (loads, guards, values)
+ * BOUNDs are replaced by what they stand for: what was simplified holds where the guard does, and
+ * nothing else is ever looked at. */
 #include "lower.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
+#include "simplify.h"
 
 typedef struct tci_lower_frame {
     tci_node *node;
@@ -86,6 +92,40 @@ TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k)
     TCI_PUSH(s, l->sets, l->n_sets, l->cap_sets, none);
 }
 
+/* ---- what is known under a guard ---- */
+
+static int tci_lower_rebuild(tci_lower *l, int x);
+
+/* x with each BOUND replaced by what it stands for. */
+static int tci_lower_plain(tci_lower *l, int x)
+{
+    while (l->n_plain <= x) {
+        TCI_PUSH(l->s, l->plain, l->n_plain, l->cap_plain, -1);
+    }
+    if (l->plain[x] < 0) {
+        int made = tci_lower_rebuild(l, x);
+        l->plain[x] = made;
+    }
+    return l->plain[x];
+}
+
+static int tci_lower_rebuild(tci_lower *l, int x)
+{
+    tci_kx e = l->k->kx[x];
+    int a = e.a >= 0 ? tci_lower_plain(l, e.a) : -1;
+    switch (e.op) {
+    case TCI_KX_BOUND: return a;
+    case TCI_KX_ADD: {
+        int b = tci_lower_plain(l, e.b);
+        return a == e.a && b == e.b ? x : tci_kx_add(l->k, a, b);
+    }
+    case TCI_KX_MUL: return a == e.a ? x : tci_kx_mul(l->k, a, e.c);
+    case TCI_KX_DIV: return a == e.a ? x : tci_kx_div(l->k, a, e.c);
+    case TCI_KX_MOD: return a == e.a ? x : tci_kx_mod(l->k, a, e.c);
+    default: return x; /* CONST AXIS VALUE */
+    }
+}
+
 /* ---- guards: set 0 is "always"; -1 stands for "never" ---- */
 
 static int tci_lower_set_find(tci_lower *l, const tci_kguard *list, int n)
@@ -118,6 +158,7 @@ static int tci_lower_guard_and(tci_lower *l, int guard, int x, tci_dim lo, tci_d
     if (tci_dim_le(lo, e->lo) && tci_dim_le(e->hi, hi)) {
         return guard;
     }
+    x = tci_lower_plain(l, x);
     int n = l->sets[guard].n;
     tci_kguard *list = TCI_NEW_ARRAY(l->s, tci_kguard, n + 1);
     bool merged = false;
@@ -432,13 +473,49 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
     return tci_kx_add(l->k, x, tci_kx_const(l->k, tci_dim_neg(lowest)));
 }
 
-static void tci_lower_unflatten(tci_lower *l, const tci_node *in, int flat, int *idx)
+/* The index of axes [first, last) of a tensor from the offset among them, which lies inside: so of
+ * the first of them no remainder is left, which a symbolic size does not tell. */
+static void tci_lower_unflatten(tci_lower *l, const tci_dim *shape, int first, int last, int flat,
+                                int *idx)
 {
     tci_dim stride = 1;
-    for (int i = in->rank - 1; i >= 0; i--) {
-        tci_dim size = tci_lower_extent(in->shape[i]);
-        idx[i] = tci_kx_mod(l->k, tci_kx_div(l->k, flat, stride), size);
+    for (int i = last - 1; i >= first; i--) {
+        tci_dim size = tci_lower_extent(shape[i]);
+        int x = tci_kx_div(l->k, flat, stride);
+        idx[i] = i > first || tci_dim_is_known(size)
+                     ? tci_kx_mod(l->k, x, size)
+                     : tci_kx_bound(l->k, x, 0, tci_dim_add(size, -1));
         stride = tci_dim_mul(stride, size);
+    }
+}
+
+/* Between two shapes of a RESHAPE: axes [*i, ..) and [*j, ..) are the shortest runs before the
+ * given ends that hold equally many elements. */
+static void tci_lower_run(const tci_node *to, const tci_node *from, int *i, int *j)
+{
+    tci_dim a = 1, b = 1;
+    do {
+        bool more = *i > 0 && (*j == 0 || tci_dim_hint(a) <= tci_dim_hint(b));
+        if (more) {
+            a = tci_dim_mul(a, tci_lower_extent(to->shape[--*i]));
+        } else if (*j > 0) {
+            b = tci_dim_mul(b, tci_lower_extent(from->shape[--*j]));
+        }
+    } while (a != b && (*i > 0 || *j > 0));
+}
+
+/* Run by run, so that an index of one run is never mixed with those of another. */
+static void tci_lower_reshape(tci_lower *l, const tci_node *n, const int *idx, int *to)
+{
+    const tci_node *in = n->in[0];
+    int end_i = n->rank, end_j = in->rank;
+    while (end_i > 0 || end_j > 0) {
+        int i = end_i, j = end_j;
+        tci_lower_run(n, in, &i, &j);
+        int flat = tci_lower_offset(l, end_i - i, n->shape + i, NULL, idx + i);
+        tci_lower_unflatten(l, in->shape, j, end_j, flat, to);
+        end_i = i;
+        end_j = j;
     }
 }
 
@@ -447,7 +524,7 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
     const tci_node *in = n->in[0];
     int *to = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
     if (n->op == TCI_OP_RESHAPE) {
-        tci_lower_unflatten(l, in, tci_lower_offset(l, n->rank, n->shape, NULL, idx), to);
+        tci_lower_reshape(l, n, idx, to);
         return to;
     }
     for (int i = 0; i < in->rank; i++) {
@@ -489,6 +566,17 @@ static int tci_lower_pad_guard(tci_lower *l, const tci_node *n, const int *inner
     return guard;
 }
 
+/* The index of n under a guard that says it lies inside. */
+static const int *tci_lower_inside(tci_lower *l, const tci_node *n, const int *idx)
+{
+    int *to = TCI_NEW_ARRAY(l->s, int, n->rank + 1);
+    for (int i = 0; i < n->rank; i++) {
+        to[i] = n->shape[i] == 0 ? idx[i]
+                                 : tci_kx_bound(l->k, idx[i], 0, tci_dim_add(n->shape[i], -1));
+    }
+    return to;
+}
+
 /* Guard of the part of CAT's axis that input i covers. */
 static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int *idx, int guard,
                                tci_dim *start)
@@ -518,7 +606,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
         const int *to = tci_lower_move(l, n, f->idx);
         int guard = tci_lower_pad_guard(l, n, to, f->guard);
         if (guard >= 0) {
-            tci_lower_dep(l, n->in[0], to, guard);
+            tci_lower_dep(l, n->in[0], tci_lower_inside(l, n->in[0], to), guard);
         }
         tci_lower_dep(l, n->in[1], f->idx, 0);
         return;
@@ -531,7 +619,7 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
                 int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
                 int back = tci_kx_const(l->k, tci_dim_neg(start));
                 to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
-                tci_lower_dep(l, n->in[i], to, guard);
+                tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
             }
         }
         return;
@@ -550,7 +638,7 @@ static int tci_lower_index(tci_lower *l, int x)
     tci_kinst i = {0};
     i.op = TCI_K_INDEX;
     i.dtype = TC_I64;
-    i.x = x;
+    i.x = tci_lower_plain(l, x);
     i.guard = -1;
     return tci_kernel_inst(l->k, i);
 }
@@ -566,6 +654,33 @@ static int tci_lower_literal(tci_lower *l, tci_node *n)
     return tci_lower_round(l->k, tci_kernel_inst(l->k, i), (tc_dtype)n->dtype);
 }
 
+/* Does the guard of instruction i hold nowhere but where `guard` does? */
+static bool tci_lower_implies(const tci_lower *l, const tci_kinst *i, int guard)
+{
+    const struct tci_lower_set *set = &l->sets[guard];
+    bool all = i->n_guards >= set->n;
+    for (int g = 0; all && g < set->n; g++) {
+        const tci_kguard *want = &l->k->guards[set->first + g];
+        bool found = false;
+        for (int h = 0; h < i->n_guards && !found; h++) {
+            const tci_kguard *have = &l->k->guards[i->guard + h];
+            found = have->x == want->x && tci_dim_le(want->lo, have->lo) &&
+                    tci_dim_le(have->hi, want->hi);
+        }
+        all = found;
+    }
+    return all;
+}
+
+/* A value that is `fill` wherever the guard fails, as a padding inside made it so. */
+static bool tci_lower_is_filled(const tci_lower *l, int value, int fill, int guard)
+{
+    const tci_kinst *v = &l->k->insts[value];
+    return v->op == TCI_K_PRIM && v->prim == TCI_P_SELECT && v->args[2] == fill &&
+           l->k->insts[v->args[0]].op == TCI_K_GUARD &&
+           tci_lower_implies(l, &l->k->insts[v->args[0]], guard);
+}
+
 static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     const int *to = tci_lower_move(l, f->node, f->idx);
@@ -574,6 +689,9 @@ static int tci_lower_pad_value(tci_lower *l, const tci_lower_frame *f, const int
         return in[0]; /* all fill (then the only dependency), or nothing padded */
     }
     int value = in[0], fill = in[1];
+    if (tci_lower_is_filled(l, value, fill, guard)) {
+        return value;
+    }
     const tci_kinst *v = &l->k->insts[value];
     bool plain = v->op == TCI_K_LOAD && v->guard == l->sets[guard].first &&
                  v->n_guards == l->sets[guard].n;
@@ -711,7 +829,7 @@ TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guar
     tci_kinst i = {0};
     i.op = TCI_K_LOAD;
     i.dtype = (int8_t)t;
-    i.x = x;
+    i.x = tci_lower_plain(l, x);
     i.imm = operand;
     i.guard = guard > 0 ? l->sets[guard].first : -1;
     i.n_guards = guard > 0 ? l->sets[guard].n : 0;
@@ -725,4 +843,69 @@ TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes)
         (*nodes)[i] = l->memo[i].key.node;
     }
     return l->n_memo;
+}
+
+/* Sets mark[x] of each division and remainder inside x, seen once. */
+static void tci_lower_mark_divisions(const tci_kernel *k, int x, bool *seen, bool *mark)
+{
+    const tci_kx *e = &k->kx[x];
+    if (seen[x]) {
+        return;
+    }
+    seen[x] = true;
+    mark[x] = e->op == TCI_KX_DIV || e->op == TCI_KX_MOD;
+    if (e->a >= 0) {
+        tci_lower_mark_divisions(k, e->a, seen, mark);
+    }
+    if (e->b >= 0) {
+        tci_lower_mark_divisions(k, e->b, seen, mark);
+    }
+}
+
+/* Has the index of n's operand a division that is live and not in n's own, `idx`? */
+static bool tci_lower_divides(tci_lower *l, const bool *live, int n_live, const tci_node *n,
+                              const int *idx)
+{
+    const int *to = tci_lower_move(l, n, idx);
+    int *plain = TCI_NEW_ARRAY(l->s, int, n->rank + n->in[0]->rank), at = 0;
+    for (int i = 0; i < n->rank; i++) {
+        plain[at++] = tci_lower_plain(l, idx[i]);
+    }
+    for (int i = 0; i < n->in[0]->rank; i++) {
+        plain[at++] = tci_lower_plain(l, to[i]);
+    }
+    bool *seen = TCI_NEW_ARRAY(l->s, bool, l->k->n_kx);
+    bool *mark = TCI_NEW_ARRAY(l->s, bool, l->k->n_kx);
+    for (int i = 0; i < n->rank; i++) {
+        tci_lower_mark_divisions(l->k, plain[i], seen, mark);
+    }
+    for (int i = 0; i < n_live; i++) {
+        mark[i] = false;
+    }
+    for (int i = n->rank; i < at; i++) {
+        tci_lower_mark_divisions(l->k, plain[i], seen, mark);
+    }
+    bool divides = false;
+    for (int i = 0; i < n_live; i++) {
+        divides |= mark[i] && live[i];
+    }
+    return divides;
+}
+
+TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes)
+{
+    int n = 0, n_live = l->k->n_kx;
+    const bool *live = tci_kernel_live_kx(l->k);
+    bool any = false;
+    for (int x = 0; x < n_live; x++) {
+        any |= live[x] && (l->k->kx[x].op == TCI_KX_DIV || l->k->kx[x].op == TCI_KX_MOD);
+    }
+    *nodes = any ? TCI_NEW_ARRAY(l->s, tci_node *, l->n_memo + 1) : NULL;
+    for (int i = 0; i < l->n_memo && any; i++) {
+        tci_lower_frame f = l->memo[i].key;
+        if (f.node->op == TCI_OP_RESHAPE && tci_lower_divides(l, live, n_live, f.node, f.idx)) {
+            (*nodes)[n++] = f.node;
+        }
+    }
+    return n;
 }

@@ -26,6 +26,7 @@ struct tci_lower {
     struct tci_lower_frame *frames; int n_frames, cap_frames;
     struct tci_lower_frame *deps; int n_deps, cap_deps;
     int *dep_insts; int n_dep_insts, cap_dep_insts;
+    int32_t *plain; int n_plain, cap_plain; /* per index expression: without BOUND; -1 not asked */
 };
 
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
@@ -34,6 +35,9 @@ TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard)
 /* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
  * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);
+/* The RESHAPEs below which an index has a division or remainder that the kernel needs and that
+ * their own index has not: how many. Array in scratch. */
+TCI_FN int tci_lower_dividing(tci_lower *l, tci_node ***nodes);
 /* A load of operand p (compute dtype t) at element offset x under a guard set. */
 TCI_FN int tci_lower_load(tci_lower *l, int operand, tc_dtype t, int x, int guard);
 /* Offset of idx in a tensor with these sizes, dense row-major, or with element strides (base: the

@@ -6,6 +6,60 @@
  * The copy makes the text of a kernel independent of how its lowering happened to number things. */
 #include "simplify.h"
 
+enum { TCI_KERNEL_SHORT = 4 }; /* elements of an axis that makes poor vectors */
+
+/* ---- what is needed ---- */
+
+/* Instructions that a store or reduction needs. */
+static bool *tci_kernel_live(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        live[k->reds[r].a] = true;
+        if (k->reds[r].b >= 0) {
+            live[k->reds[r].b] = true;
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        live[k->stores[w].value] = true;
+    }
+    /* indices inside kx are loads' FAULTs: kept as well */
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
+            live[k->insts[i].args[a]] = true;
+        }
+    }
+    return live;
+}
+
+static void tci_kernel_mark_kx(const tci_kernel *k, int x, bool *live)
+{
+    if (x >= 0 && !live[x]) {
+        live[x] = true;
+        tci_kernel_mark_kx(k, k->kx[x].a, live);
+        tci_kernel_mark_kx(k, k->kx[x].b, live);
+    }
+}
+
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k)
+{
+    const bool *needed = tci_kernel_live(k);
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        if (needed[i]) {
+            tci_kernel_mark_kx(k, inst->x, live);
+            for (int g = 0; g < inst->n_guards; g++) {
+                tci_kernel_mark_kx(k, k->guards[inst->guard + g].x, live);
+            }
+        }
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        tci_kernel_mark_kx(k, k->stores[w].x, live);
+    }
+    return live;
+}
+
 /* ---- splitting ---- */
 
 static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int *axis)
@@ -37,8 +91,9 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
 
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor)
 {
+    const bool *live = tci_kernel_live_kx(k);
     for (int x = 0; x < k->n_kx; x++) {
-        if (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD) {
+        if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
             *factor = tci_kernel_term_split(k, k->kx[x].a, k->kx[x].c, axis);
             if (*factor != 0) {
                 return true;
@@ -72,26 +127,36 @@ static tci_dim tci_kernel_coef(const tci_kernel *k, int x, int axis)
     }
 }
 
-/* Every sum under x walks axes a and b (b the faster) as one: coef a = coef b * size b. */
-static bool tci_kernel_walks_as_one(const tci_kernel *k, int x, int a, int b)
+/* The sums whose axes a merge changes: whole index expressions, and what is divided inside them.
+ * In order, each once; returns how many. */
+static int tci_kernel_sums(const tci_kernel *k, const bool *live_inst, int *sums)
 {
-    if (tci_kernel_coef(k, x, a) != tci_dim_mul(tci_kernel_coef(k, x, b), k->axes[b].size)) {
-        return false;
-    }
-    for (;;) {
-        tci_kx e = k->kx[x];
-        int rest = e.op == TCI_KX_ADD ? e.a : -1;
-        e = e.op == TCI_KX_ADD ? k->kx[e.b] : e;
-        e = e.op == TCI_KX_MUL ? k->kx[e.a] : e;
-        bool nested = e.op == TCI_KX_DIV || e.op == TCI_KX_MOD;
-        if (nested && !tci_kernel_walks_as_one(k, e.a, a, b)) {
-            return false;
+    const bool *live = tci_kernel_live_kx(k);
+    bool *is_sum = TCI_NEW_ARRAY(k->s, bool, k->n_kx + 1);
+    int n = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *inst = &k->insts[i];
+        if (live_inst[i] && inst->x >= 0) {
+            is_sum[inst->x] = true;
         }
-        if (rest < 0) {
-            return true;
+        for (int g = 0; live_inst[i] && g < inst->n_guards; g++) {
+            is_sum[k->guards[inst->guard + g].x] = true;
         }
-        x = rest;
     }
+    for (int w = 0; w < k->n_stores; w++) {
+        is_sum[k->stores[w].x] = true;
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        if (live[x] && (k->kx[x].op == TCI_KX_DIV || k->kx[x].op == TCI_KX_MOD)) {
+            is_sum[k->kx[x].a] = true;
+        }
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        if (is_sum[x]) {
+            sums[n++] = x;
+        }
+    }
+    return n;
 }
 
 /* Both axes belong to the same loop nests, b right after a. */
@@ -113,31 +178,15 @@ static bool tci_kernel_are_neighbours(const tci_kernel *k, int a, int b)
     return true;
 }
 
-static bool tci_kernel_can_merge(const tci_kernel *k, const bool *live, int a, int b)
+/* All sums walk axes a and b (b the faster) as one: coef a = coef b * size b. */
+static bool tci_kernel_can_merge(const tci_kernel *k, const int *sums, int n, int a, int b)
 {
-    if (!tci_kernel_are_neighbours(k, a, b)) {
-        return false;
+    bool as_one = tci_kernel_are_neighbours(k, a, b);
+    for (int i = 0; i < n && as_one; i++) {
+        as_one = tci_kernel_coef(k, sums[i], a) ==
+                 tci_dim_mul(tci_kernel_coef(k, sums[i], b), k->axes[b].size);
     }
-    for (int n = 0; n < k->n_insts; n++) {
-        const tci_kinst *i = &k->insts[n];
-        if (!live[n]) {
-            continue;
-        }
-        if (i->x >= 0 && !tci_kernel_walks_as_one(k, i->x, a, b)) {
-            return false;
-        }
-        for (int g = 0; g < i->n_guards; g++) {
-            if (!tci_kernel_walks_as_one(k, k->guards[i->guard + g].x, a, b)) {
-                return false;
-            }
-        }
-    }
-    for (int w = 0; w < k->n_stores; w++) {
-        if (!tci_kernel_walks_as_one(k, k->stores[w].x, a, b)) {
-            return false;
-        }
-    }
-    return true;
+    return as_one;
 }
 
 /* ---- the copy ---- */
@@ -147,6 +196,8 @@ typedef struct tci_kernel_copy {
     tci_kernel *to;
     int *axis_to;     /* new axis; -1: merged into a faster one, contributes nothing */
     int *inst_to;     /* new instruction; -1: not copied yet */
+    int *kx_to;       /* new index expression; -1: not copied yet */
+    int *kx_seen, pass; /* pass of the last look for instructions inside it */
     int *stack;
     int n_stack, cap_stack;
 } tci_kernel_copy;
@@ -154,25 +205,34 @@ typedef struct tci_kernel_copy {
 static int tci_kernel_copy_kx(tci_kernel_copy *c, int x)
 {
     tci_kx e = c->from->kx[x];
+    if (c->kx_to[x] >= 0) {
+        return c->kx_to[x];
+    }
+    int a = e.a >= 0 ? tci_kernel_copy_kx(c, e.a) : -1;
+    int b = e.b >= 0 ? tci_kernel_copy_kx(c, e.b) : -1, made;
     switch (e.op) {
     case TCI_KX_AXIS:
-        return c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
-    case TCI_KX_ADD: {
-        int a = tci_kernel_copy_kx(c, e.a);
-        return tci_kx_add(c->to, a, tci_kernel_copy_kx(c, e.b));
+        made = c->axis_to[e.c] < 0 ? tci_kx_const(c->to, 0) : tci_kx_axis(c->to, c->axis_to[e.c]);
+        break;
+    case TCI_KX_ADD: made = tci_kx_add(c->to, a, b); break;
+    case TCI_KX_MUL: made = tci_kx_mul(c->to, a, e.c); break;
+    case TCI_KX_DIV: made = tci_kx_div(c->to, a, e.c); break;
+    case TCI_KX_MOD: made = tci_kx_mod(c->to, a, e.c); break;
+    case TCI_KX_VALUE: made = tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi); break;
+    default: made = tci_kx_const(c->to, e.c); break;
     }
-    case TCI_KX_MUL: return tci_kx_mul(c->to, tci_kernel_copy_kx(c, e.a), e.c);
-    case TCI_KX_DIV: return tci_kx_div(c->to, tci_kernel_copy_kx(c, e.a), e.c);
-    case TCI_KX_MOD: return tci_kx_mod(c->to, tci_kernel_copy_kx(c, e.a), e.c);
-    case TCI_KX_VALUE: return tci_kx_value(c->to, c->inst_to[e.c], e.lo, e.hi);
-    default: return tci_kx_const(c->to, e.c);
-    }
+    c->kx_to[x] = made;
+    return made;
 }
 
 /* Pushes the instructions inside an index expression that are not copied yet. */
 static void tci_kernel_copy_need_kx(tci_kernel_copy *c, int x)
 {
     tci_kx e = c->from->kx[x];
+    if (c->kx_to[x] >= 0 || c->kx_seen[x] == c->pass) {
+        return;
+    }
+    c->kx_seen[x] = c->pass;
     if (e.op == TCI_KX_VALUE && c->inst_to[e.c] < 0) {
         TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, (int)e.c);
     }
@@ -191,6 +251,7 @@ static void tci_kernel_copy_need(tci_kernel_copy *c, const tci_kinst *i)
             TCI_PUSH(c->to->s, c->stack, c->n_stack, c->cap_stack, i->args[a]);
         }
     }
+    c->pass++;
     if (i->x >= 0) {
         tci_kernel_copy_need_kx(c, i->x);
     }
@@ -293,11 +354,14 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
     }
 }
 
-static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const tci_dim *sizes)
+/* order: all axes, as they are to follow each other. */
+static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, const int *order,
+                                          const tci_dim *sizes)
 {
     tci_scratch *s = k->s;
     tci_kernel *to = tci_kernel_make(s);
-    for (int a = 0; a < k->n_axes; a++) {
+    for (int i = 0; i < k->n_axes; i++) {
+        int a = order[i];
         if (axis_to[a] >= 0) {
             axis_to[a] = tci_kernel_axis(to, sizes[a], k->axes[a].inner);
         }
@@ -311,9 +375,14 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
     to->n_operands = k->n_operands;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
-    tci_kernel_copy c = {k, to, axis_to, TCI_NEW_ARRAY(s, int, k->n_insts + 1), NULL, 0, 0};
+    tci_kernel_copy c = {k, to, axis_to, TCI_NEW_ARRAY(s, int, k->n_insts + 1),
+                         TCI_NEW_ARRAY(s, int, k->n_kx + 1), TCI_NEW_ARRAY(s, int, k->n_kx + 1),
+                         0, NULL, 0, 0};
     for (int i = 0; i < k->n_insts; i++) {
         c.inst_to[i] = -1;
+    }
+    for (int x = 0; x < k->n_kx; x++) {
+        c.kx_to[x] = -1;
     }
     for (int t = 0; t < k->n_stages; t++) {
         tci_kernel_copy_stage(&c, t);
@@ -321,32 +390,52 @@ static tci_kernel *tci_kernel_copy_mapped(const tci_kernel *k, int *axis_to, con
     return to;
 }
 
-/* Instructions that a store or reduction needs. */
-static bool *tci_kernel_live(const tci_kernel *k)
+/* ---- a short last axis ---- */
+
+/* Live loads that walk an axis with stride 1. */
+static int tci_kernel_unit_loads(const tci_kernel *k, const bool *live, int axis)
 {
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    for (int r = 0; r < k->n_reds; r++) {
-        live[k->reds[r].a] = true;
-        if (k->reds[r].b >= 0) {
-            live[k->reds[r].b] = true;
+    int n = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        n += live[i] && k->insts[i].op == TCI_K_LOAD &&
+             tci_kernel_coef(k, k->insts[i].x, axis) == 1;
+    }
+    return n;
+}
+
+/* Vectors go along the last outer axis. Where that is a short one, as of the phases that a store
+ * interleaves, and the loads walk the one before it, the two change places. */
+static void tci_kernel_order(const tci_kernel *k, const bool *live, const int *axis_to,
+                             const tci_dim *sizes, int *order)
+{
+    int last = -1, before = -1;
+    for (int a = 0; a < k->n_axes; a++) {
+        order[a] = a;
+        if (axis_to[a] >= 0 && !k->axes[a].inner) {
+            before = last;
+            last = a;
         }
     }
-    for (int w = 0; w < k->n_stores; w++) {
-        live[k->stores[w].value] = true;
+    bool maps = before >= 0 && k->n_outer == k->n_axes && k->n_reds == 0;
+    if (!maps || tci_dim_hint(sizes[last]) > TCI_KERNEL_SHORT ||
+        tci_dim_hint(sizes[before]) <= TCI_KERNEL_SHORT) {
+        return;
     }
-    /* indices inside kx are loads' FAULTs: kept as well */
-    for (int i = k->n_insts - 1; i >= 0; i--) {
-        for (int a = 0; a < k->insts[i].n_args && (live[i] || k->insts[i].op == TCI_K_FAULT); a++) {
-            live[k->insts[i].args[a]] = true;
+    int units = tci_kernel_unit_loads(k, live, before);
+    if (units > 0 && units >= tci_kernel_unit_loads(k, live, last)) {
+        for (int a = last; a > before; a--) {
+            order[a] = order[a - 1];
         }
+        order[before] = last;
     }
-    return live;
 }
 
 TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
 {
     bool *live = tci_kernel_live(k);
     int *axis_to = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
+    int *order = TCI_NEW_ARRAY(k->s, int, k->n_axes + 1);
+    int *sums = TCI_NEW_ARRAY(k->s, int, k->n_kx + 1), n_sums = tci_kernel_sums(k, live, sums);
     tci_dim *sizes = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
     for (int a = 0; a < k->n_axes; a++) {
         sizes[a] = k->axes[a].size;
@@ -354,10 +443,11 @@ TCI_FN tci_kernel *tci_kernel_finish(const tci_kernel *k)
     }
     for (int a = 0; a + 1 < k->n_axes; a++) {
         /* pairwise along a run: a into a+1, that into a+2 ... */
-        if (tci_kernel_can_merge(k, live, a, a + 1)) {
+        if (tci_kernel_can_merge(k, sums, n_sums, a, a + 1)) {
             sizes[a + 1] = tci_dim_mul(sizes[a + 1], sizes[a]);
             axis_to[a] = -1;
         }
     }
-    return tci_kernel_copy_mapped(k, axis_to, sizes);
+    tci_kernel_order(k, live, axis_to, sizes, order);
+    return tci_kernel_copy_mapped(k, axis_to, order, sizes);
 }

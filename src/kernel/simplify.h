@@ -4,8 +4,10 @@
 
 #include "ir.h"
 
+/* Index expressions inside those that a store or reduction needs, by number. In scratch. */
+TCI_FN bool *tci_kernel_live_kx(const tci_kernel *k);
 /* An axis and a factor of its size such that splitting the axis (slow part, fast part of that size)
- * makes some floor-division or remainder affine; false when there is none. */
+ * makes some needed floor-division or remainder affine; false when there is none. */
 TCI_FN bool tci_kernel_split_find(const tci_kernel *k, int *axis, tci_dim *factor);
 /* A copy in canonical order without dead values, neighbouring axes merged where every access
  * allows. */

@@ -56,11 +56,19 @@ static int tci_access_clamp(tci_build *b, tci_lin x, int upper)
     return tci_lx_make(b->l, TCI_LX_MIN, lx, upper, 0);
 }
 
-/* floor(x / c) of a linear form known to be >= lo. */
+/* floor(x / c) of a linear form known to be >= lo; where c divides all but the constant, that is
+ * one again. */
 static tci_lin tci_access_div(tci_build *b, tci_lin x, int64_t c, tci_dim lo)
 {
-    if (c == 1) {
-        return x;
+    tci_dim *coef = TCI_NEW_ARRAY(b->s, tci_dim, x.n + 1);
+    bool all = true;
+    for (int i = 0; i < x.n; i++) {
+        all = all && tci_dim_divides(c, x.coef[i]);
+        coef[i] = all ? tci_dim_div(x.coef[i], c) : 0;
+    }
+    if (all) {
+        tci_lin r = {tci_dim_div(x.c, c), x.n, x.var, coef};
+        return r;
     }
     tci_dim shift = tci_build_shift(lo, c);
     int lx = tci_build_lx(b, tci_lin_plus(x, tci_dim_mul(shift, c)));

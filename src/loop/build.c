@@ -9,6 +9,18 @@
 
 #include "build.h"
 
+/* Index expressions share parts, so a walk looks at each part once: what it found there counts
+ * while the same outermost call is under way and no binding has changed. */
+typedef struct tci_lkx_found {
+    int32_t at_pass, range_pass;   /* when they were found; 0: never */
+    tci_lin at;
+    tci_dim lo, hi;
+} tci_lkx_found;
+struct tci_lkx {
+    int32_t pass, depth;
+    tci_lkx_found *found;
+};
+
 TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *l)
 {
     tci_build *b = TCI_NEW(s, tci_build);
@@ -17,6 +29,8 @@ TCI_FN tci_build *tci_build_make(tci_scratch *s, const tci_kernel *k, tci_loop *
     b->l = l;
     b->vec_axis = -1;
     b->bind = TCI_NEW_ARRAY(s, const tci_bind *, k->n_axes + 1);
+    b->kx = TCI_NEW(s, struct tci_lkx);
+    b->kx->found = TCI_NEW_ARRAY(s, tci_lkx_found, k->n_kx + 1);
     b->memo_first = TCI_NEW_ARRAY(s, int32_t, k->n_insts + 1);
     for (int i = 0; i < k->n_insts; i++) {
         b->memo_first[i] = -1;
@@ -226,7 +240,7 @@ static tci_lin tci_build_kx_divide(tci_build *b, tci_kx e)
     return op == TCI_LX_DIV ? tci_lin_plus(r, tci_dim_neg(shift)) : r;
 }
 
-TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
+static tci_lin tci_build_kx_find(tci_build *b, int kx)
 {
     tci_kx e = b->k->kx[kx];
     tci_lin left;
@@ -243,12 +257,29 @@ TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
     }
 }
 
-TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
+TCI_FN tci_lin tci_build_kx(tci_build *b, int kx)
+{
+    struct tci_lkx *walk = b->kx;
+    tci_lkx_found *found = &walk->found[kx];
+    walk->pass += walk->depth == 0;
+    if (found->at_pass != walk->pass) {
+        walk->depth++;
+        found->at = tci_build_kx_find(b, kx);
+        walk->depth--;
+        found->at_pass = walk->pass;
+    }
+    return found->at;
+}
+
+static void tci_build_range_find(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
 {
     tci_kx e = b->k->kx[kx];
-    tci_dim lo_b, hi_b, quotient;
+    tci_dim lo_a = 0, hi_a = 0, lo_b, hi_b, quotient;
     *lo = e.lo;
     *hi = e.hi;
+    if (e.a >= 0) {
+        tci_build_range(b, e.a, &lo_a, &hi_a);
+    }
     switch (e.op) {
     case TCI_KX_AXIS:
         if (b->bind[e.c]) {
@@ -257,33 +288,44 @@ TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi
         }
         break;
     case TCI_KX_ADD:
-        tci_build_range(b, e.a, lo, hi);
         tci_build_range(b, e.b, &lo_b, &hi_b);
-        *lo = tci_dim_add(*lo, lo_b);
-        *hi = tci_dim_add(*hi, hi_b);
+        *lo = tci_dim_add(lo_a, lo_b);
+        *hi = tci_dim_add(hi_a, hi_b);
         break;
     case TCI_KX_MUL:
-        tci_build_range(b, e.a, &lo_b, &hi_b);
-        lo_b = tci_dim_mul(lo_b, e.c);
-        hi_b = tci_dim_mul(hi_b, e.c);
-        *lo = tci_dim_min(lo_b, hi_b);
-        *hi = tci_dim_max(lo_b, hi_b);
+        lo_a = tci_dim_mul(lo_a, e.c);
+        hi_a = tci_dim_mul(hi_a, e.c);
+        *lo = tci_dim_min(lo_a, hi_a);
+        *hi = tci_dim_max(lo_a, hi_a);
         break;
     case TCI_KX_DIV:
-        tci_build_range(b, e.a, &lo_b, &hi_b);
-        *lo = tci_dim_div(lo_b, e.c);
-        *hi = tci_dim_div(hi_b, e.c);
+        *lo = tci_dim_div(lo_a, e.c);
+        *hi = tci_dim_div(hi_a, e.c);
         break;
     case TCI_KX_MOD:
-        tci_build_range(b, e.a, &lo_b, &hi_b);
-        quotient = tci_dim_div(lo_b, e.c);
-        if (quotient == tci_dim_div(hi_b, e.c)) {
-            *lo = tci_dim_sub(lo_b, tci_dim_mul(e.c, quotient));
-            *hi = tci_dim_add(*lo, tci_dim_sub(hi_b, lo_b));
+        quotient = tci_dim_div(lo_a, e.c);
+        if (quotient == tci_dim_div(hi_a, e.c)) {
+            *lo = tci_dim_sub(lo_a, tci_dim_mul(e.c, quotient));
+            *hi = tci_dim_add(*lo, tci_dim_sub(hi_a, lo_a));
         }
         break;
     default: break;
     }
+}
+
+TCI_FN void tci_build_range(const tci_build *b, int kx, tci_dim *lo, tci_dim *hi)
+{
+    struct tci_lkx *walk = b->kx;
+    tci_lkx_found *found = &walk->found[kx];
+    walk->pass += walk->depth == 0;
+    if (found->range_pass != walk->pass) {
+        walk->depth++;
+        tci_build_range_find(b, kx, &found->lo, &found->hi);
+        walk->depth--;
+        found->range_pass = walk->pass;
+    }
+    *lo = found->lo;
+    *hi = found->hi;
 }
 
 TCI_FN bool tci_build_depends(uint64_t axes, int axis)
@@ -296,6 +338,9 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
     tci_kx e = k->kx[kx];
     tci_dim other;
     *coef = 0;
+    if (!tci_build_depends(e.axes, axis)) {
+        return true;
+    }
     switch (e.op) {
     case TCI_KX_CONST: return true;
     case TCI_KX_AXIS: *coef = e.c == axis; return true;
@@ -311,8 +356,9 @@ TCI_FN bool tci_build_coef(const tci_kernel *k, int kx, int axis, tci_dim *coef)
         }
         *coef = tci_dim_mul(*coef, e.c);
         return true;
-    case TCI_KX_VALUE: return !tci_build_depends(k->insts[e.c].axes, axis);
-    default: return tci_build_coef(k, e.a, axis, &other) && other == 0;
+    case TCI_KX_VALUE: return false;
+    default: /* many axes share the last bit: it may be another one of them */
+        return axis >= 63 && tci_build_coef(k, e.a, axis, &other) && other == 0;
     }
 }
 
@@ -346,6 +392,7 @@ TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes)
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind)
 {
     b->bind[axis] = bind;
+    b->kx->pass++;
     if (bind && bind->is_vector) {
         b->vec_axis = axis;
     } else if (b->vec_axis == axis) {

@@ -59,6 +59,7 @@ typedef struct tci_build {
     int32_t *memo_first;          /* per instruction */
     tci_lkeep **keeps; int n_keeps, cap_keeps;
     int32_t *todo; int n_todo, cap_todo;
+    struct tci_lkx *kx;           /* what the walk over an index expression under way found */
     /* rows of a tile that loads may turn: lane i of row r is element r of vector i; NULL none */
     const tci_bind *const *turn_rows;
     int turn_axis, n_turn;

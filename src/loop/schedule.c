@@ -122,7 +122,7 @@ static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, b
         for (int a = 0; a < in->n_args; a++) {
             live[in->args[a]] = true;
         }
-        if (through_index && in->op == TCI_K_LOAD) {
+        if (through_index && in->op == TCI_K_LOAD && k->faults) { /* no other index is a value */
             tci_sched_reach_kx(k, in->x, live);
         }
     }

@@ -12,6 +12,7 @@ enum {
     /* Flops on four bytes x evaluations in one kernel from which a value is stored. */
     TCI_COST_AGAIN = 64,
     TCI_COST_DEPTH = 6,           /* reductions, or moves, unrolled on one path */
+    TCI_COST_RESHAPES = 6,        /* that an index goes through on one path */
     TCI_COST_WALK = 64,           /* nodes below a value that are looked at: more are dear */
     /* A kernel's operations, a call of exp or sin as TCI_COST_CALL: from about here on a C compiler
      * takes more time for each (gcc -O3: 0.4 ms each up to 250, 0.7 ms at 500, 1.6 ms at 2000), and

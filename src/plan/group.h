@@ -93,7 +93,7 @@ typedef struct tci_pnode {
     bool forced;         /* is a root, from the next round on if it is none in this one */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     int32_t buffer;      /* of a leaf */
-    int32_t n_uses, depth, moves;     /* of the depth rule */
+    int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
     int32_t group, operand_of;        /* the last group that evaluated it, that read it */
     int32_t n_here;                   /* how often the root at hand evaluates it */
@@ -145,6 +145,8 @@ typedef struct tci_lowered {
     tci_kernel *kernel;
     int32_t *operand_buffers;    /* buffer index in the plan */
     tci_node **literals;
+    tci_node **dividing;         /* RESHAPEs that leave divisions in its index expressions */
+    int32_t n_dividing;
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan);

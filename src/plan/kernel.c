@@ -532,6 +532,19 @@ static bool tci_pk_split_any(tci_pk *p)
     return done;
 }
 
+/* Of the RESHAPEs that leave divisions those that this kernel computes. */
+static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
+{
+    int n = tci_lower_dividing(&p->l, nodes), kept = 0;
+    for (int i = 0; i < n; i++) {
+        int root = tci_pnode_of((*nodes)[i])->root;
+        if (root < 0 || p->f->roots[root].group == (int)(p->g - p->f->groups)) {
+            (*nodes)[kept++] = (*nodes)[i];
+        }
+    }
+    return kept;
+}
+
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
                                   tci_plan *plan)
 {
@@ -554,7 +567,8 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
         }
     }
     p.k->vector = tci_pk_vector(p.k);
-    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals};
+    tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES
     tci_pk_measure_all(out.kernel);

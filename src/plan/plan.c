@@ -3,6 +3,12 @@
  * In: the rewritten graph with its inputs, literals and outputs in order. Out: a tci_plan. Kernels
  * with equal text are one kernel launched several times. */
 #include "group.h"
+#include "why.h"
+
+enum {
+    TCI_PLAN_ROUNDS = 4,  /* plans made until no more values get memory */
+    TCI_PLAN_VIEWS = 2    /* RESHAPEs that divide indices, in a kernel, up to which views stay */
+};
 
 /* ---- buffers ---- */
 
@@ -115,10 +121,40 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
     return p->n_kernels - 1;
 }
 
-static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
-                           int n_literals)
+/* Memory of the user that is only looked at another way: movement alone copies nothing. */
+static bool tci_plan_is_moved_leaf(const tci_node *n)
+{
+    while (n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
+           n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW) {
+        n = n->in[0];
+    }
+    return tci_plan_is_leaf(n);
+}
+
+/* A division for every element costs more than a copy: what a RESHAPE reads gets memory where the
+ * way below it leaves one, and lies there as the RESHAPE walks it. True when there was any. */
+static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
+{
+    bool any = false;
+    for (int i = 0; i < low->n_dividing; i++) {
+        tci_node *n = low->dividing[i]->in[0];
+        bool view = low->n_dividing <= TCI_PLAN_VIEWS && tci_plan_is_moved_leaf(n);
+        if (n->mark != 1 && !view && !tci_plan_is_leaf(n)) {
+            n->mark = 1;
+            any = true;
+            tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(n->op),
+                           tci_why_text(TCI_WHY_DIVISION));
+        }
+    }
+    return any;
+}
+
+/* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
+static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
+                           int n_literals, tci_str *stored)
 {
     tci_plan_texts texts = {0};
+    bool any = false;
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
     for (int i = 0; i < f->n_roots; i++) {
         p->red_of[i] = -1;
@@ -136,10 +172,12 @@ static void tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
             step.literals[j] = (int32_t)low.literals[j]->id;
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
+        any |= stored && tci_plan_store_divided(&low, stored);
         for (int m = 0; m < g->n_roots; m++) {
             p->red_of[g->roots[m]] = -1;
         }
     }
+    return !any;
 }
 
 TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *inputs, int n_inputs,
@@ -160,14 +198,25 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         }
     }
     tci_plan_algorithm(s, g, outputs, n_roots, machine);
-    for (int i = 0; i < n_inputs; i++) {
-        inputs[i]->pass = NULL;
+    tci_str stored = {.s = s};
+    int n_buffers = p->n_buffers;
+    size_t n_why = p->why.n;
+    for (int round = 1;; round++) {
+        for (int i = 0; i < n_inputs; i++) {
+            inputs[i]->pass = NULL;
+        }
+        tci_fusion *f = p->fusion = tci_plan_fuse(s, outputs, n_roots, &p->why);
+        tci_plan_leaf_buffers(p, f);
+        tci_plan_root_buffers(s, p, f, outputs, n_roots);
+        bool last = round == TCI_PLAN_ROUNDS;
+        if (tci_plan_steps(s, p, f, literals, n_literals, last ? NULL : &stored)) {
+            break;
+        }
+        p->n_buffers = n_buffers;
+        p->n_steps = p->n_kernels = 0;
+        p->why.n = n_why;
     }
-    tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, &p->why);
-    p->fusion = f;
-    tci_plan_leaf_buffers(p, f);
-    tci_plan_root_buffers(s, p, f, outputs, n_roots);
-    tci_plan_steps(s, p, f, literals, n_literals);
+    tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_memory(s, p);
     return p;
 }

@@ -4,7 +4,8 @@
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
- *   where it is deep   evaluating it unrolls many reductions or moves for each of its users
+ *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
+ *                      index went through many RESHAPEs
  *
  * Repetition is found while roots are placed, in topological order. Each node knows its home: the
  * group that evaluated it last. A root whose walk meets a node with another home repeats that node
@@ -360,6 +361,43 @@ static bool tci_store_moves(const tci_node *n)
            n->op == TCI_OP_GATHER;
 }
 
+/* Does it do more than add or drop axes of size 1? */
+static bool tci_store_reshapes(const tci_node *n)
+{
+    int i = 0, j = 0;
+    if (n->op != TCI_OP_RESHAPE) {
+        return false;
+    }
+    for (const tci_node *in = n->in[0];;) {
+        i += i < n->rank && n->shape[i] == 1;
+        j += j < in->rank && in->shape[j] == 1;
+        bool more_i = i < n->rank, more_j = j < in->rank;
+        if (!more_i || !more_j) {
+            return more_i || more_j;
+        }
+        if (n->shape[i] != 1 && in->shape[j] != 1 && n->shape[i++] != in->shape[j++]) {
+            return true;
+        }
+    }
+}
+
+/* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
+static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
+{
+    tci_pnode *p = tci_pnode_of(n);
+    for (int j = 0; j < n->n_in; j++) {
+        p->reshapes = TCI_MAX(p->reshapes, tci_pnode_of(n->in[j])->reshapes);
+    }
+    if (tci_store_reshapes(n) && ++p->reshapes > TCI_COST_RESHAPES &&
+        !tci_plan_is_leaf(n->in[0]) && !tci_pnode_of(n->in[0])->forced) {
+        tci_store_force(f, n->in[0], TCI_WHY_DIVISION);
+        p->reshapes = 1;
+    }
+    if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || tci_op_is_reduce(n->op)) {
+        p->reshapes = 0;
+    }
+}
+
 /* Bounds what a probe can inline: along one path at most TCI_COST_DEPTH reductions or index
  * changes under a value with several users, else evaluation would repeat without end. */
 TCI_FN void tci_store_cut_depth(tci_fusion *f)
@@ -376,6 +414,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
             p->depth = TCI_MAX(p->depth, tci_pnode_of(n->in[j])->depth);
             p->moves = TCI_MAX(p->moves, tci_pnode_of(n->in[j])->moves);
         }
+        tci_store_cut_reshapes(f, n);
         p->depth += tci_op_is_reduce(n->op);
         p->moves += tci_store_moves(n);
         bool deep = p->depth >= TCI_COST_DEPTH || p->moves >= TCI_COST_DEPTH;
