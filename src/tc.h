@@ -42,6 +42,7 @@
 #include "base/dim.c"
 
 #include "ops/dtype.c"
+#include "ops/info.c"
 #include "ops/prim.c"
 #include "ops/formula.c"
 #include "ops/helpers.c"

@@ -145,7 +145,7 @@ static text make_ops(void)
         " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands\n"
         " * meet unless its line says: bool; float (a float dtype stays, others give f32); not of\n"
         " * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */\n");
-#define X(id, name, arity, rule, flags, value, gradient, doc) \
+#define X(id, name, arity, rule, cost, value, gradient, doc) \
     add_elementwise(&t, #name, arity, #rule, doc);
     TCI_EW_OPS(X)
 #undef X
@@ -175,7 +175,7 @@ static const word words[] = {
 #define X(id, name, arity, result, cost) {#id, arity, #result[0] == 'O' ? "" : "PRIM", "TCI_P_"},
     TCI_BASE_PRIMS(X) TCI_MATH_PRIMS(X)
 #undef X
-#define X(id, name, arity, rule, flags, value, gradient, doc) {#id, arity, "ROW", "TCI_OP_"},
+#define X(id, name, arity, rule, cost, value, gradient, doc) {#id, arity, "ROW", "TCI_OP_"},
     TCI_EW_OPS(X)
 #undef X
     {"WHERE", 3, "ROW", "TCI_OP_"},
@@ -429,8 +429,8 @@ static void compile_list(reader *r, const char *table, const char *list, text *r
             add(r->code, "\n    /* ", r->row, " */ ");
             at[0] = compile_formula(r);
             expect(r, ",");
-        } else if (r->reduce) {
-            skip_columns(r, 2);
+        } else {
+            skip_columns(r, strcmp(list, "TCI_COMPOSITE_OPS") ? 2 : 1);
         }
         if (elementwise || r->reduce) {
             compile_gradient(r, rows, at);

@@ -233,7 +233,7 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(op, "tc_" #name, args, 2, here);                                         \
     }
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
     TCI_OPS_EW_##arity(TCI_OP_##id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW

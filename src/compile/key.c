@@ -53,7 +53,7 @@ static void tci_key_add_input(tci_key_walk *w, tci_node *n)
 
 static inline bool tci_key_is_leaf(const tci_node *n)
 {
-    return tci_node_is_value(n) || n->n_in == 0;
+    return tci_node_is_value(n) || tci_op_is(n->op, TCI_IS_LEAF);
 }
 
 /* All inputs of n have been met. */
@@ -95,7 +95,7 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
             continue;
         }
         tci_node *in = n->in[top->next++];
-        if (TCI_UNLIKELY(in->op == TCI_OP_ASSIGN)) {
+        if (TCI_UNLIKELY(tci_op_is(in->op, TCI_IS_EFFECT))) {
             tci_scratch_fail(w->s, TC_ERR_ARGUMENT,
                              "%s is given a tc_assign as an operand: an assign has no value, it "
                              "can only be an output of a program",
@@ -435,14 +435,14 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 
 /* ---- effects ---- */
 
-/* Puts the ASSIGN roots behind the others and returns how many there are. */
+/* Puts the effects behind the others and returns how many there are. */
 static int tci_key_sort_roots(tci_scratch *s, tci_request *r, tci_node *const *roots)
 {
     int n_values = 0, at = 0;
     r->roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
     for (int effects = 0; effects < 2; effects++) {
         for (int i = 0; i < r->n_roots; i++) {
-            if ((roots[i]->op == TCI_OP_ASSIGN) == (effects != 0)) {
+            if (tci_op_is(roots[i]->op, TCI_IS_EFFECT) == (effects != 0)) {
                 r->roots[at++] = roots[i];
             }
         }

@@ -771,16 +771,17 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #define TCI_VJP_CALL_LEAF(op, call)
 #define TCI_VJP_CALL_NONE(op, call)
 #define TCI_VJP_CALL_EXPANSION(op, call)
-#define TCI_ROW(id, name, gradient, doc)                                                           \
-    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
     tci_node *r = NULL;
     switch (v->n->op) {
+#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
+    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
         TCI_SPECIAL_OPS(TCI_ROW)
-        TCI_COMPOSITE_OPS(TCI_ROW)
-    default:
-        break;
-    }
 #undef TCI_ROW
+#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
+    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
+        TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+    }
 #undef TCI_VJP_CALL_OWN
 #undef TCI_VJP_CALL_LEAF
 #undef TCI_VJP_CALL_NONE

@@ -28,7 +28,7 @@ typedef struct tci_build_row {
 } tci_build_row;
 
 static const tci_build_row tci_build_rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) {arity, TCI_BUILD_##rule},
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc) {arity, TCI_BUILD_##rule},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -559,11 +559,6 @@ static tci_node *tci_build_keepdims(tci_graph *g, tci_node *r, const tci_node *x
     return tci_words_put(g, &w, tci_build_reshape(g, r, x->rank, shape));
 }
 
-static bool tci_build_is_arg(int op)
-{
-    return op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN;
-}
-
 /* max, min, argmax and argmin have no value over nothing. */
 static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, const int64_t *picked)
 {
@@ -597,7 +592,7 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    if (tci_build_is_arg(op)) {
+    if (tci_op_is(op, TCI_IS_ARG)) {
         return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (op == TCI_OP_SUM || op == TCI_OP_PROD) {
@@ -645,7 +640,7 @@ static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axe
     if (!x) {
         return NULL;
     }
-    if (tci_build_is_arg(op) && (axes.all || !x->rank || axes.n != 1)) {
+    if (tci_op_is(op, TCI_IS_ARG) && (axes.all || !x->rank || axes.n != 1)) {
         return tci_build_arg(g, op, x, axes, keepdims);
     }
     tci_words w;
@@ -664,7 +659,7 @@ static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axe
 
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
 {
-    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
+    bool needs_one = tci_op_get(op)->identity >= TCI_IDENTITY_LOWEST;
     return tci_build_reduce_axes(g, op, x, axes, keepdims, needs_one);
 }
 

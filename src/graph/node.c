@@ -2,8 +2,8 @@
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
  * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
- * nodes is comparing pointers. INPUT, DATA and LITERAL are never merged: each is a thing of its
- * own.
+ * nodes is comparing pointers. Those of a unique op (ops/info.h) are never merged: each is a thing
+ * of its own.
  *
  * Memory: a node and its lists are one block. In a context's graph, blocks come from free lists by
  * size (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that a loop over scopes reuses the
@@ -38,17 +38,6 @@ typedef struct tci_node_want {
     tci_value value;
     uint64_t hash;
 } tci_node_want;
-
-TCI_FN const char *tci_op_name(int op)
-{
-    static const char *const names[] = {
-#define TCI_ROW(id, name, ...) [TCI_OP_##id] = #name,
-        TCI_EW_OPS(TCI_ROW) TCI_REDUCE_OPS(TCI_ROW) TCI_SPECIAL_OPS(TCI_ROW)
-            TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-    };
-    return op >= 0 && op < TCI_OP_COUNT ? names[op] : "?";
-}
 
 TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...)
 {
@@ -209,11 +198,6 @@ static bool tci_node_take_slot(tci_graph *g, uint32_t *id)
 
 /* ---- hash-consing ---- */
 
-static bool tci_node_is_unique(int op)
-{
-    return op == TCI_OP_INPUT || op == TCI_OP_DATA || op == TCI_OP_LITERAL || op == TCI_OP_ASSIGN;
-}
-
 static uint64_t tci_node_hash(const tci_node_want *w)
 {
     uint64_t h = tci_hash_mix((uint64_t)w->op << 8 | (uint64_t)w->dtype, (uint64_t)w->rank);
@@ -318,7 +302,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
 
 static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
 {
-    bool unique = tci_node_is_unique(w->op);
+    bool unique = tci_op_is(w->op, TCI_IS_UNIQUE);
     if (g->n_nodes >= g->n_buckets && !tci_node_grow_buckets(g)) {
         return NULL;
     }
@@ -361,7 +345,7 @@ static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
 static tci_node *tci_node_find_or_make(tci_graph *g, tci_node_want *w)
 {
     w->hash = tci_node_hash(w);
-    tci_node *n = tci_node_is_unique(w->op) ? NULL : tci_node_find(g, w);
+    tci_node *n = tci_op_is(w->op, TCI_IS_UNIQUE) ? NULL : tci_node_find(g, w);
     return n ? n : tci_node_make(g, w);
 }
 
@@ -433,7 +417,7 @@ TCI_FN bool tci_graph_open_scope(tci_graph *g)
 
 static void tci_node_unlink(tci_graph *g, tci_node *n)
 {
-    if (!tci_node_is_unique(n->op)) {
+    if (!tci_op_is(n->op, TCI_IS_UNIQUE)) {
         tci_node **at = &g->buckets[n->hash & (g->n_buckets - 1)];
         while (*at != n) {
             at = &(*at)->next;

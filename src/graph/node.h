@@ -3,8 +3,8 @@
  * Invariants (checked by graph/verify.c):
  *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
  *    (base/dim.h); element counts fit int64 at all of them
- *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
- *    and ASSIGN
+ *  - equal (op, dtype, inputs, attributes, shape) is one node, except of the ops that are unique
+ *    (ops/info.h)
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
@@ -45,16 +45,7 @@
 #include "../base/dim.h"
 #include "../base/hash.h"
 #include "../base/str.h"
-#include "../ops/dtype.h"
-#include "../ops/table.h"
-
-static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
-static inline bool tci_op_is_reduce(int op)
-{
-    return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END;
-}
-static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END; }
-TCI_FN const char *tci_op_name(int op);
+#include "../ops/info.h"
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_resident tci_resident; /* run/resident.c */

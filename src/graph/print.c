@@ -75,7 +75,7 @@ static void tci_print_details(tci_str *out, const tci_node *n)
     if (n->n_attr) {
         tci_print_words(out, " {", n->attr, n->n_attr, "}");
     }
-    if (n->op == TCI_OP_CONST || n->op == TCI_OP_LITERAL) {
+    if (tci_op_is(n->op, TCI_IS_NUMBER)) {
         tci_graph_print_value(out, n);
     }
     if (n->name) {

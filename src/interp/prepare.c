@@ -5,7 +5,6 @@
  * storage conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from
  * what each node depends on follows the section (or sections) that evaluates it; (3) each section's
  * nodes become steps, and values get memory by liveness. */
-#include <math.h>
 #include <string.h>
 
 #include "../base/hash.h"
@@ -378,7 +377,7 @@ static int tci_prep_prim(tci_prep *b, const tci_kinst *i)
 
 static bool tci_prep_is_arg(const tci_kred *r)
 {
-    return r->op == TCI_RED_ARGMAX || r->op == TCI_RED_ARGMIN;
+    return tci_kred_is_arg(r->op);
 }
 
 static int tci_prep_red(tci_prep *b, int red)
@@ -1035,56 +1034,22 @@ static void tci_prep_stage(tci_prep *b, int s)
 
 /* ---- reductions ---- */
 
-static uint64_t tci_prep_identity(int op, tc_dtype t)
-{
-    tci_value v = {.i = 0};
-    bool is_float = tci_dtype_is_float(t);
-    int bits = 8 * tci_prep_bytes(t);
-    switch (op) {
-    case TCI_RED_PROD:
-        if (is_float) {
-            v.f = 1.0;
-        } else {
-            v.i = 1;
-        }
-        break;
-    case TCI_RED_ALL: v.i = 1; break;
-    case TCI_RED_MAX:
-    case TCI_RED_ARGMAX:
-        if (is_float) {
-            v.f = -HUGE_VAL;
-        } else {
-            v.u = tci_dtype_is_signed(t) ? ~(uint64_t)0 << (bits - 1) : 0;
-        }
-        break;
-    case TCI_RED_MIN:
-    case TCI_RED_ARGMIN:
-        if (is_float) {
-            v.f = HUGE_VAL;
-        } else {
-            v.u = t == TC_BOOL ? 1 : ~(uint64_t)0 >> (64 - bits + tci_dtype_is_signed(t));
-        }
-        break;
-    default: break;
-    }
-    return tci_prep_bits(t, v);
-}
-
+/* One step: of bools on masks; of an ARG the comparison is the step's own. */
 static int tci_prep_combine(int op, tc_dtype t)
 {
-    bool is_float = tci_dtype_is_float(t);
-    if (t == TC_BOOL) { /* masks */
-        return op == TCI_RED_PROD || op == TCI_RED_MIN || op == TCI_RED_ALL ? TCI_P_AND : TCI_P_OR;
-    }
-    switch (op) {
-    case TCI_RED_PROD: return TCI_P_MUL;
-    case TCI_RED_MAX: return is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
-    case TCI_RED_MIN: return is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
+    bool is_float = tci_dtype_is_float(t), is_mask = t == TC_BOOL;
+    switch ((tci_kred_op)op) {
+    case TCI_RED_SUM: return is_mask ? TCI_P_OR : TCI_P_ADD;
+    case TCI_RED_PROD: return is_mask ? TCI_P_AND : TCI_P_MUL;
+    case TCI_RED_MAX: return is_mask ? TCI_P_OR : is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
+    case TCI_RED_MIN: return is_mask ? TCI_P_AND : is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
     case TCI_RED_ANY: return TCI_P_OR;
     case TCI_RED_ALL: return TCI_P_AND;
-    case TCI_RED_DOT: return is_float ? TCI_P_FMA : TCI_IP_MULADD;
-    default: return TCI_P_ADD;
+    case TCI_RED_DOT: return is_mask ? TCI_P_OR : is_float ? TCI_P_FMA : TCI_IP_MULADD;
+    case TCI_RED_ARGMAX:
+    case TCI_RED_ARGMIN: break;
     }
+    return is_mask ? TCI_P_OR : TCI_P_ADD;
 }
 
 static void tci_prep_make_red(tci_prep *b, int red)
@@ -1101,7 +1066,7 @@ static void tci_prep_make_red(tci_prep *b, int red)
     r->inner = b->p->inner;
     r->arg = tci_prep_is_arg(from);
     r->max = from->op == TCI_RED_ARGMAX;
-    r->identity = tci_prep_identity(from->op, t);
+    r->identity = tci_prep_bits(t, tci_kred_identity(from->op, t));
     r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
                                   t == TC_BOOL ? TC_U8 : t, r->bytes,
                                   b->red_b[red] >= 0 && !r->arg ? 3 : 2);

@@ -355,22 +355,6 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- reductions ---- */
 
-static tci_value tci_ref_identity(int op, tc_dtype t)
-{
-    bool is_float = tci_dtype_is_float(t);
-    int bits = 8 * tci_dtype_get(t)->bytes;
-    bool is_signed = tci_dtype_is_signed(t);
-    int64_t lowest = is_signed ? (int64_t)(~(uint64_t)0 << (bits - 1)) : 0;
-    int64_t highest = t == TC_BOOL ? 1 : (int64_t)(~(uint64_t)0 >> (64 - bits + is_signed));
-    switch (op) {
-    case TCI_OP_PROD: return is_float ? tci_ref_float(1) : tci_ref_int(1);
-    case TCI_OP_ALL: return tci_ref_int(1);
-    case TCI_OP_MAX: return is_float ? tci_ref_float(-(double)INFINITY) : tci_ref_int(lowest);
-    case TCI_OP_MIN: return is_float ? tci_ref_float((double)INFINITY) : tci_ref_int(highest);
-    default: return is_float ? tci_ref_float(0) : tci_ref_int(0);
-    }
-}
-
 static tci_ref_scalar tci_ref_combine(int op, tci_ref_scalar acc, tci_ref_scalar v)
 {
     switch (op) {
@@ -406,7 +390,7 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
                    t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
     for (int64_t i = 0; i < tci_node_count(n); i++) {
-        out[i] = tci_ref_identity(n->op, t);
+        out[i] = tci_op_identity(n->op, t);
     }
     for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
@@ -461,7 +445,7 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
     const tci_ref_axis a = tci_ref_along(n, n->attr[0]);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
-        tci_ref_scalar acc = {tci_ref_identity(TCI_OP_SUM, t), t, r->wide};
+        tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
             tci_ref_scalar v = {tci_ref_of(n->in[0])[start + j * a.inner], t, r->wide};
             acc = tci_ref_2(TCI_P_ADD, acc, v);
@@ -536,7 +520,7 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_index at = tci_ref_walk(r, c.n_labels, c.size);
     const int64_t summed = tci_ref_product(c.size, c.n_kept, c.n_labels);
     for (int64_t i = 0; i < tci_node_count(n); i++) {
-        tci_value acc = tci_ref_identity(TCI_OP_SUM, t);
+        tci_value acc = tci_op_identity(TCI_OP_SUM, t);
         for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
             tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at),
                                  tci_ref_factor(r, &c, n, 1, at.at), acc};

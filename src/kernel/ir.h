@@ -43,6 +43,7 @@
 #define TCI_KERNEL_IR_H
 
 #include "../base/dim.h"
+#include "../ops/info.h"
 #include "../ops/prim.h"
 
 enum {
@@ -104,9 +105,16 @@ typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 typedef enum tci_kred_op {
-    TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
-    TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
+#define TCI_ROW(id, ...) TCI_RED_##id,
+    TCI_REDUCE_OPS(TCI_ROW) TCI_RED_DOT
+#undef TCI_ROW
 } tci_kred_op;
+/* The identity of a reduction in its accumulator's dtype. */
+TCI_FN tci_value tci_kred_identity(int op, tc_dtype t);
+static inline bool tci_kred_is_arg(int op)
+{
+    return op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
+}
 /* The order of a DOT: a numeric class of its own each. */
 typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {

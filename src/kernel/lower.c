@@ -415,37 +415,12 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
     return stack[0];
 }
 
-/* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */
-static bool tci_lower_is_exact(int op)
-{
-    return op == TCI_OP_NEG || op == TCI_OP_ABS || op == TCI_OP_RELU || op == TCI_OP_MAXIMUM ||
-           op == TCI_OP_MINIMUM || op == TCI_OP_FLOOR || op == TCI_OP_CEIL || op == TCI_OP_TRUNC ||
-           op == TCI_OP_ROUND;
-}
-
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
     tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
                       n->n_in > 1 ? in[1] : -1};
     int value = tci_lower_row(&e, n->op);
-    return tci_lower_is_exact(n->op) ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
-}
-
-/* The cost of a row is counted on a kernel of its own, with two loads for the operands. */
-TCI_FN int tci_lower_cost(int op)
-{
-    static const uint8_t heavy[] = {TCI_OP_EXP,  TCI_OP_LOG,     TCI_OP_SIN,      TCI_OP_COS,
-                                    TCI_OP_TANH, TCI_OP_SIGMOID, TCI_OP_SILU,     TCI_OP_ERF,
-                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER,
-                                    TCI_OP_FLOOR_DIVIDE};
-    for (int i = 0; i < TCI_COUNT(heavy); i++) {
-        if (heavy[i] == op) {
-            return 20;
-        }
-    }
-    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL
-               ? 4
-               : 1;
+    return tci_op_is(n->op, TCI_IS_EXACT) ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
 }
 
 /* ---- index maps of the movement ops ---- */

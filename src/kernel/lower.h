@@ -49,7 +49,4 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 /* Converts between compute dtypes. */
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);
 
-/* Flops of one evaluation of an elementwise row. */
-TCI_FN int tci_lower_cost(int op);
-
 #endif

@@ -3,8 +3,11 @@
  * numbers that tci_kernel constructors assign in order of first use. */
 #include "ir.h"
 
-static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
-                                                   "all", "argmax", "argmin", "dot"};
+static const char *const tci_kernel_red_names[] = {
+#define TCI_ROW(id, name, ...) #name,
+    TCI_REDUCE_OPS(TCI_ROW) "dot"
+#undef TCI_ROW
+};
 
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)

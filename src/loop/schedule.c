@@ -202,7 +202,7 @@ static int tci_sched_widest(const tci_kernel *k)
             }
         }
         for (int r = 0; r < k->n_reds && axis >= 0; r++) {
-            bool arg = k->reds[r].op == TCI_RED_ARGMAX || k->reds[r].op == TCI_RED_ARGMIN;
+            bool arg = tci_kred_is_arg(k->reds[r].op);
             if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
                 int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
                 widest = TCI_MAX(widest, bytes);

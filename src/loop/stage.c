@@ -6,7 +6,6 @@
  * or in a local array when that would be too many. A lane that no element of the row reaches stays
  * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
  * are left out. */
-#include <math.h>
 
 #include "stage.h"
 
@@ -21,7 +20,7 @@ enum {
 
 static bool tci_stage_is_arg(const tci_kred *red)
 {
-    return red->op == TCI_RED_ARGMAX || red->op == TCI_RED_ARGMIN;
+    return tci_kred_is_arg(red->op);
 }
 
 static bool tci_stage_is_min(const tci_kred *red)
@@ -96,56 +95,29 @@ static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, in
 TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
                                         tci_stage_pair v)
 {
-    static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
-                                    [TCI_RED_ANY] = TCI_P_OR, [TCI_RED_ALL] = TCI_P_AND};
+    tc_dtype t = (tc_dtype)red->dtype;
     tci_stage_pair r = {-1, -1};
-    switch (red->op) {
+    tci_prim p = TCI_P_ADD;
+    switch ((tci_kred_op)red->op) {
+    case TCI_RED_SUM: p = t == TC_BOOL ? TCI_P_OR : TCI_P_ADD; break;
+    case TCI_RED_PROD: p = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL; break;
+    case TCI_RED_ANY: p = TCI_P_OR; break;
+    case TCI_RED_ALL: p = TCI_P_AND; break;
     case TCI_RED_MAX:
-    case TCI_RED_MIN: r.value = tci_stage_extreme(b, red, acc.value, v.value); break;
+    case TCI_RED_MIN: r.value = tci_stage_extreme(b, red, acc.value, v.value); return r;
     case TCI_RED_ARGMAX:
-    case TCI_RED_ARGMIN: r = tci_stage_arg(b, red, acc, v); break;
-    case TCI_RED_DOT: r.value = tci_stage_fma(b, red, v, acc.value); break;
-    default: {
-        tci_prim p = (tci_prim)prims[red->op];
-        if (red->dtype == TC_BOOL && (red->op == TCI_RED_SUM || red->op == TCI_RED_PROD)) {
-            p = red->op == TCI_RED_SUM ? TCI_P_OR : TCI_P_AND;
-        }
-        r.value = tci_stage_op(b, p, (tc_dtype)red->dtype, acc.value, v.value);
-        break;
+    case TCI_RED_ARGMIN: return tci_stage_arg(b, red, acc, v);
+    case TCI_RED_DOT: r.value = tci_stage_fma(b, red, v, acc.value); return r;
     }
-    }
+    r.value = tci_stage_op(b, p, t, acc.value, v.value);
     return r;
-}
-
-static tci_value tci_stage_lowest(tc_dtype t, bool highest)
-{
-    tci_value v = {.i = 0};
-    int bits = 8 * tci_dtype_get(t)->bytes;
-    if (tci_dtype_is_float(t)) {
-        v.f = highest ? (double)INFINITY : -(double)INFINITY;
-    } else if (tci_dtype_is_signed(t)) {
-        v.i = highest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
-    } else if (highest) {
-        v.u = t == TC_BOOL ? 1 : UINT64_MAX >> (64 - bits);
-    }
-    return v;
 }
 
 static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
 {
     tc_dtype t = (tc_dtype)red->dtype;
-    tci_value v = {.i = 0}, last = {.i = INT64_MAX};
-    bool one = red->op == TCI_RED_PROD || red->op == TCI_RED_ALL;
-    if (red->op == TCI_RED_MAX || red->op == TCI_RED_ARGMAX) {
-        v = tci_stage_lowest(t, false);
-    } else if (tci_stage_is_min(red)) {
-        v = tci_stage_lowest(t, true);
-    } else if (one && tci_dtype_is_float(t)) {
-        v.f = 1;
-    } else {
-        v.i = one;
-    }
-    tci_stage_pair r = {tci_build_const(b, t, v),
+    tci_value last = {.i = INT64_MAX};
+    tci_stage_pair r = {tci_build_const(b, t, tci_kred_identity(red->op, t)),
                         tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
     return r;
 }

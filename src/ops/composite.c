@@ -329,14 +329,12 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     tci_node *r = n;
     g->site = n->site;
     switch (n->op) {
-#define TCI_ROW(id, name, gradient, doc)                                                           \
+#define TCI_ROW(id, ...)                                                                           \
     case TCI_OP_##id:                                                                              \
         r = tci_expand_##id(g, n);                                                                 \
         break;
         TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
-    default:
-        break;
     }
     r = tci_build_cast(g, r, (tc_dtype)n->dtype);
     g->site = site;

@@ -42,7 +42,7 @@ TCI_FN int tci_formula_value_operands(int word)
 TCI_FN int tci_formula_gradient_operands(int word)
 {
     static const uint8_t rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) arity,
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc) arity,
         TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
     };

@@ -1,12 +1,14 @@
 /* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
  * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
  *
- * Elementwise row: X(ID, name, arity, rule, flags, value, gradient, doc)
+ * Elementwise row: X(ID, name, arity, rule, cost, value, gradient, doc)
  *   rule   dtype of operands and result after promotion P of the operands:
  *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
  *          NUMERIC  like SAME but bool is refused
- *   flags  C commutes, Z maps zero to zero, M monotone, - none
+ *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
+ *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
+ *          CALL as exp does
  *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
  *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
  *          The whole value is computed in the compute dtype and rounded once to the result dtype.
@@ -19,79 +21,84 @@
  * Reduce row: X(ID, name, result rule, identity, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
  *          BOOL
+ *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions
+ * Special rows: X(ID, name, facts, attributes, gradient, doc): movement and the ops with their own
+ *   functions: tci_verify_ID, tci_ref_ID, tci_named_ID are pasted from the id, so a missing one
+ *   does not compile.
+ *   facts     of tci_fact in ops/info.h, which makes one info row of each op
+ *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
- * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
- *   (ops/composite).
+ * Composite rows: X(ID, name, attributes, gradient, doc): expanded into rows above by tci_expand_ID
+ *   (ops/composite); else as special rows.
  *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
 
 #define TCI_EW_OPS(X)                                                                              \
-    X(NEG, neg, 1, NUMERIC, Z, NEG(A), DA(NEG(G)), "-a")                                           \
-    X(ABS, abs, 1, NUMERIC, Z, ABS(A),                                                             \
+    X(NEG, neg, 1, NUMERIC, EXACT, NEG(A), DA(NEG(G)), "-a")                                       \
+    X(ABS, abs, 1, NUMERIC, EXACT, ABS(A),                                                         \
       DA(WHERE(LT(A, K(0)), NEG(G), WHERE(LT(K(0), A), G, K(0)))), "|a|")                          \
-    X(EXP, exp, 1, FLOAT, M, EXP(A), DA(MUL(G, Y)), "e to the a")                                  \
-    X(LOG, log, 1, FLOAT, M, LOG(A), DA(DIV(G, A)), "natural logarithm")                           \
-    X(SQRT, sqrt, 1, FLOAT, M, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                   \
-    X(RSQRT, rsqrt, 1, FLOAT, M, DIV(K(1), SQRT(A)),                                               \
+    X(EXP, exp, 1, FLOAT, CALL, EXP(A), DA(MUL(G, Y)), "e to the a")                               \
+    X(LOG, log, 1, FLOAT, CALL, LOG(A), DA(DIV(G, A)), "natural logarithm")                        \
+    X(SQRT, sqrt, 1, FLOAT, ROOT, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                \
+    X(RSQRT, rsqrt, 1, FLOAT, ROOT, DIV(K(1), SQRT(A)),                                            \
       DA(MUL(MUL(K(-0.5), G), MUL(Y, SQUARE(Y)))), "1 / sqrt(a)")                                  \
-    X(RECIPROCAL, reciprocal, 1, FLOAT, M, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")      \
-    X(SQUARE, square, 1, SAME, Z, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                    \
-    X(SIN, sin, 1, FLOAT, Z, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                   \
-    X(COS, cos, 1, FLOAT, -, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")            \
-    X(TANH, tanh, 1, FLOAT, Z, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent")    \
-    X(SIGMOID, sigmoid, 1, FLOAT, M, SIGMOID(A),                                                   \
+    X(RECIPROCAL, reciprocal, 1, FLOAT, ROOT, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")   \
+    X(SQUARE, square, 1, SAME, PLAIN, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                \
+    X(SIN, sin, 1, FLOAT, CALL, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                \
+    X(COS, cos, 1, FLOAT, CALL, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")         \
+    X(TANH, tanh, 1, FLOAT, CALL, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent") \
+    X(SIGMOID, sigmoid, 1, FLOAT, CALL, SIGMOID(A),                                                \
       DA(MUL(G, MUL(Y, SUB(K(1), Y)))), "1 / (1 + exp(-a))")                                       \
-    X(SILU, silu, 1, FLOAT, Z, MUL(A, SIGMOID(A)),                                                 \
+    X(SILU, silu, 1, FLOAT, CALL, MUL(A, SIGMOID(A)),                                              \
       DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
-    X(ERF, erf, 1, FLOAT, Z, ERF(A),                                                               \
+    X(ERF, erf, 1, FLOAT, CALL, ERF(A),                                                            \
       DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
-    X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
+    X(GELU, gelu, 1, FLOAT, CALL, GELU(A),                                                         \
       DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
           MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
       "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
-    X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
+    X(RELU, relu, 1, NUMERIC, EXACT, MAX(A, K(0)),                                                 \
       DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
-    X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
-    X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
-    X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
-    X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
-    X(ISNAN, isnan, 1, COMPARE, -, NOT(EQ(A, A)), NONE, "a is NaN")                                \
-    X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
-    X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
-    X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
-    X(MUL, mul, 2, SAME, C, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                         \
-    X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
+    X(FLOOR, floor, 1, NUMERIC, EXACT, FLOOR(A), FLAT, "largest integer not above")                \
+    X(CEIL, ceil, 1, NUMERIC, EXACT, CEIL(A), FLAT, "smallest integer not below")                  \
+    X(TRUNC, trunc, 1, NUMERIC, EXACT, TRUNC(A), FLAT, "towards zero")                             \
+    X(ROUND, round, 1, NUMERIC, EXACT, RINT(A), FLAT, "nearest integer, ties to even")             \
+    X(ISNAN, isnan, 1, COMPARE, PLAIN, NOT(EQ(A, A)), NONE, "a is NaN")                            \
+    X(LOGICAL_NOT, logical_not, 1, LOGIC, PLAIN, NOT(A), NONE, "a == 0")                           \
+    X(ADD, add, 2, SAME, PLAIN, ADD(A, B), DAB(G, G), "a + b")                                     \
+    X(SUB, sub, 2, NUMERIC, PLAIN, SUB(A, B), DAB(G, NEG(G)), "a - b")                             \
+    X(MUL, mul, 2, SAME, PLAIN, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                     \
+    X(DIV, div, 2, FLOAT, ROOT, DIV(A, B),                                                         \
       DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
-    X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
+    X(POW, pow, 2, NUMERIC, CALL, POW(A, B),                                                       \
       DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
                 MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
           WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
                 MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
       "a to the b")                                                                                \
-    X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
+    X(MAXIMUM, maximum, 2, SAME, EXACT, MAX(A, B),                                                 \
       DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
           WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
       "the larger; NaN if either is")                                                              \
-    X(MINIMUM, minimum, 2, SAME, C, MIN(A, B),                                                     \
+    X(MINIMUM, minimum, 2, SAME, EXACT, MIN(A, B),                                                 \
       DAB(WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
           WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
       "the smaller; NaN if either is")                                                             \
-    X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
+    X(REMAINDER, remainder, 2, NUMERIC, CALL, MODULO(A, B),                                        \
       DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
       "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
-    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
+    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, CALL, FLOOR_DIVIDE(A, B), FLAT,                      \
       "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
-    X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
-    X(NE, ne, 2, COMPARE, C, NOT(EQ(A, B)), NONE, "a != b")                                        \
-    X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
-    X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
-    X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
-    X(GE, ge, 2, COMPARE, -, LE(B, A), NONE, "a >= b")                                             \
-    X(LOGICAL_AND, logical_and, 2, LOGIC, C, AND(A, B), NONE, "both nonzero")                      \
-    X(LOGICAL_OR, logical_or, 2, LOGIC, C, OR(A, B), NONE, "either nonzero")
+    X(EQ, eq, 2, COMPARE, PLAIN, EQ(A, B), NONE, "a == b")                                         \
+    X(NE, ne, 2, COMPARE, PLAIN, NOT(EQ(A, B)), NONE, "a != b")                                    \
+    X(LT, lt, 2, COMPARE, PLAIN, LT(A, B), NONE, "a < b")                                          \
+    X(LE, le, 2, COMPARE, PLAIN, LE(A, B), NONE, "a <= b")                                         \
+    X(GT, gt, 2, COMPARE, PLAIN, LT(B, A), NONE, "a > b")                                          \
+    X(GE, ge, 2, COMPARE, PLAIN, LE(B, A), NONE, "a >= b")                                         \
+    X(LOGICAL_AND, logical_and, 2, LOGIC, PLAIN, AND(A, B), NONE, "both nonzero")                  \
+    X(LOGICAL_OR, logical_or, 2, LOGIC, PLAIN, OR(A, B), NONE, "either nonzero")
 
 #define TCI_REDUCE_OPS(X)                                                                          \
     X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
@@ -107,34 +114,73 @@
     X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
     X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
 
-/* Shapes and attributes as graph/node.h describes. */
+/* Facts and attributes as described above; what the attributes mean is in graph/node.h. */
 #define TCI_SPECIAL_OPS(X)                                                                         \
-    X(INPUT, input, LEAF, "named placeholder, bound at run")                                       \
-    X(DATA, data, LEAF, "leaf with memory: borrowed, copied or an evaluated value")                \
-    X(LITERAL, literal, LEAF, "0-d number given in C: a slot filled at run time")                  \
-    X(CONST, const, LEAF,                                                                          \
+    X(INPUT, input, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,        \
+      "named placeholder, bound at run")                                                           \
+    X(DATA, data, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,          \
+      "leaf with memory: borrowed, copied or an evaluated value")                                  \
+    X(LITERAL, literal, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
+      "0-d number given in C: a slot filled at run time")                                          \
+    X(CONST, const, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                        \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, LEAF, "0, 1, 2 ... along one axis, i64")                                         \
-    X(WHERE, where, OWN, "c ? a : b")                                                              \
-    X(CAST, cast, OWN, "dtype conversion with tc's defined corners")                               \
-    X(RESHAPE, reshape, OWN, "same elements, row-major order, other shape")                        \
-    X(PERMUTE, permute, OWN, "axes in another order")                                              \
-    X(EXPAND, expand, OWN, "axes of size 1 repeated, without a copy")                              \
-    X(SLICE, slice, OWN, "start and step per axis; negative steps walk backwards")                 \
-    X(PAD, pad, OWN, "fill around, or crop where negative")                                        \
-    X(CAT, cat, OWN, "joined along an axis")                                                       \
-    X(WINDOW, window, OWN, "sliding windows along axes as extra axes")                             \
-    X(GATHER, gather, OWN, "x read at an index tensor along an axis")                              \
-    X(SCAN, scan, OWN, "running sum along an axis")                                                \
-    X(CONTRACT, contract, OWN, "sum of products over labelled axes (einsum of two operands)")      \
-    X(ASSIGN, assign, NONE, "a parameter takes a value when the program has run")
+    X(IOTA, iota, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")                    \
+    X(WHERE, where, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN, "c ? a : b")     \
+    X(CAST, cast, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                                  \
+      "dtype conversion with tc's defined corners")                                                \
+    X(RESHAPE, reshape, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                     \
+      "same elements, row-major order, other shape")                                               \
+    X(PERMUTE, permute, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")           \
+    X(EXPAND, expand, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                       \
+      "axes of size 1 repeated, without a copy")                                                   \
+    X(SLICE, slice, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                         \
+      "start and step per axis; negative steps walk backwards")                                    \
+    X(PAD, pad, TCI_IS_EXACT | TCI_IS_SHIFT, PAD, OWN, "fill around, or crop where negative")      \
+    X(CAT, cat, TCI_IS_STORABLE | TCI_IS_EXACT, AXIS, OWN, "joined along an axis")                 \
+    X(WINDOW, window, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, WINDOW, OWN,                      \
+      "sliding windows along axes as extra axes")                                                  \
+    X(GATHER, gather, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,                    \
+      "x read at an index tensor along an axis")                                                   \
+    X(SCAN, scan, 0, AXIS, OWN, "running sum along an axis")                                       \
+    X(CONTRACT, contract, TCI_IS_FOLD, CONTRACT, OWN,                                              \
+      "sum of products over labelled axes (einsum of two operands)")                               \
+    X(ASSIGN, assign, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                                   \
+      "a parameter takes a value when the program has run")
 
 #define TCI_COMPOSITE_OPS(X)                                                                       \
-    X(SOFTMAX, softmax, OWN, "exp(x - max) / sum along an axis")                                   \
-    X(LOG_SOFTMAX, log_softmax, OWN, "x - max - log(sum(exp(x - max))) along an axis")             \
-    X(MEAN, mean, EXPANSION, "sum / count over axes")                                              \
-    X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
-    X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
+    X(SOFTMAX, softmax, AXIS, OWN, "exp(x - max) / sum along an axis")                             \
+    X(LOG_SOFTMAX, log_softmax, AXIS, OWN, "x - max - log(sum(exp(x - max))) along an axis")       \
+    X(MEAN, mean, AXES, EXPANSION, "sum / count over axes")                                        \
+    X(LAYER_NORM, layer_norm, LAYER_NORM, OWN,                                                     \
+      "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
+    X(CROSS_ENTROPY, cross_entropy, NONE, OWN, "mean of -log_softmax(logits)[target]")
+
+/* The attribute lists. X(name, kind, times, default) in the order of a node's words.
+ *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
+ *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE
+ *   times    FIRST one word; EACH one for each axis of the first input and REST as many as there
+ *            are, neighbours of one kind in turn; LAST one word, after them; ASIDE no word: the
+ *            node has it in its shape or dtype, and who makes it by name gives it
+ *   default  NEEDED: none */
+#define TCI_ATTRS_NONE(X)
+#define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
+#define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
+#define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
+#define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
+#define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
+#define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH, NEEDED)
+#define TCI_ATTRS_SLICE(X)                                                                         \
+    X(start, PLACE, EACH, 0) X(step, PLACE, EACH, 1) X(stop, PLACE, ASIDE, NEEDED)
+#define TCI_ATTRS_PAD(X) X(before, PLACE, EACH, 0) X(after, PLACE, ASIDE, 0)
+#define TCI_ATTRS_WINDOW(X)                                                                        \
+    X(axis, AXIS, REST, NEEDED) X(kernel, SIZE, REST, NEEDED) X(stride, SIZE, REST, 1)             \
+    X(dilation, SIZE, REST, 1)
+#define TCI_ATTRS_CONTRACT(X)                                                                      \
+    X(rank_a, COUNT, FIRST, 0) X(rank_b, COUNT, FIRST, 0) X(rank_out, COUNT, FIRST, 0)             \
+    X(labels, LABEL, REST, NEEDED)
+#define TCI_ATTRS_LAYER_NORM(X)                                                                    \
+    X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
+    X(has_bias, FLAG, LAST, 0)
 
 /* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
  * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
@@ -161,7 +207,17 @@ typedef enum tci_op {
     TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
-        TCI_OP_COUNT
 } tci_op;
+
+/* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
+enum {
+#define TCI_ROW(...) +1
+    TCI_OP_COUNT = 0 TCI_EW_OPS(TCI_ROW) TCI_REDUCE_OPS(TCI_ROW) TCI_SPECIAL_OPS(TCI_ROW)
+        TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+
+/* TCI_EW_OPS(TCI_OP_CASE) stands for all of them in a switch. */
+#define TCI_OP_CASE(id, ...) case TCI_OP_##id:
 
 #endif

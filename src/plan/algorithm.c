@@ -31,25 +31,6 @@ enum {
 
 /* ---- reductions ---- */
 
-static int64_t tci_algo_identity(int op, tc_dtype t, tci_value *v)
-{
-    bool f = tci_dtype_is_float(t);
-    v->i = 0;
-    switch (op) {
-    case TCI_OP_SUM:
-    case TCI_OP_ANY: v->i = 0; return 1;
-    case TCI_OP_PROD:
-    case TCI_OP_ALL:
-        if (f) {
-            v->f = 1;
-        } else {
-            v->i = 1;
-        }
-        return 1;
-    default: return 0; /* MAX, MIN: cut only where the chunk divides the axis */
-    }
-}
-
 /* d, if it is nearer to want than best and from a fourth of want to below its double. */
 static int64_t tci_algo_nearer(int64_t best, int64_t d, int64_t want)
 {
@@ -91,7 +72,7 @@ static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
     const tci_node *x = n->in[0];
     int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
     int64_t size = tci_dim_hint(x->shape[axis]);
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0 ||
+    if (tci_op_is(n->op, TCI_IS_ARG) || results == 0 || all == 0 ||
         !tci_dim_is_known(x->shape[axis])) {
         return 0;
     }
@@ -127,11 +108,10 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL;
     }
     int64_t even = tci_algo_divisor(size, chunk);
-    tci_value identity;
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
-    if (!even && !tci_algo_identity(n->op, t, &identity)) {
-        return NULL;
+    if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
+        return NULL; /* MAX, MIN: nothing to pad with */
     }
     if (x->dtype != t) {
         x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
@@ -140,7 +120,8 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         chunk = even;
     } else {
         size = (size + chunk - 1) / chunk * chunk;
-        x = tci_algo_pad_axis(s, g, x, axis, size, tci_graph_const(g, t, identity));
+        tci_node *fill = tci_graph_const(g, t, tci_op_identity(n->op, t));
+        x = tci_algo_pad_axis(s, g, x, axis, size, fill);
     }
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
     for (int i = 0; i <= x->rank; i++) {
@@ -204,8 +185,7 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
 
 static bool tci_algo_is_view(const tci_node *n)
 {
-    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
-           n->op == TCI_OP_SLICE || n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
+    return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
 }
 
 /* Forces what an operand computes into memory: the first value below its views. */
@@ -214,9 +194,7 @@ static void tci_algo_store_operand(tci_node *n)
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
-                n->op == TCI_OP_CONST;
-    if (!leaf) {
+    if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
         n->mark = 1;
     }
 }
@@ -227,11 +205,10 @@ static int tci_algo_cheap_ops(const tci_node *n)
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
-                n->op == TCI_OP_CONST;
+    bool given = tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER);
     bool cheap = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_MUL ||
                  n->op == TCI_OP_NEG || n->op == TCI_OP_RELU;
-    int ops = leaf ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
+    int ops = given ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
     for (int i = 0; cheap && i < n->n_in && ops <= TCI_ALGO_PACK_OPS; i++) {
         ops += tci_algo_cheap_ops(n->in[i]);
     }
@@ -343,9 +320,8 @@ static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_n
     }
     int last = n->rank - 1;
     tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA;
     if (longer == n->shape[last]) {
-        n->mark = leaf ? n->mark : 1;
+        n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
         return n;
     }
     tci_value zero = {.u = 0};

@@ -106,7 +106,7 @@ static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n
 /* Has memory of its own, whatever is planned. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
-    return n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+    return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split

@@ -228,19 +228,18 @@ static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int va
     }
 }
 
-static uint8_t tci_pk_red_op(int op)
+static uint8_t tci_pk_red_op(tci_scratch *s, int op)
 {
     switch (op) {
-    case TCI_OP_PROD: return TCI_RED_PROD;
-    case TCI_OP_MAX: return TCI_RED_MAX;
-    case TCI_OP_MIN: return TCI_RED_MIN;
-    case TCI_OP_ANY: return TCI_RED_ANY;
-    case TCI_OP_ALL: return TCI_RED_ALL;
-    case TCI_OP_ARGMAX: return TCI_RED_ARGMAX;
-    case TCI_OP_ARGMIN: return TCI_RED_ARGMIN;
+#define TCI_ROW(id, ...)                                                                           \
+    case TCI_OP_##id: return TCI_RED_##id;
+        TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
     case TCI_OP_CONTRACT: return TCI_RED_DOT;
-    default: return TCI_RED_SUM;
+    case TCI_OP_SCAN: return TCI_RED_SUM;
     }
+    TCI_ASSERT(s, false);
+    return TCI_RED_SUM;
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
@@ -251,9 +250,9 @@ static void tci_pk_reduce(tci_pk *p, int member)
     const tci_root *r = &p->f->roots[root];
     const tci_node *n = r->node;
     int *domain = tci_pk_domain(p, member);
-    bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
+    bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
+    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -472,9 +471,7 @@ static void tci_pk_name(const tci_pk *p, tci_kernel *k)
         const tci_root *r = &p->f->roots[p->g->roots[m]];
         for (int v = r->n_inlined; v >= 0 && n_seen < TCI_COUNT(seen); v--) {
             int op = v == r->n_inlined ? r->node->op : r->inlined[v]->op;
-            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST ||
-                         op == TCI_OP_LITERAL || op == TCI_OP_INPUT || op == TCI_OP_DATA;
-            const char *name = plain ? NULL : tci_op_name(op);
+            const char *name = tci_op_is(op, TCI_IS_QUIET) ? NULL : tci_op_name(op);
             for (int s = 0; name && s < n_seen; s++) {
                 name = seen[s] == name ? NULL : name;
             }

@@ -191,7 +191,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
     }
     for (int i = 0; i < n_roots; i++) {
-        if (outputs[i]->op == TCI_OP_ASSIGN) {
+        if (tci_op_is(outputs[i]->op, TCI_IS_EFFECT)) {
             tci_alias assign = {i, tci_plan_leaf_buffer(p, outputs[i]->in[0])};
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];

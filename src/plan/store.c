@@ -23,12 +23,6 @@
 
 /* ---- what nodes cost ---- */
 
-static bool tci_store_may(const tci_node *n)
-{
-    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
-           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
-}
-
 /* Read from memory by whoever uses it. */
 static bool tci_store_in_memory(const tci_node *n)
 {
@@ -38,23 +32,24 @@ static bool tci_store_in_memory(const tci_node *n)
 /* Flops of one evaluation, times the bytes of what they are done on. */
 static int tci_store_work(const tci_node *n)
 {
-    if (!tci_store_may(n)) {
+    int cost = tci_op_get(n->op)->cost;
+    if (!cost) {
         return 0; /* moves only */
     }
-    int flops = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : n->op == TCI_OP_CAT ? 2 * n->n_in : 1;
+    int flops = n->op == TCI_OP_CAT ? 2 * n->n_in : cost;
     const tci_dtype_info *t = tci_dtype_get((tc_dtype)n->in[n->n_in - 1]->dtype);
     return flops * tci_dtype_get((tc_dtype)t->compute)->bytes;
 }
 
 TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
 {
-    if ((n != r->node && tci_store_in_memory(n)) || !tci_store_may(n)) {
+    int cost = tci_op_get(n->op)->cost;
+    if ((n != r->node && tci_store_in_memory(n)) || !cost) {
         return 0;
     }
     if (n->op == TCI_OP_CAT) {
         return n->n_in;
     }
-    int cost = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : 1;
     return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
 }
 
@@ -157,9 +152,9 @@ static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int 
         if (here && !tci_store_listed(&l, u)) {
             p->at = l.n;
             l.weight[l.n] = p->n_here * tci_store_weight(r, u);
-            l.bytes[l.n] = !tci_store_may(u) ? 0
-                                             : tci_store_count(u) *
-                                                   tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            l.bytes[l.n] = tci_op_is(u->op, TCI_IS_STORABLE)
+                               ? tci_store_count(u) * tci_dtype_get((tc_dtype)u->dtype)->bytes
+                               : 0;
             l.nodes[l.n++] = u;
         }
     }
@@ -178,7 +173,7 @@ static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
     int count = 0;
     for (int j = 0; l->bytes[at] > 0 && j < l->nodes[at]->n_in; j++) {
         const tci_node *n = l->nodes[at]->in[j];
-        while (!tci_store_in_memory(n) && !tci_store_may(n) && n->n_in > 0) {
+        while (!tci_store_in_memory(n) && !tci_op_is(n->op, TCI_IS_STORABLE) && n->n_in > 0) {
             n = n->in[0];
         }
         tci_pnode *p = tci_pnode_of(n);
@@ -251,7 +246,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    if (!tci_store_may(n) || p->n_homes == 0 || p->home == where) {
+    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);
@@ -271,7 +266,7 @@ static void tci_store_cover_inputs(const tci_node *n, int stamp)
 static void tci_store_need_inputs(const tci_node *n, int stamp)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    bool keeps = tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST;
+    bool keeps = tci_op_is(n->op, TCI_IS_POINTWISE);
     for (int i = 0; i < n->n_in; i++) {
         tci_pnode *in = tci_pnode_of(n->in[i]);
         in->needed = stamp;
@@ -325,7 +320,7 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
         tci_node *n = r->inlined[i];
         const tci_pnode *p = tci_pnode_of(n);
         if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
-            p->n_here == 1 || p->forced || !tci_store_may(n)) {
+            p->n_here == 1 || p->forced || !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
         }
         double work = tci_store_measure(f, n).work;
@@ -354,12 +349,6 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
 }
 
 /* ---- depth ---- */
-
-static bool tci_store_moves(const tci_node *n)
-{
-    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
-           n->op == TCI_OP_GATHER;
-}
 
 /* Does it do more than add or drop axes of size 1? */
 static bool tci_store_reshapes(const tci_node *n)
@@ -416,9 +405,9 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
         }
         tci_store_cut_reshapes(f, n);
         p->depth += tci_op_is_reduce(n->op);
-        p->moves += tci_store_moves(n);
+        p->moves += tci_op_is(n->op, TCI_IS_SHIFT);
         bool deep = p->depth >= TCI_COST_DEPTH || p->moves >= TCI_COST_DEPTH;
-        if (deep && p->n_uses > 1 && tci_store_may(n) && !p->forced) {
+        if (deep && p->n_uses > 1 && tci_op_is(n->op, TCI_IS_STORABLE) && !p->forced) {
             tci_store_force(f, n, TCI_WHY_DEEP);
         }
         if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {

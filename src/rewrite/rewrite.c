@@ -434,15 +434,12 @@ static bool tci_rewrite_has_empty_operand(const tci_node *n)
  * where sizes are known; a symbolic one is not 0. */
 static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
 {
-    bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
-                n->op == TCI_OP_CONTRACT;
-    bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
-                    (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
-    if (!computes ||
-        (tci_node_count(n) != 0 && !(sums && tci_rewrite_has_empty_operand(n)))) {
+    bool empty = tci_node_count(n) == 0 ||
+                 (tci_op_is(n->op, TCI_IS_FOLD) && tci_rewrite_has_empty_operand(n));
+    if (!empty || tci_op_is(n->op, TCI_IS_LEAF | TCI_IS_EFFECT) || tci_op_is_composite(n->op)) {
         return NULL;
     }
-    bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;
+    bool one = tci_op_get(n->op)->identity == TCI_IDENTITY_1;
     tci_value v = tci_rewrite_k((tc_dtype)n->dtype, one ? 1 : 0);
     return tci_build_broadcast(p->g, tci_graph_const(p->g, (tc_dtype)n->dtype, v), n->rank,
                                n->shape);

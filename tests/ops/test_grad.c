@@ -185,7 +185,7 @@ FN(attention)
 /* Rows over points where they are smooth. */
 static void add_rows(void)
 {
-#define TCI_ROW(id, row_name, arity, rule, flags, value, gradient, doc)                            \
+#define TCI_ROW(id, row_name, arity, rule, cost, value, gradient, doc)                             \
     if (tci_formula_gradient_kind(TCI_OP_##id) != TCI_GRADIENT_NONE) {                             \
         grad_case *c = add_case(#row_name, NULL);                                                  \
         c->row = TCI_OP_##id;                                                                      \
@@ -355,7 +355,7 @@ static tc_tensor build_row(int row, const tc_tensor *x)
     switch (row) {
 #define CALL_1(row_name) tc_##row_name##_at(tci_arg_tensor(x[0]), TC_HERE)
 #define CALL_2(row_name) tc_##row_name##_at(tci_arg_tensor(x[0]), tci_arg_tensor(x[1]), TC_HERE)
-#define TCI_ROW(id, row_name, arity, rule, flags, value, gradient, doc)                            \
+#define TCI_ROW(id, row_name, arity, rule, cost, value, gradient, doc)                             \
     case TCI_OP_##id:                                                                              \
         return CALL_##arity(row_name);
         TCI_EW_OPS(TCI_ROW)
