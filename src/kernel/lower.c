@@ -420,7 +420,8 @@ static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
     tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
                       n->n_in > 1 ? in[1] : -1};
     int value = tci_lower_row(&e, n->op);
-    return tci_op_is(n->op, TCI_IS_EXACT) ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
+    bool exact = tci_op_is(n->op, TCI_IS_EXACT);
+    return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
 }
 
 /* ---- index maps of the movement ops ---- */

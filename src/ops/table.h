@@ -24,8 +24,7 @@
  *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
  * Special rows: X(ID, name, facts, attributes, gradient, doc): movement and the ops with their own
- *   functions: tci_verify_ID, tci_ref_ID, tci_named_ID are pasted from the id, so a missing one
- *   does not compile.
+ *   functions.
  *   facts     of tci_fact in ops/info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
