@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "913d826cbbcefaef"
+#define TCI_BUILD "93fe7cba1fd6b086"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -6584,6 +6584,497 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     }
     return out;
 }
+/* ---- src/ops/info.c ---- */
+/* ops/info.c - the info rows of the ops (ops/info.h). */
+/* ---- src/ops/info.h ---- */
+/* ops/info.h - what is true of an op, whatever node it stands in: one info row each, made of the
+ * rows of ops/table.h. Rooms ask the row; none keeps a list of ops of its own for a fact that is
+ * here.
+ *
+ * Invariants (tests/unit/test_info.c):
+ *  - a leaf has no operands; MEMORY and NUMBER are leaves, and no leaf is both
+ *  - what is STORABLE has a cost, all else has none
+ *  - an EFFECT has no result, all else has one; what is an effect is UNIQUE */
+#ifndef TCI_OPS_INFO_H
+#define TCI_OPS_INFO_H
+
+/* ---- src/ops/table.h ---- */
+/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
+ * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
+ *
+ * Elementwise row: X(ID, name, arity, rule, cost, value, gradient, doc)
+ *   rule   dtype of operands and result after promotion P of the operands:
+ *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
+ *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
+ *          NUMERIC  like SAME but bool is refused
+ *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
+ *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
+ *          CALL as exp does
+ *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
+ *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
+ *          The whole value is computed in the compute dtype and rounded once to the result dtype.
+ *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
+ *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
+ *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
+ *          asks. The whole is computed in the compute dtype and rounded once.
+ *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
+ *   ops/formula.h describes.
+ * Reduce row: X(ID, name, result rule, identity, gradient, doc)
+ *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
+ *          BOOL
+ *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
+ * Special rows: X(ID, name, facts, attributes, gradient, doc): movement and the ops with their own
+ *   functions.
+ *   facts     of tci_fact in ops/info.h, which makes one info row of each op
+ *   attributes  which of the lists TCI_ATTRS_... below
+ *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
+ * Composite rows: X(ID, name, attributes, gradient, doc): expanded into rows above by tci_expand_ID
+ *   (ops/composite); else as special rows.
+ *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
+#ifndef TCI_OPS_TABLE_H
+#define TCI_OPS_TABLE_H
+
+#define TCI_EW_OPS(X)                                                                              \
+    X(NEG, neg, 1, NUMERIC, EXACT, NEG(A), DA(NEG(G)), "-a")                                       \
+    X(ABS, abs, 1, NUMERIC, EXACT, ABS(A),                                                         \
+      DA(WHERE(LT(A, K(0)), NEG(G), WHERE(LT(K(0), A), G, K(0)))), "|a|")                          \
+    X(EXP, exp, 1, FLOAT, CALL, EXP(A), DA(MUL(G, Y)), "e to the a")                               \
+    X(LOG, log, 1, FLOAT, CALL, LOG(A), DA(DIV(G, A)), "natural logarithm")                        \
+    X(SQRT, sqrt, 1, FLOAT, ROOT, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                \
+    X(RSQRT, rsqrt, 1, FLOAT, ROOT, DIV(K(1), SQRT(A)),                                            \
+      DA(MUL(MUL(K(-0.5), G), MUL(Y, SQUARE(Y)))), "1 / sqrt(a)")                                  \
+    X(RECIPROCAL, reciprocal, 1, FLOAT, ROOT, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")   \
+    X(SQUARE, square, 1, SAME, PLAIN, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                \
+    X(SIN, sin, 1, FLOAT, CALL, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                \
+    X(COS, cos, 1, FLOAT, CALL, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")         \
+    X(TANH, tanh, 1, FLOAT, CALL, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent") \
+    X(SIGMOID, sigmoid, 1, FLOAT, CALL, SIGMOID(A),                                                \
+      DA(MUL(G, MUL(Y, SUB(K(1), Y)))), "1 / (1 + exp(-a))")                                       \
+    X(SILU, silu, 1, FLOAT, CALL, MUL(A, SIGMOID(A)),                                              \
+      DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
+    X(ERF, erf, 1, FLOAT, CALL, ERF(A),                                                            \
+      DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
+    X(GELU, gelu, 1, FLOAT, CALL, GELU(A),                                                         \
+      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
+          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
+      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
+    X(RELU, relu, 1, NUMERIC, EXACT, MAX(A, K(0)),                                                 \
+      DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
+    X(FLOOR, floor, 1, NUMERIC, EXACT, FLOOR(A), FLAT, "largest integer not above")                \
+    X(CEIL, ceil, 1, NUMERIC, EXACT, CEIL(A), FLAT, "smallest integer not below")                  \
+    X(TRUNC, trunc, 1, NUMERIC, EXACT, TRUNC(A), FLAT, "towards zero")                             \
+    X(ROUND, round, 1, NUMERIC, EXACT, RINT(A), FLAT, "nearest integer, ties to even")             \
+    X(ISNAN, isnan, 1, COMPARE, PLAIN, NOT(EQ(A, A)), NONE, "a is NaN")                            \
+    X(LOGICAL_NOT, logical_not, 1, LOGIC, PLAIN, NOT(A), NONE, "a == 0")                           \
+    X(ADD, add, 2, SAME, PLAIN, ADD(A, B), DAB(G, G), "a + b")                                     \
+    X(SUB, sub, 2, NUMERIC, PLAIN, SUB(A, B), DAB(G, NEG(G)), "a - b")                             \
+    X(MUL, mul, 2, SAME, PLAIN, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                     \
+    X(DIV, div, 2, FLOAT, ROOT, DIV(A, B),                                                         \
+      DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
+    X(POW, pow, 2, NUMERIC, CALL, POW(A, B),                                                       \
+      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
+                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
+          WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
+                MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
+      "a to the b")                                                                                \
+    X(MAXIMUM, maximum, 2, SAME, EXACT, MAX(A, B),                                                 \
+      DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
+          WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
+      "the larger; NaN if either is")                                                              \
+    X(MINIMUM, minimum, 2, SAME, EXACT, MIN(A, B),                                                 \
+      DAB(WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
+          WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
+      "the smaller; NaN if either is")                                                             \
+    X(REMAINDER, remainder, 2, NUMERIC, CALL, MODULO(A, B),                                        \
+      DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
+      "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
+    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, CALL, FLOOR_DIVIDE(A, B), FLAT,                      \
+      "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
+    X(EQ, eq, 2, COMPARE, PLAIN, EQ(A, B), NONE, "a == b")                                         \
+    X(NE, ne, 2, COMPARE, PLAIN, NOT(EQ(A, B)), NONE, "a != b")                                    \
+    X(LT, lt, 2, COMPARE, PLAIN, LT(A, B), NONE, "a < b")                                          \
+    X(LE, le, 2, COMPARE, PLAIN, LE(A, B), NONE, "a <= b")                                         \
+    X(GT, gt, 2, COMPARE, PLAIN, LT(B, A), NONE, "a > b")                                          \
+    X(GE, ge, 2, COMPARE, PLAIN, LE(B, A), NONE, "a >= b")                                         \
+    X(LOGICAL_AND, logical_and, 2, LOGIC, PLAIN, AND(A, B), NONE, "both nonzero")                  \
+    X(LOGICAL_OR, logical_or, 2, LOGIC, PLAIN, OR(A, B), NONE, "either nonzero")
+
+#define TCI_REDUCE_OPS(X)                                                                          \
+    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
+    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
+    X(MAX, max, SAME, LOWEST,                                                                      \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      "largest over the axes; NaN if any is")                                                      \
+    X(MIN, min, SAME, HIGHEST,                                                                     \
+      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
+      "smallest over the axes; NaN if any is")                                                     \
+    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
+    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
+    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
+    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
+
+/* Facts and attributes as described above; what the attributes mean is in graph/node.h. */
+#define TCI_SPECIAL_OPS(X)                                                                         \
+    X(INPUT, input, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,        \
+      "named placeholder, bound at run")                                                           \
+    X(DATA, data, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,          \
+      "leaf with memory: borrowed, copied or an evaluated value")                                  \
+    X(LITERAL, literal, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
+      "0-d number given in C: a slot filled at run time")                                          \
+    X(CONST, const, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                        \
+      "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
+    X(IOTA, iota, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")                    \
+    X(WHERE, where, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN, "c ? a : b")     \
+    X(CAST, cast, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                                  \
+      "dtype conversion with tc's defined corners")                                                \
+    X(RESHAPE, reshape, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                     \
+      "same elements, row-major order, other shape")                                               \
+    X(PERMUTE, permute, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")           \
+    X(EXPAND, expand, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                       \
+      "axes of size 1 repeated, without a copy")                                                   \
+    X(SLICE, slice, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                         \
+      "start and step per axis; negative steps walk backwards")                                    \
+    X(PAD, pad, TCI_IS_EXACT | TCI_IS_SHIFT, PAD, OWN, "fill around, or crop where negative")      \
+    X(CAT, cat, TCI_IS_STORABLE | TCI_IS_EXACT, AXIS, OWN, "joined along an axis")                 \
+    X(WINDOW, window, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, WINDOW, OWN,                      \
+      "sliding windows along axes as extra axes")                                                  \
+    X(GATHER, gather, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,                    \
+      "x read at an index tensor along an axis")                                                   \
+    X(SCAN, scan, 0, AXIS, OWN, "running sum along an axis")                                       \
+    X(CONTRACT, contract, TCI_IS_FOLD, CONTRACT, OWN,                                              \
+      "sum of products over labelled axes (einsum of two operands)")                               \
+    X(ASSIGN, assign, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                                   \
+      "a parameter takes a value when the program has run")
+
+#define TCI_COMPOSITE_OPS(X)                                                                       \
+    X(SOFTMAX, softmax, AXIS, OWN, "exp(x - max) / sum along an axis")                             \
+    X(LOG_SOFTMAX, log_softmax, AXIS, OWN, "x - max - log(sum(exp(x - max))) along an axis")       \
+    X(MEAN, mean, AXES, EXPANSION, "sum / count over axes")                                        \
+    X(LAYER_NORM, layer_norm, LAYER_NORM, OWN,                                                     \
+      "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
+    X(CROSS_ENTROPY, cross_entropy, NONE, OWN, "mean of -log_softmax(logits)[target]")
+
+/* The attribute lists. X(name, kind, times, default) in the order of a node's words.
+ *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
+ *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE
+ *   times    FIRST one word; EACH one for each axis of the first input and REST as many as there
+ *            are, neighbours of one kind in turn; LAST one word, after them; ASIDE no word: the
+ *            node has it in its shape or dtype, and who makes it by name gives it
+ *   default  NEEDED: none */
+#define TCI_ATTRS_NONE(X)
+#define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
+#define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
+#define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
+#define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
+#define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
+#define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH, NEEDED)
+#define TCI_ATTRS_SLICE(X)                                                                         \
+    X(start, PLACE, EACH, 0) X(step, PLACE, EACH, 1) X(stop, PLACE, ASIDE, NEEDED)
+#define TCI_ATTRS_PAD(X) X(before, PLACE, EACH, 0) X(after, PLACE, ASIDE, 0)
+#define TCI_ATTRS_WINDOW(X)                                                                        \
+    X(axis, AXIS, REST, NEEDED) X(kernel, SIZE, REST, NEEDED) X(stride, SIZE, REST, 1)             \
+    X(dilation, SIZE, REST, 1)
+#define TCI_ATTRS_CONTRACT(X)                                                                      \
+    X(rank_a, COUNT, FIRST, 0) X(rank_b, COUNT, FIRST, 0) X(rank_out, COUNT, FIRST, 0)             \
+    X(labels, LABEL, REST, NEEDED)
+#define TCI_ATTRS_LAYER_NORM(X)                                                                    \
+    X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
+    X(has_bias, FLAG, LAST, 0)
+
+/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
+ * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
+#define TCI_COLUMN_WORDS(X)                                                                        \
+    X(A, 0, BOTH)                /* the first operand */                                           \
+    X(B, 0, BOTH)                /* the second */                                                  \
+    X(Y, 0, GRADIENT)            /* the result */                                                  \
+    X(G, 0, GRADIENT)            /* its gradient */                                                \
+    X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
+    X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
+    X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
+    X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
+    X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
+    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
+
+typedef enum tci_op {
+#define TCI_ROW(id, ...) TCI_OP_##id,
+    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
+    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
+    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
+    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
+    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
+    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
+    TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+} tci_op;
+
+/* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
+enum {
+#define TCI_ROW(...) +1
+    TCI_OP_COUNT = 0 TCI_EW_OPS(TCI_ROW) TCI_REDUCE_OPS(TCI_ROW) TCI_SPECIAL_OPS(TCI_ROW)
+        TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+
+/* TCI_EW_OPS(TCI_OP_CASE) stands for all of them in a switch. */
+#define TCI_OP_CASE(id, ...) case TCI_OP_##id:
+
+#endif
+
+/* ---- src/ops/info.h, continued ---- */
+typedef enum tci_fact {
+    TCI_IS_LEAF = 1 << 0,      /* has no operands */
+    TCI_IS_MEMORY = 1 << 1,    /* a leaf that lies in memory, whatever is planned */
+    TCI_IS_NUMBER = 1 << 2,    /* a leaf that is a 0-d number, kept in the node */
+    TCI_IS_UNIQUE = 1 << 3,    /* equal ones are not merged */
+    TCI_IS_EFFECT = 1 << 4,    /* has no result: only ever a root */
+    TCI_IS_VIEW = 1 << 5,      /* each element is one of the first operand's, always */
+    TCI_IS_SHIFT = 1 << 6,     /* reads at other indices, which grow where such ops are nested */
+    TCI_IS_POINTWISE = 1 << 7, /* an element of the result needs that of each operand alone */
+    TCI_IS_STORABLE = 1 << 8,  /* computes an element: keeping it in memory may pay */
+    TCI_IS_EXACT = 1 << 9,     /* the value needs no rounding (the cost column in ops/table.h) */
+    TCI_IS_FOLD = 1 << 10,     /* one value of many, and over nothing it is the identity */
+    TCI_IS_ARG = 1 << 11,      /* a reduction to an index: of one axis, i64 */
+    TCI_IS_QUIET = 1 << 12     /* says nothing in the name of a kernel */
+} tci_fact;
+
+/* Of a reduction: its value over nothing. */
+typedef enum tci_identity {
+    TCI_IDENTITY_0,
+    TCI_IDENTITY_1,
+    TCI_IDENTITY_LOWEST, /* of the dtype: may not be a result */
+    TCI_IDENTITY_HIGHEST
+} tci_identity;
+
+/* The columns of the attribute lists, as ops/table.h says. */
+typedef enum tci_attr_kind {
+    TCI_ATTR_AXIS,
+    TCI_ATTR_SIZE,
+    TCI_ATTR_PLACE,
+    TCI_ATTR_COUNT,
+    TCI_ATTR_LABEL,
+    TCI_ATTR_FLAG,
+    TCI_ATTR_DTYPE
+} tci_attr_kind;
+
+typedef enum tci_attr_times {
+    TCI_ATTR_FIRST,
+    TCI_ATTR_EACH,
+    TCI_ATTR_REST,
+    TCI_ATTR_LAST,
+    TCI_ATTR_ASIDE
+} tci_attr_times;
+
+#define TCI_ATTR_NEEDED INT64_MIN /* has no default */
+
+typedef struct tci_attr_info {
+    const char *name;
+    uint8_t kind, times; /* tci_attr_kind, tci_attr_times */
+    int64_t fallback;    /* the default, or TCI_ATTR_NEEDED */
+} tci_attr_info;
+
+/* A list in the order of the words: FIRST, then the group of EACH or REST, LAST, ASIDE. */
+typedef struct tci_attr_list {
+    const tci_attr_info *items;
+    uint8_t n, n_first, n_group, n_last; /* n counts ASIDE too */
+    bool each;                           /* the group stands for each axis of the first input */
+} tci_attr_list;
+
+typedef struct tci_op_info {
+    const char *name;
+    uint16_t facts; /* of tci_fact */
+    uint8_t cost;   /* flops of one evaluation, of a CAT for each operand; 0: moves only */
+    uint8_t results;
+    uint8_t identity; /* tci_identity of a FOLD or ARG */
+    const tci_attr_list *attrs;
+} tci_op_info;
+
+static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
+static inline bool tci_op_is_reduce(int op)
+{
+    return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END;
+}
+static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END; }
+
+TCI_FN const tci_op_info *tci_op_get(int op);
+TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
+/* The op of that name (as tci_op_name gives it), or -1. */
+TCI_FN int tci_op_find(const char *name);
+/* facts: of tci_fact; whether the op has one of them. */
+TCI_FN bool tci_op_is(int op, unsigned facts);
+/* What the value of reduction `op` over nothing is in dtype t; of the row with an index, that of
+ * what is compared. */
+TCI_FN tci_value tci_op_identity(int op, tc_dtype t);
+
+/* The attribute that word `word` of n is; NULL: the list has no such word. */
+TCI_FN const tci_attr_info *tci_op_attr(int op, int n, int word);
+/* Whether n words are as many as the list asks for, given the rank of the first input. */
+TCI_FN bool tci_op_takes_words(int op, int n, int rank);
+/* Whether a word of that kind may be a symbolic size. */
+static inline bool tci_attr_is_dim(const tci_attr_info *a)
+{
+    return a->kind == TCI_ATTR_SIZE || a->kind == TCI_ATTR_PLACE;
+}
+
+#endif
+
+/* ---- src/ops/info.c, continued ---- */
+#include <math.h>
+#include <string.h>
+
+/* ---- attribute lists ---- */
+
+#define TCI_ATTR_LISTS(X)                                                                          \
+    X(NONE) X(AXIS) X(AXES) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE) X(PAD) X(WINDOW)         \
+    X(CONTRACT) X(LAYER_NORM)
+
+#define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
+    {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
+#define TCI_ATTR_FALLBACK_NEEDED TCI_ATTR_NEEDED
+#define TCI_ATTR_FALLBACK_0 0
+#define TCI_ATTR_FALLBACK_1 1
+#define TCI_ATTR_IS_FIRST(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_FIRST)
+#define TCI_ATTR_IS_GROUP(name, kind, times, fallback)                                             \
+    +(TCI_ATTR_##times == TCI_ATTR_EACH || TCI_ATTR_##times == TCI_ATTR_REST)
+#define TCI_ATTR_IS_EACH(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_EACH)
+#define TCI_ATTR_IS_LAST(name, kind, times, fallback) +(TCI_ATTR_##times == TCI_ATTR_LAST)
+#define TCI_ATTR_ONE(name, kind, times, fallback) +1
+
+/* Each ends with a row that no list counts, so that an empty one is an array too. */
+#define TCI_ROW(list)                                                                              \
+    static const tci_attr_info tci_attrs_of_##list[] = {TCI_ATTRS_##list(TCI_ATTR_ROW){            \
+        NULL, 0, 0, 0}};                                                                           \
+    static const tci_attr_list tci_attrs_##list = {                                                \
+        tci_attrs_of_##list,                                                                       \
+        0 TCI_ATTRS_##list(TCI_ATTR_ONE),                                                          \
+        0 TCI_ATTRS_##list(TCI_ATTR_IS_FIRST),                                                     \
+        0 TCI_ATTRS_##list(TCI_ATTR_IS_GROUP),                                                     \
+        0 TCI_ATTRS_##list(TCI_ATTR_IS_LAST),                                                      \
+        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};
+TCI_ATTR_LISTS(TCI_ROW)
+#undef TCI_ROW
+
+TCI_FN const tci_attr_info *tci_op_attr(int op, int n, int word)
+{
+    const tci_attr_list *l = tci_op_get(op)->attrs;
+    int end = n - l->n_last;
+    if (word < l->n_first) {
+        return &l->items[word];
+    }
+    if (word >= end) {
+        return word < n ? &l->items[l->n_first + l->n_group + word - end] : NULL;
+    }
+    return l->n_group ? &l->items[l->n_first + (word - l->n_first) % l->n_group] : NULL;
+}
+
+TCI_FN bool tci_op_takes_words(int op, int n, int rank)
+{
+    const tci_attr_list *l = tci_op_get(op)->attrs;
+    int group = n - l->n_first - l->n_last;
+    return group >= 0 && (!l->n_group ? group == 0
+                          : l->each   ? group == l->n_group * rank
+                                      : group % l->n_group == 0);
+}
+
+/* ---- ops ---- */
+
+/* The cost column: flops, and what else it says. */
+enum {
+    TCI_INFO_FLOPS_EXACT = 1,
+    TCI_INFO_FLOPS_PLAIN = 1,
+    TCI_INFO_FLOPS_ROOT = 4,
+    TCI_INFO_FLOPS_CALL = 20,
+    TCI_INFO_EW = TCI_IS_POINTWISE | TCI_IS_STORABLE,
+    TCI_INFO_FACTS_EXACT = TCI_INFO_EW | TCI_IS_EXACT,
+    TCI_INFO_FACTS_PLAIN = TCI_INFO_EW,
+    TCI_INFO_FACTS_ROOT = TCI_INFO_EW,
+    TCI_INFO_FACTS_CALL = TCI_INFO_EW
+};
+
+/* The rule column of the reductions. */
+enum {
+    TCI_INFO_REDUCE_SAME = TCI_IS_FOLD,
+    TCI_INFO_REDUCE_SUM = TCI_IS_FOLD,
+    TCI_INFO_REDUCE_BOOL = TCI_IS_FOLD,
+    TCI_INFO_REDUCE_INDEX = TCI_IS_ARG
+};
+
+static const tci_op_info tci_op_rows[] = {
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
+    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, 1, 0, &tci_attrs_NONE},
+    TCI_EW_OPS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
+    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, TCI_IDENTITY_##identity,                 \
+                     &tci_attrs_AXES},
+    TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
+    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0,                               \
+                     ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
+    TCI_SPECIAL_OPS(TCI_ROW)
+#undef TCI_ROW
+#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
+    [TCI_OP_##id] = {#name, 0, 0, 1, 0, &tci_attrs_##attributes},
+    TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+
+_Static_assert(TCI_COUNT(tci_op_rows) == TCI_OP_COUNT, "a row for each op");
+
+TCI_FN const tci_op_info *tci_op_get(int op)
+{
+    return &tci_op_rows[op];
+}
+
+TCI_FN const char *tci_op_name(int op)
+{
+    return op >= 0 && op < TCI_OP_COUNT ? tci_op_rows[op].name : "?";
+}
+
+TCI_FN int tci_op_find(const char *name)
+{
+    int op = 0;
+    while (op < TCI_OP_COUNT && strcmp(tci_op_rows[op].name, name)) {
+        op++;
+    }
+    return op < TCI_OP_COUNT ? op : -1;
+}
+
+TCI_FN bool tci_op_is(int op, unsigned facts)
+{
+    return (tci_op_rows[op].facts & facts) != 0;
+}
+
+static tci_value tci_op_extreme(tc_dtype t, bool highest)
+{
+    tci_value v = {.i = 0};
+    int bits = 8 * tci_dtype_get(t)->bytes;
+    if (tci_dtype_is_float(t)) {
+        v.f = highest ? (double)INFINITY : -(double)INFINITY;
+    } else if (tci_dtype_is_signed(t)) {
+        v.i = highest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
+    } else if (highest) {
+        v.u = t == TC_BOOL ? 1 : UINT64_MAX >> (64 - bits);
+    }
+    return v;
+}
+
+TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
+{
+    tci_identity identity = (tci_identity)tci_op_rows[op].identity;
+    tci_value v = {.i = 0};
+    if (identity == TCI_IDENTITY_LOWEST || identity == TCI_IDENTITY_HIGHEST) {
+        return tci_op_extreme(t, identity == TCI_IDENTITY_HIGHEST);
+    }
+    if (tci_dtype_is_float(t)) {
+        v.f = identity == TCI_IDENTITY_1;
+    } else {
+        v.i = identity == TCI_IDENTITY_1;
+    }
+    return v;
+}
 /* ---- src/ops/prim.c ---- */
 /* ops/prim.c - the neutral calls: their rows, and the value of each on scalars.
  *
@@ -7081,176 +7572,7 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
 #ifndef TCI_OPS_FORMULA_H
 #define TCI_OPS_FORMULA_H
 
-/* ---- src/ops/table.h ---- */
-/* ops/table.h - THE op rows. From them come the enum, prototypes and macros of the public calls,
- * checks, lowering, the interpreter, gradients, tests, the fuzz list and the README's op table.
- *
- * Elementwise row: X(ID, name, arity, rule, flags, value, gradient, doc)
- *   rule   dtype of operands and result after promotion P of the operands:
- *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
- *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
- *          NUMERIC  like SAME but bool is refused
- *   flags  C commutes, Z maps zero to zero, M monotone, - none
- *   value  nested neutral calls over A and B: the prims of ops/prim.h, and the words below; K(x) is
- *          the constant x in the operands' dtype. Nothing else: no operator, no literal, no ?:.
- *          The whole value is computed in the compute dtype and rounded once to the result dtype.
- *   gradient  what the operands take from the result's gradient G: nested calls of rows of this
- *          table and WHERE, over A, B, the result Y, G and K(x): DA(a's), DAB(a's, b's). Ties and
- *          corners as in torch. FLAT: zero everywhere. NONE: the result is no float, so nobody
- *          asks. The whole is computed in the compute dtype and rounded once.
- *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
- *   ops/formula.h describes.
- * Reduce row: X(ID, name, result rule, identity, gradient, doc)
- *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
- *          BOOL
- *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, gradient, doc): movement and the ops with their own functions
- *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
- * Composite rows: X(ID, name, gradient, doc): expanded into rows above by tci_expand_ID
- *   (ops/composite).
- *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
-#ifndef TCI_OPS_TABLE_H
-#define TCI_OPS_TABLE_H
 
-#define TCI_EW_OPS(X)                                                                              \
-    X(NEG, neg, 1, NUMERIC, Z, NEG(A), DA(NEG(G)), "-a")                                           \
-    X(ABS, abs, 1, NUMERIC, Z, ABS(A),                                                             \
-      DA(WHERE(LT(A, K(0)), NEG(G), WHERE(LT(K(0), A), G, K(0)))), "|a|")                          \
-    X(EXP, exp, 1, FLOAT, M, EXP(A), DA(MUL(G, Y)), "e to the a")                                  \
-    X(LOG, log, 1, FLOAT, M, LOG(A), DA(DIV(G, A)), "natural logarithm")                           \
-    X(SQRT, sqrt, 1, FLOAT, M, SQRT(A), DA(DIV(G, MUL(K(2), Y))), "square root")                   \
-    X(RSQRT, rsqrt, 1, FLOAT, M, DIV(K(1), SQRT(A)),                                               \
-      DA(MUL(MUL(K(-0.5), G), MUL(Y, SQUARE(Y)))), "1 / sqrt(a)")                                  \
-    X(RECIPROCAL, reciprocal, 1, FLOAT, M, DIV(K(1), A), DA(NEG(MUL(G, SQUARE(Y)))), "1 / a")      \
-    X(SQUARE, square, 1, SAME, Z, MUL(A, A), DA(MUL(G, MUL(K(2), A))), "a * a")                    \
-    X(SIN, sin, 1, FLOAT, Z, SIN(A), DA(MUL(G, COS(A))), "sine of a in radians")                   \
-    X(COS, cos, 1, FLOAT, -, COS(A), DA(NEG(MUL(G, SIN(A)))), "cosine of a in radians")            \
-    X(TANH, tanh, 1, FLOAT, Z, TANH(A), DA(MUL(G, SUB(K(1), SQUARE(Y)))), "hyperbolic tangent")    \
-    X(SIGMOID, sigmoid, 1, FLOAT, M, SIGMOID(A),                                                   \
-      DA(MUL(G, MUL(Y, SUB(K(1), Y)))), "1 / (1 + exp(-a))")                                       \
-    X(SILU, silu, 1, FLOAT, Z, MUL(A, SIGMOID(A)),                                                 \
-      DA(MUL(G, MUL(SIGMOID(A), ADD(K(1), MUL(A, SUB(K(1), SIGMOID(A))))))), "a * sigmoid(a)")     \
-    X(ERF, erf, 1, FLOAT, Z, ERF(A),                                                               \
-      DA(MUL(G, MUL(K(1.1283791670955126), EXP(NEG(SQUARE(A)))))), "error function")               \
-    X(GELU, gelu, 1, FLOAT, Z, GELU(A),                                                            \
-      DA(MUL(G, ADD(MUL(K(0.5), ADD(K(1), ERF(MUL(A, K(0.70710678118654752))))),                   \
-          MUL(MUL(A, K(0.39894228040143268)), EXP(MUL(K(-0.5), SQUARE(A))))))),                    \
-      "a * (1 + erf(a / sqrt 2)) / 2, -0 at -inf")                                                 \
-    X(RELU, relu, 1, NUMERIC, Z, MAX(A, K(0)),                                                     \
-      DA(WHERE(LE(A, K(0)), K(0), G)), "max(a, 0), NaN stays")                                     \
-    X(FLOOR, floor, 1, NUMERIC, M, FLOOR(A), FLAT, "largest integer not above")                    \
-    X(CEIL, ceil, 1, NUMERIC, M, CEIL(A), FLAT, "smallest integer not below")                      \
-    X(TRUNC, trunc, 1, NUMERIC, M, TRUNC(A), FLAT, "towards zero")                                 \
-    X(ROUND, round, 1, NUMERIC, M, RINT(A), FLAT, "nearest integer, ties to even")                 \
-    X(ISNAN, isnan, 1, COMPARE, -, NOT(EQ(A, A)), NONE, "a is NaN")                                \
-    X(LOGICAL_NOT, logical_not, 1, LOGIC, -, NOT(A), NONE, "a == 0")                               \
-    X(ADD, add, 2, SAME, C, ADD(A, B), DAB(G, G), "a + b")                                         \
-    X(SUB, sub, 2, NUMERIC, -, SUB(A, B), DAB(G, NEG(G)), "a - b")                                 \
-    X(MUL, mul, 2, SAME, C, MUL(A, B), DAB(MUL(G, B), MUL(G, A)), "a * b")                         \
-    X(DIV, div, 2, FLOAT, -, DIV(A, B),                                                            \
-      DAB(DIV(G, B), NEG(MUL(G, DIV(DIV(A, B), B)))), "a / b, always in floats")                   \
-    X(POW, pow, 2, NUMERIC, -, POW(A, B),                                                          \
-      DAB(WHERE(EQ(B, K(0)), K(0),                                                                 \
-                MUL(G, MUL(B, POW(A, SUB(WHERE(EQ(B, K(0)), K(1), B), K(1)))))),                   \
-          WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(0),                                       \
-                MUL(G, MUL(Y, LOG(WHERE(LOGICAL_AND(EQ(A, K(0)), LE(K(0), B)), K(1), A)))))),      \
-      "a to the b")                                                                                \
-    X(MAXIMUM, maximum, 2, SAME, C, MAX(A, B),                                                     \
-      DAB(WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
-          WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
-      "the larger; NaN if either is")                                                              \
-    X(MINIMUM, minimum, 2, SAME, C, MIN(A, B),                                                     \
-      DAB(WHERE(LT(B, A), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G)),                               \
-          WHERE(LT(A, B), K(0), WHERE(EQ(A, B), MUL(K(0.5), G), G))),                              \
-      "the smaller; NaN if either is")                                                             \
-    X(REMAINDER, remainder, 2, NUMERIC, -, MODULO(A, B),                                           \
-      DAB(G, NEG(MUL(G, FLOOR_DIVIDE(A, B)))),                                                     \
-      "a - b * floor(a / b): sign of b, also of a zero; integers: a % 0 = 0")                      \
-    X(FLOOR_DIVIDE, floor_divide, 2, NUMERIC, -, FLOOR_DIVIDE(A, B), FLAT,                         \
-      "floor(a / b) of the exact quotient; integers stay integers, a / 0 = 0")                     \
-    X(EQ, eq, 2, COMPARE, C, EQ(A, B), NONE, "a == b")                                             \
-    X(NE, ne, 2, COMPARE, C, NOT(EQ(A, B)), NONE, "a != b")                                        \
-    X(LT, lt, 2, COMPARE, -, LT(A, B), NONE, "a < b")                                              \
-    X(LE, le, 2, COMPARE, -, LE(A, B), NONE, "a <= b")                                             \
-    X(GT, gt, 2, COMPARE, -, LT(B, A), NONE, "a > b")                                              \
-    X(GE, ge, 2, COMPARE, -, LE(B, A), NONE, "a >= b")                                             \
-    X(LOGICAL_AND, logical_and, 2, LOGIC, C, AND(A, B), NONE, "both nonzero")                      \
-    X(LOGICAL_OR, logical_or, 2, LOGIC, C, OR(A, B), NONE, "either nonzero")
-
-#define TCI_REDUCE_OPS(X)                                                                          \
-    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
-    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
-    X(MAX, max, SAME, LOWEST,                                                                      \
-      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
-      "largest over the axes; NaN if any is")                                                      \
-    X(MIN, min, SAME, HIGHEST,                                                                     \
-      DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
-      "smallest over the axes; NaN if any is")                                                     \
-    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
-    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
-    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
-    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
-
-/* Shapes and attributes as graph/node.h describes. */
-#define TCI_SPECIAL_OPS(X)                                                                         \
-    X(INPUT, input, LEAF, "named placeholder, bound at run")                                       \
-    X(DATA, data, LEAF, "leaf with memory: borrowed, copied or an evaluated value")                \
-    X(LITERAL, literal, LEAF, "0-d number given in C: a slot filled at run time")                  \
-    X(CONST, const, LEAF,                                                                          \
-      "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, LEAF, "0, 1, 2 ... along one axis, i64")                                         \
-    X(WHERE, where, OWN, "c ? a : b")                                                              \
-    X(CAST, cast, OWN, "dtype conversion with tc's defined corners")                               \
-    X(RESHAPE, reshape, OWN, "same elements, row-major order, other shape")                        \
-    X(PERMUTE, permute, OWN, "axes in another order")                                              \
-    X(EXPAND, expand, OWN, "axes of size 1 repeated, without a copy")                              \
-    X(SLICE, slice, OWN, "start and step per axis; negative steps walk backwards")                 \
-    X(PAD, pad, OWN, "fill around, or crop where negative")                                        \
-    X(CAT, cat, OWN, "joined along an axis")                                                       \
-    X(WINDOW, window, OWN, "sliding windows along axes as extra axes")                             \
-    X(GATHER, gather, OWN, "x read at an index tensor along an axis")                              \
-    X(SCAN, scan, OWN, "running sum along an axis")                                                \
-    X(CONTRACT, contract, OWN, "sum of products over labelled axes (einsum of two operands)")      \
-    X(ASSIGN, assign, NONE, "a parameter takes a value when the program has run")
-
-#define TCI_COMPOSITE_OPS(X)                                                                       \
-    X(SOFTMAX, softmax, OWN, "exp(x - max) / sum along an axis")                                   \
-    X(LOG_SOFTMAX, log_softmax, OWN, "x - max - log(sum(exp(x - max))) along an axis")             \
-    X(MEAN, mean, EXPANSION, "sum / count over axes")                                              \
-    X(LAYER_NORM, layer_norm, OWN, "(x - mean) / sqrt(var + eps) * weight + bias over axes")       \
-    X(CROSS_ENTROPY, cross_entropy, OWN, "mean of -log_softmax(logits)[target]")
-
-/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
- * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
-#define TCI_COLUMN_WORDS(X)                                                                        \
-    X(A, 0, BOTH)                /* the first operand */                                           \
-    X(B, 0, BOTH)                /* the second */                                                  \
-    X(Y, 0, GRADIENT)            /* the result */                                                  \
-    X(G, 0, GRADIENT)            /* its gradient */                                                \
-    X(MAX, 2, VALUE)             /* a where a > b or a is NaN, else b */                           \
-    X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
-    X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
-    X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
-    X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
-    X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
-    X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
-
-typedef enum tci_op {
-#define TCI_ROW(id, ...) TCI_OP_##id,
-    TCI_EW_OPS(TCI_ROW) TCI_OP_EW_END,
-    TCI_OP_REDUCE_FIRST_ = TCI_OP_EW_END - 1,
-    TCI_REDUCE_OPS(TCI_ROW) TCI_OP_REDUCE_END,
-    TCI_OP_SPECIAL_FIRST_ = TCI_OP_REDUCE_END - 1,
-    TCI_SPECIAL_OPS(TCI_ROW) TCI_OP_SPECIAL_END,
-    TCI_OP_COMPOSITE_FIRST_ = TCI_OP_SPECIAL_END - 1,
-    TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-        TCI_OP_COUNT
-} tci_op;
-
-#endif
-
-/* ---- src/ops/formula.h, continued ---- */
 enum {
     TCI_W_BEFORE_ = 199, /* prims and ops lie below */
 #define TCI_ROW(id, operands, where) TCI_W_##id,
@@ -7516,7 +7838,7 @@ TCI_FN int tci_formula_value_operands(int word)
 TCI_FN int tci_formula_gradient_operands(int word)
 {
     static const uint8_t rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) arity,
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc) arity,
         TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
     };
@@ -8559,8 +8881,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *
  * In: an op with its inputs, shape and attributes. Out: the one node that stands for them.
  * The one idea: building is hash-consing, so an expression built twice is one node, and comparing
- * nodes is comparing pointers. INPUT, DATA and LITERAL are never merged: each is a thing of its
- * own.
+ * nodes is comparing pointers. Those of a unique op (ops/info.h) are never merged: each is a thing
+ * of its own.
  *
  * Memory: a node and its lists are one block. In a context's graph, blocks come from free lists by
  * size (multiples of TCI_NODE_GRAIN bytes, cut from slabs), so that a loop over scopes reuses the
@@ -8573,8 +8895,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  * Invariants (checked by graph/verify.c):
  *  - inputs precede users; no size can be negative, at none of the values that its symbols may take
  *    (base/dim.h); element counts fit int64 at all of them
- *  - equal (op, dtype, inputs, attributes, shape) is one node, except LITERAL, INPUT, DATA
- *    and ASSIGN
+ *  - equal (op, dtype, inputs, attributes, shape) is one node, except of the ops that are unique
+ *    (ops/info.h)
  *  - elementwise operands have one dtype (builders insert CAST) and one shape (builders insert
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
@@ -8612,14 +8934,6 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
 #ifndef TCI_GRAPH_NODE_H
 #define TCI_GRAPH_NODE_H
 
-
-static inline bool tci_op_is_ew(int op) { return op < TCI_OP_EW_END; }
-static inline bool tci_op_is_reduce(int op)
-{
-    return op >= TCI_OP_EW_END && op < TCI_OP_REDUCE_END;
-}
-static inline bool tci_op_is_composite(int op) { return op >= TCI_OP_SPECIAL_END; }
-TCI_FN const char *tci_op_name(int op);
 
 /* Tensor memory, counted. Borrowed memory belongs to the user. */
 typedef struct tci_resident tci_resident; /* run/resident.c */
@@ -8756,17 +9070,6 @@ typedef struct tci_node_want {
     tci_value value;
     uint64_t hash;
 } tci_node_want;
-
-TCI_FN const char *tci_op_name(int op)
-{
-    static const char *const names[] = {
-#define TCI_ROW(id, name, ...) [TCI_OP_##id] = #name,
-        TCI_EW_OPS(TCI_ROW) TCI_REDUCE_OPS(TCI_ROW) TCI_SPECIAL_OPS(TCI_ROW)
-            TCI_COMPOSITE_OPS(TCI_ROW)
-#undef TCI_ROW
-    };
-    return op >= 0 && op < TCI_OP_COUNT ? names[op] : "?";
-}
 
 TCI_FN tc_status tci_graph_fail(tci_graph *g, tc_status why, const char *format, ...)
 {
@@ -8927,11 +9230,6 @@ static bool tci_node_take_slot(tci_graph *g, uint32_t *id)
 
 /* ---- hash-consing ---- */
 
-static bool tci_node_is_unique(int op)
-{
-    return op == TCI_OP_INPUT || op == TCI_OP_DATA || op == TCI_OP_LITERAL || op == TCI_OP_ASSIGN;
-}
-
 static uint64_t tci_node_hash(const tci_node_want *w)
 {
     uint64_t h = tci_hash_mix((uint64_t)w->op << 8 | (uint64_t)w->dtype, (uint64_t)w->rank);
@@ -9036,7 +9334,7 @@ static void tci_node_fill(tci_node *n, const tci_node_want *w)
 
 static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
 {
-    bool unique = tci_node_is_unique(w->op);
+    bool unique = tci_op_is(w->op, TCI_IS_UNIQUE);
     if (g->n_nodes >= g->n_buckets && !tci_node_grow_buckets(g)) {
         return NULL;
     }
@@ -9079,7 +9377,7 @@ static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
 static tci_node *tci_node_find_or_make(tci_graph *g, tci_node_want *w)
 {
     w->hash = tci_node_hash(w);
-    tci_node *n = tci_node_is_unique(w->op) ? NULL : tci_node_find(g, w);
+    tci_node *n = tci_op_is(w->op, TCI_IS_UNIQUE) ? NULL : tci_node_find(g, w);
     return n ? n : tci_node_make(g, w);
 }
 
@@ -9151,7 +9449,7 @@ TCI_FN bool tci_graph_open_scope(tci_graph *g)
 
 static void tci_node_unlink(tci_graph *g, tci_node *n)
 {
-    if (!tci_node_is_unique(n->op)) {
+    if (!tci_op_is(n->op, TCI_IS_UNIQUE)) {
         tci_node **at = &g->buckets[n->hash & (g->n_buckets - 1)];
         while (*at != n) {
             at = &(*at)->next;
@@ -9438,7 +9736,7 @@ typedef struct tci_build_row {
 } tci_build_row;
 
 static const tci_build_row tci_build_rows[] = {
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc) {arity, TCI_BUILD_##rule},
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc) {arity, TCI_BUILD_##rule},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -9969,11 +10267,6 @@ static tci_node *tci_build_keepdims(tci_graph *g, tci_node *r, const tci_node *x
     return tci_words_put(g, &w, tci_build_reshape(g, r, x->rank, shape));
 }
 
-static bool tci_build_is_arg(int op)
-{
-    return op == TCI_OP_ARGMAX || op == TCI_OP_ARGMIN;
-}
-
 /* max, min, argmax and argmin have no value over nothing. */
 static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, const int64_t *picked)
 {
@@ -10007,7 +10300,7 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    if (tci_build_is_arg(op)) {
+    if (tci_op_is(op, TCI_IS_ARG)) {
         return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (op == TCI_OP_SUM || op == TCI_OP_PROD) {
@@ -10055,7 +10348,7 @@ static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axe
     if (!x) {
         return NULL;
     }
-    if (tci_build_is_arg(op) && (axes.all || !x->rank || axes.n != 1)) {
+    if (tci_op_is(op, TCI_IS_ARG) && (axes.all || !x->rank || axes.n != 1)) {
         return tci_build_arg(g, op, x, axes, keepdims);
     }
     tci_words w;
@@ -10074,7 +10367,7 @@ static tci_node *tci_build_reduce_axes(tci_graph *g, int op, tci_node *x, tc_axe
 
 TCI_FN tci_node *tci_build_reduce(tci_graph *g, int op, tci_node *x, tc_axes axes, bool keepdims)
 {
-    bool needs_one = op == TCI_OP_MAX || op == TCI_OP_MIN || tci_build_is_arg(op);
+    bool needs_one = tci_op_get(op)->identity >= TCI_IDENTITY_LOWEST;
     return tci_build_reduce_axes(g, op, x, axes, keepdims, needs_one);
 }
 
@@ -11582,7 +11875,7 @@ static void tci_print_details(tci_str *out, const tci_node *n)
     if (n->n_attr) {
         tci_print_words(out, " {", n->attr, n->n_attr, "}");
     }
-    if (n->op == TCI_OP_CONST || n->op == TCI_OP_LITERAL) {
+    if (tci_op_is(n->op, TCI_IS_NUMBER)) {
         tci_graph_print_value(out, n);
     }
     if (n->name) {
@@ -11737,7 +12030,7 @@ static void tci_verify_reduce(const tci_verify *v)
     const tci_node *n = v->n;
     tci_verify_counts(v, 1, n->n_attr);
     tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN) {
+    if (tci_op_is(n->op, TCI_IS_ARG)) {
         tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
     } else {
         tci_verify_that(v, n->in[0]->dtype == n->dtype, "changes the dtype");
@@ -12372,14 +12665,12 @@ TCI_FN tci_node *tci_expand_composite(tci_graph *g, tci_node *n)
     tci_node *r = n;
     g->site = n->site;
     switch (n->op) {
-#define TCI_ROW(id, name, gradient, doc)                                                           \
+#define TCI_ROW(id, ...)                                                                           \
     case TCI_OP_##id:                                                                              \
         r = tci_expand_##id(g, n);                                                                 \
         break;
         TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
-    default:
-        break;
     }
     r = tci_build_cast(g, r, (tc_dtype)n->dtype);
     g->site = site;
@@ -13602,16 +13893,17 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #define TCI_VJP_CALL_LEAF(op, call)
 #define TCI_VJP_CALL_NONE(op, call)
 #define TCI_VJP_CALL_EXPANSION(op, call)
-#define TCI_ROW(id, name, gradient, doc)                                                           \
-    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
     tci_node *r = NULL;
     switch (v->n->op) {
+#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
+    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
         TCI_SPECIAL_OPS(TCI_ROW)
-        TCI_COMPOSITE_OPS(TCI_ROW)
-    default:
-        break;
-    }
 #undef TCI_ROW
+#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
+    TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
+        TCI_COMPOSITE_OPS(TCI_ROW)
+#undef TCI_ROW
+    }
 #undef TCI_VJP_CALL_OWN
 #undef TCI_VJP_CALL_LEAF
 #undef TCI_VJP_CALL_NONE
@@ -14259,15 +14551,12 @@ static bool tci_rewrite_has_empty_operand(const tci_node *n)
  * where sizes are known; a symbolic one is not 0. */
 static tci_node *tci_rewrite_empty(tci_rewrite_pass *p, tci_node *n)
 {
-    bool sums = (tci_op_is_reduce(n->op) && n->op != TCI_OP_ARGMAX && n->op != TCI_OP_ARGMIN) ||
-                n->op == TCI_OP_CONTRACT;
-    bool computes = tci_op_is_ew(n->op) || tci_op_is_reduce(n->op) ||
-                    (n->op >= TCI_OP_WHERE && n->op <= TCI_OP_CONTRACT);
-    if (!computes ||
-        (tci_node_count(n) != 0 && !(sums && tci_rewrite_has_empty_operand(n)))) {
+    bool empty = tci_node_count(n) == 0 ||
+                 (tci_op_is(n->op, TCI_IS_FOLD) && tci_rewrite_has_empty_operand(n));
+    if (!empty || tci_op_is(n->op, TCI_IS_LEAF | TCI_IS_EFFECT) || tci_op_is_composite(n->op)) {
         return NULL;
     }
-    bool one = n->op == TCI_OP_PROD || n->op == TCI_OP_ALL;
+    bool one = tci_op_get(n->op)->identity == TCI_IDENTITY_1;
     tci_value v = tci_rewrite_k((tc_dtype)n->dtype, one ? 1 : 0);
     return tci_build_broadcast(p->g, tci_graph_const(p->g, (tc_dtype)n->dtype, v), n->rank,
                                n->shape);
@@ -14464,9 +14753,16 @@ typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
 typedef enum tci_kred_op {
-    TCI_RED_SUM, TCI_RED_PROD, TCI_RED_MAX, TCI_RED_MIN, TCI_RED_ANY, TCI_RED_ALL,
-    TCI_RED_ARGMAX, TCI_RED_ARGMIN, TCI_RED_DOT
+#define TCI_ROW(id, ...) TCI_RED_##id,
+    TCI_REDUCE_OPS(TCI_ROW) TCI_RED_DOT
+#undef TCI_ROW
 } tci_kred_op;
+/* The identity of a reduction in its accumulator's dtype. */
+TCI_FN tci_value tci_kred_identity(int op, tc_dtype t);
+static inline bool tci_kred_is_arg(int op)
+{
+    return op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
+}
 /* The order of a DOT: a numeric class of its own each. */
 typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
 typedef struct tci_kred {
@@ -15160,13 +15456,25 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }
+
+_Static_assert((int)TCI_RED_DOT == (int)TCI_OP_REDUCE_END - (int)TCI_OP_EW_END,
+               "the reductions of kernels are the rows in their order, and DOT");
+
+TCI_FN tci_value tci_kred_identity(int op, tc_dtype t)
+{
+    tci_value zero = {.i = 0};
+    return op == TCI_RED_DOT ? zero : tci_op_identity(TCI_OP_EW_END + op, t);
+}
 /* ---- src/kernel/print.c ---- */
 /* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so
  * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
  * numbers that tci_kernel constructors assign in order of first use. */
 
-static const char *const tci_kernel_red_names[] = {"sum", "prod",   "max",    "min", "any",
-                                                   "all", "argmax", "argmin", "dot"};
+static const char *const tci_kernel_red_names[] = {
+#define TCI_ROW(id, name, ...) #name,
+    TCI_REDUCE_OPS(TCI_ROW) "dot"
+#undef TCI_ROW
+};
 
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
@@ -15573,9 +15881,6 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 /* Converts between compute dtypes. */
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);
-
-/* Flops of one evaluation of an elementwise row. */
-TCI_FN int tci_lower_cost(int op);
 
 #endif
 /* ---- src/kernel/simplify.h ---- */
@@ -15998,37 +16303,13 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
     return stack[0];
 }
 
-/* Rows whose value is always one of the operands (or its exact negation): no rounding needed. */
-static bool tci_lower_is_exact(int op)
-{
-    return op == TCI_OP_NEG || op == TCI_OP_ABS || op == TCI_OP_RELU || op == TCI_OP_MAXIMUM ||
-           op == TCI_OP_MINIMUM || op == TCI_OP_FLOOR || op == TCI_OP_CEIL || op == TCI_OP_TRUNC ||
-           op == TCI_OP_ROUND;
-}
-
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
     tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],
                       n->n_in > 1 ? in[1] : -1};
     int value = tci_lower_row(&e, n->op);
-    return tci_lower_is_exact(n->op) ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
-}
-
-/* The cost of a row is counted on a kernel of its own, with two loads for the operands. */
-TCI_FN int tci_lower_cost(int op)
-{
-    static const uint8_t heavy[] = {TCI_OP_EXP,  TCI_OP_LOG,     TCI_OP_SIN,      TCI_OP_COS,
-                                    TCI_OP_TANH, TCI_OP_SIGMOID, TCI_OP_SILU,     TCI_OP_ERF,
-                                    TCI_OP_GELU, TCI_OP_POW,     TCI_OP_REMAINDER,
-                                    TCI_OP_FLOOR_DIVIDE};
-    for (int i = 0; i < TCI_COUNT(heavy); i++) {
-        if (heavy[i] == op) {
-            return 20;
-        }
-    }
-    return op == TCI_OP_DIV || op == TCI_OP_SQRT || op == TCI_OP_RSQRT || op == TCI_OP_RECIPROCAL
-               ? 4
-               : 1;
+    bool exact = tci_op_is(n->op, TCI_IS_EXACT);
+    return exact ? value : tci_lower_round(l->k, value, (tc_dtype)n->dtype);
 }
 
 /* ---- index maps of the movement ops ---- */
@@ -17392,7 +17673,7 @@ static inline tci_pnode *tci_pnode_of(const tci_node *n) { return (tci_pnode *)n
 /* Has memory of its own, whatever is planned. */
 static inline bool tci_plan_is_leaf(const tci_node *n)
 {
-    return n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->storage != NULL;
+    return tci_op_is(n->op, TCI_IS_MEMORY);
 }
 
 /* plan/algorithm.c: rewrites one node into several where that is how it should be computed (split
@@ -17498,25 +17779,6 @@ enum {
 
 /* ---- reductions ---- */
 
-static int64_t tci_algo_identity(int op, tc_dtype t, tci_value *v)
-{
-    bool f = tci_dtype_is_float(t);
-    v->i = 0;
-    switch (op) {
-    case TCI_OP_SUM:
-    case TCI_OP_ANY: v->i = 0; return 1;
-    case TCI_OP_PROD:
-    case TCI_OP_ALL:
-        if (f) {
-            v->f = 1;
-        } else {
-            v->i = 1;
-        }
-        return 1;
-    default: return 0; /* MAX, MIN: cut only where the chunk divides the axis */
-    }
-}
-
 /* d, if it is nearer to want than best and from a fourth of want to below its double. */
 static int64_t tci_algo_nearer(int64_t best, int64_t d, int64_t want)
 {
@@ -17558,7 +17820,7 @@ static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
     const tci_node *x = n->in[0];
     int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
     int64_t size = tci_dim_hint(x->shape[axis]);
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN || results == 0 || all == 0 ||
+    if (tci_op_is(n->op, TCI_IS_ARG) || results == 0 || all == 0 ||
         !tci_dim_is_known(x->shape[axis])) {
         return 0;
     }
@@ -17594,11 +17856,10 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         return NULL;
     }
     int64_t even = tci_algo_divisor(size, chunk);
-    tci_value identity;
     bool half = tci_dtype_is_half((tc_dtype)x->dtype);
     tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
-    if (!even && !tci_algo_identity(n->op, t, &identity)) {
-        return NULL;
+    if (!even && tci_op_get(n->op)->identity >= TCI_IDENTITY_LOWEST) {
+        return NULL; /* MAX, MIN: nothing to pad with */
     }
     if (x->dtype != t) {
         x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
@@ -17607,7 +17868,8 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         chunk = even;
     } else {
         size = (size + chunk - 1) / chunk * chunk;
-        x = tci_algo_pad_axis(s, g, x, axis, size, tci_graph_const(g, t, identity));
+        tci_node *fill = tci_graph_const(g, t, tci_op_identity(n->op, t));
+        x = tci_algo_pad_axis(s, g, x, axis, size, fill);
     }
     tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank + 1);
     for (int i = 0; i <= x->rank; i++) {
@@ -17671,8 +17933,7 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
 
 static bool tci_algo_is_view(const tci_node *n)
 {
-    return n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
-           n->op == TCI_OP_SLICE || n->op == TCI_OP_WINDOW || n->op == TCI_OP_CAST;
+    return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
 }
 
 /* Forces what an operand computes into memory: the first value below its views. */
@@ -17681,9 +17942,7 @@ static void tci_algo_store_operand(tci_node *n)
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
-                n->op == TCI_OP_CONST;
-    if (!leaf) {
+    if (!tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER)) {
         n->mark = 1;
     }
 }
@@ -17694,11 +17953,10 @@ static int tci_algo_cheap_ops(const tci_node *n)
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA || n->op == TCI_OP_LITERAL ||
-                n->op == TCI_OP_CONST;
+    bool given = tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER);
     bool cheap = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_MUL ||
                  n->op == TCI_OP_NEG || n->op == TCI_OP_RELU;
-    int ops = leaf ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
+    int ops = given ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
     for (int i = 0; cheap && i < n->n_in && ops <= TCI_ALGO_PACK_OPS; i++) {
         ops += tci_algo_cheap_ops(n->in[i]);
     }
@@ -17810,9 +18068,8 @@ static tci_node *tci_algo_pitch(tci_scratch *s, tci_graph *g, tci_node *n, tci_n
     }
     int last = n->rank - 1;
     tci_dim longer = tci_dim_ceil_div(n->shape[last], TCI_MATRIX_ALIGN) * TCI_MATRIX_ALIGN;
-    bool leaf = n->op == TCI_OP_INPUT || n->op == TCI_OP_DATA;
     if (longer == n->shape[last]) {
-        n->mark = leaf ? n->mark : 1;
+        n->mark = tci_op_is(n->op, TCI_IS_MEMORY) ? n->mark : 1;
         return n;
     }
     tci_value zero = {.u = 0};
@@ -18312,12 +18569,6 @@ enum {
 /* ---- src/plan/store.c, continued ---- */
 /* ---- what nodes cost ---- */
 
-static bool tci_store_may(const tci_node *n)
-{
-    return tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST ||
-           n->op == TCI_OP_CAT || n->op == TCI_OP_GATHER;
-}
-
 /* Read from memory by whoever uses it. */
 static bool tci_store_in_memory(const tci_node *n)
 {
@@ -18327,23 +18578,24 @@ static bool tci_store_in_memory(const tci_node *n)
 /* Flops of one evaluation, times the bytes of what they are done on. */
 static int tci_store_work(const tci_node *n)
 {
-    if (!tci_store_may(n)) {
+    int cost = tci_op_get(n->op)->cost;
+    if (!cost) {
         return 0; /* moves only */
     }
-    int flops = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : n->op == TCI_OP_CAT ? 2 * n->n_in : 1;
+    int flops = n->op == TCI_OP_CAT ? 2 * n->n_in : cost;
     const tci_dtype_info *t = tci_dtype_get((tc_dtype)n->in[n->n_in - 1]->dtype);
     return flops * tci_dtype_get((tc_dtype)t->compute)->bytes;
 }
 
 TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
 {
-    if ((n != r->node && tci_store_in_memory(n)) || !tci_store_may(n)) {
+    int cost = tci_op_get(n->op)->cost;
+    if ((n != r->node && tci_store_in_memory(n)) || !cost) {
         return 0;
     }
     if (n->op == TCI_OP_CAT) {
         return n->n_in;
     }
-    int cost = tci_op_is_ew(n->op) ? tci_lower_cost(n->op) : 1;
     return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
 }
 
@@ -18446,9 +18698,9 @@ static tci_store_list tci_store_make_list(tci_fusion *f, const tci_root *r, int 
         if (here && !tci_store_listed(&l, u)) {
             p->at = l.n;
             l.weight[l.n] = p->n_here * tci_store_weight(r, u);
-            l.bytes[l.n] = !tci_store_may(u) ? 0
-                                             : tci_store_count(u) *
-                                                   tci_dtype_get((tc_dtype)u->dtype)->bytes;
+            l.bytes[l.n] = tci_op_is(u->op, TCI_IS_STORABLE)
+                               ? tci_store_count(u) * tci_dtype_get((tc_dtype)u->dtype)->bytes
+                               : 0;
             l.nodes[l.n++] = u;
         }
     }
@@ -18467,7 +18719,7 @@ static int tci_store_new_operands(const tci_store_list *l, int at, int stamp)
     int count = 0;
     for (int j = 0; l->bytes[at] > 0 && j < l->nodes[at]->n_in; j++) {
         const tci_node *n = l->nodes[at]->in[j];
-        while (!tci_store_in_memory(n) && !tci_store_may(n) && n->n_in > 0) {
+        while (!tci_store_in_memory(n) && !tci_op_is(n->op, TCI_IS_STORABLE) && n->n_in > 0) {
             n = n->in[0];
         }
         tci_pnode *p = tci_pnode_of(n);
@@ -18540,7 +18792,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    if (!tci_store_may(n) || p->n_homes == 0 || p->home == where) {
+    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);
@@ -18560,7 +18812,7 @@ static void tci_store_cover_inputs(const tci_node *n, int stamp)
 static void tci_store_need_inputs(const tci_node *n, int stamp)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    bool keeps = tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST;
+    bool keeps = tci_op_is(n->op, TCI_IS_POINTWISE);
     for (int i = 0; i < n->n_in; i++) {
         tci_pnode *in = tci_pnode_of(n->in[i]);
         in->needed = stamp;
@@ -18614,7 +18866,7 @@ static bool tci_store_force_again(tci_fusion *f, const tci_root *r, int stamp)
         tci_node *n = r->inlined[i];
         const tci_pnode *p = tci_pnode_of(n);
         if (n == r->node || p->done != stamp || p->covered == stamp || p->turns != stamp ||
-            p->n_here == 1 || p->forced || !tci_store_may(n)) {
+            p->n_here == 1 || p->forced || !tci_op_is(n->op, TCI_IS_STORABLE)) {
             continue;
         }
         double work = tci_store_measure(f, n).work;
@@ -18643,12 +18895,6 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode)
 }
 
 /* ---- depth ---- */
-
-static bool tci_store_moves(const tci_node *n)
-{
-    return n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW ||
-           n->op == TCI_OP_GATHER;
-}
 
 /* Does it do more than add or drop axes of size 1? */
 static bool tci_store_reshapes(const tci_node *n)
@@ -18705,9 +18951,9 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
         }
         tci_store_cut_reshapes(f, n);
         p->depth += tci_op_is_reduce(n->op);
-        p->moves += tci_store_moves(n);
+        p->moves += tci_op_is(n->op, TCI_IS_SHIFT);
         bool deep = p->depth >= TCI_COST_DEPTH || p->moves >= TCI_COST_DEPTH;
-        if (deep && p->n_uses > 1 && tci_store_may(n) && !p->forced) {
+        if (deep && p->n_uses > 1 && tci_op_is(n->op, TCI_IS_STORABLE) && !p->forced) {
             tci_store_force(f, n, TCI_WHY_DEEP);
         }
         if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
@@ -19507,19 +19753,18 @@ static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int va
     }
 }
 
-static uint8_t tci_pk_red_op(int op)
+static uint8_t tci_pk_red_op(tci_scratch *s, int op)
 {
     switch (op) {
-    case TCI_OP_PROD: return TCI_RED_PROD;
-    case TCI_OP_MAX: return TCI_RED_MAX;
-    case TCI_OP_MIN: return TCI_RED_MIN;
-    case TCI_OP_ANY: return TCI_RED_ANY;
-    case TCI_OP_ALL: return TCI_RED_ALL;
-    case TCI_OP_ARGMAX: return TCI_RED_ARGMAX;
-    case TCI_OP_ARGMIN: return TCI_RED_ARGMIN;
+#define TCI_ROW(id, ...)                                                                           \
+    case TCI_OP_##id: return TCI_RED_##id;
+        TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
     case TCI_OP_CONTRACT: return TCI_RED_DOT;
-    default: return TCI_RED_SUM;
+    case TCI_OP_SCAN: return TCI_RED_SUM;
     }
+    TCI_ASSERT(s, false);
+    return TCI_RED_SUM;
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
@@ -19530,9 +19775,9 @@ static void tci_pk_reduce(tci_pk *p, int member)
     const tci_root *r = &p->f->roots[root];
     const tci_node *n = r->node;
     int *domain = tci_pk_domain(p, member);
-    bool arg = n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN;
+    bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
+    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -19751,9 +19996,7 @@ static void tci_pk_name(const tci_pk *p, tci_kernel *k)
         const tci_root *r = &p->f->roots[p->g->roots[m]];
         for (int v = r->n_inlined; v >= 0 && n_seen < TCI_COUNT(seen); v--) {
             int op = v == r->n_inlined ? r->node->op : r->inlined[v]->op;
-            bool plain = op == TCI_OP_RESHAPE || op == TCI_OP_EXPAND || op == TCI_OP_CONST ||
-                         op == TCI_OP_LITERAL || op == TCI_OP_INPUT || op == TCI_OP_DATA;
-            const char *name = plain ? NULL : tci_op_name(op);
+            const char *name = tci_op_is(op, TCI_IS_QUIET) ? NULL : tci_op_name(op);
             for (int s = 0; name && s < n_seen; s++) {
                 name = seen[s] == name ? NULL : name;
             }
@@ -20297,8 +20540,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
 /* Memory of the user that is only looked at another way: movement alone copies nothing. */
 static bool tci_plan_is_moved_leaf(const tci_node *n)
 {
-    while (n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
-           n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW) {
+    while (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_PAD) {
         n = n->in[0];
     }
     return tci_plan_is_leaf(n);
@@ -20364,7 +20606,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
     }
     for (int i = 0; i < n_roots; i++) {
-        if (outputs[i]->op == TCI_OP_ASSIGN) {
+        if (tci_op_is(outputs[i]->op, TCI_IS_EFFECT)) {
             tci_alias assign = {i, tci_plan_leaf_buffer(p, outputs[i]->in[0])};
             TCI_PUSH(s, p->assigns, p->n_assigns, p->cap_assigns, assign);
             outputs[i] = outputs[i]->in[1];
@@ -22656,7 +22898,6 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
  * or in a local array when that would be too many. A lane that no element of the row reaches stays
  * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
  * are left out. */
-#include <math.h>
 
 /* ---- src/loop/stage.h ---- */
 /* loop/stage.h - emits the stages of a kernel for a tile of outer points. */
@@ -22758,7 +22999,7 @@ enum {
 
 static bool tci_stage_is_arg(const tci_kred *red)
 {
-    return red->op == TCI_RED_ARGMAX || red->op == TCI_RED_ARGMIN;
+    return tci_kred_is_arg(red->op);
 }
 
 static bool tci_stage_is_min(const tci_kred *red)
@@ -22833,56 +23074,29 @@ static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, in
 TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
                                         tci_stage_pair v)
 {
-    static const uint8_t prims[] = {[TCI_RED_SUM] = TCI_P_ADD, [TCI_RED_PROD] = TCI_P_MUL,
-                                    [TCI_RED_ANY] = TCI_P_OR, [TCI_RED_ALL] = TCI_P_AND};
+    tc_dtype t = (tc_dtype)red->dtype;
     tci_stage_pair r = {-1, -1};
-    switch (red->op) {
+    tci_prim p = TCI_P_ADD;
+    switch ((tci_kred_op)red->op) {
+    case TCI_RED_SUM: p = t == TC_BOOL ? TCI_P_OR : TCI_P_ADD; break;
+    case TCI_RED_PROD: p = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL; break;
+    case TCI_RED_ANY: p = TCI_P_OR; break;
+    case TCI_RED_ALL: p = TCI_P_AND; break;
     case TCI_RED_MAX:
-    case TCI_RED_MIN: r.value = tci_stage_extreme(b, red, acc.value, v.value); break;
+    case TCI_RED_MIN: r.value = tci_stage_extreme(b, red, acc.value, v.value); return r;
     case TCI_RED_ARGMAX:
-    case TCI_RED_ARGMIN: r = tci_stage_arg(b, red, acc, v); break;
-    case TCI_RED_DOT: r.value = tci_stage_fma(b, red, v, acc.value); break;
-    default: {
-        tci_prim p = (tci_prim)prims[red->op];
-        if (red->dtype == TC_BOOL && (red->op == TCI_RED_SUM || red->op == TCI_RED_PROD)) {
-            p = red->op == TCI_RED_SUM ? TCI_P_OR : TCI_P_AND;
-        }
-        r.value = tci_stage_op(b, p, (tc_dtype)red->dtype, acc.value, v.value);
-        break;
+    case TCI_RED_ARGMIN: return tci_stage_arg(b, red, acc, v);
+    case TCI_RED_DOT: r.value = tci_stage_fma(b, red, v, acc.value); return r;
     }
-    }
+    r.value = tci_stage_op(b, p, t, acc.value, v.value);
     return r;
-}
-
-static tci_value tci_stage_lowest(tc_dtype t, bool highest)
-{
-    tci_value v = {.i = 0};
-    int bits = 8 * tci_dtype_get(t)->bytes;
-    if (tci_dtype_is_float(t)) {
-        v.f = highest ? (double)INFINITY : -(double)INFINITY;
-    } else if (tci_dtype_is_signed(t)) {
-        v.i = highest ? INT64_MAX >> (64 - bits) : INT64_MIN >> (64 - bits);
-    } else if (highest) {
-        v.u = t == TC_BOOL ? 1 : UINT64_MAX >> (64 - bits);
-    }
-    return v;
 }
 
 static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
 {
     tc_dtype t = (tc_dtype)red->dtype;
-    tci_value v = {.i = 0}, last = {.i = INT64_MAX};
-    bool one = red->op == TCI_RED_PROD || red->op == TCI_RED_ALL;
-    if (red->op == TCI_RED_MAX || red->op == TCI_RED_ARGMAX) {
-        v = tci_stage_lowest(t, false);
-    } else if (tci_stage_is_min(red)) {
-        v = tci_stage_lowest(t, true);
-    } else if (one && tci_dtype_is_float(t)) {
-        v.f = 1;
-    } else {
-        v.i = one;
-    }
-    tci_stage_pair r = {tci_build_const(b, t, v),
+    tci_value last = {.i = INT64_MAX};
+    tci_stage_pair r = {tci_build_const(b, t, tci_kred_identity(red->op, t)),
                         tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
     return r;
 }
@@ -26691,7 +26905,7 @@ static int tci_sched_widest(const tci_kernel *k)
             }
         }
         for (int r = 0; r < k->n_reds && axis >= 0; r++) {
-            bool arg = k->reds[r].op == TCI_RED_ARGMAX || k->reds[r].op == TCI_RED_ARGMIN;
+            bool arg = tci_kred_is_arg(k->reds[r].op);
             if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
                 int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
                 widest = TCI_MAX(widest, bytes);
@@ -31739,7 +31953,6 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_
  * storage conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from
  * what each node depends on follows the section (or sections) that evaluates it; (3) each section's
  * nodes become steps, and values get memory by liveness. */
-#include <math.h>
 #include <string.h>
 
 
@@ -32110,7 +32323,7 @@ static int tci_prep_prim(tci_prep *b, const tci_kinst *i)
 
 static bool tci_prep_is_arg(const tci_kred *r)
 {
-    return r->op == TCI_RED_ARGMAX || r->op == TCI_RED_ARGMIN;
+    return tci_kred_is_arg(r->op);
 }
 
 static int tci_prep_red(tci_prep *b, int red)
@@ -32767,56 +32980,22 @@ static void tci_prep_stage(tci_prep *b, int s)
 
 /* ---- reductions ---- */
 
-static uint64_t tci_prep_identity(int op, tc_dtype t)
-{
-    tci_value v = {.i = 0};
-    bool is_float = tci_dtype_is_float(t);
-    int bits = 8 * tci_prep_bytes(t);
-    switch (op) {
-    case TCI_RED_PROD:
-        if (is_float) {
-            v.f = 1.0;
-        } else {
-            v.i = 1;
-        }
-        break;
-    case TCI_RED_ALL: v.i = 1; break;
-    case TCI_RED_MAX:
-    case TCI_RED_ARGMAX:
-        if (is_float) {
-            v.f = -HUGE_VAL;
-        } else {
-            v.u = tci_dtype_is_signed(t) ? ~(uint64_t)0 << (bits - 1) : 0;
-        }
-        break;
-    case TCI_RED_MIN:
-    case TCI_RED_ARGMIN:
-        if (is_float) {
-            v.f = HUGE_VAL;
-        } else {
-            v.u = t == TC_BOOL ? 1 : ~(uint64_t)0 >> (64 - bits + tci_dtype_is_signed(t));
-        }
-        break;
-    default: break;
-    }
-    return tci_prep_bits(t, v);
-}
-
+/* One step: of bools on masks; of an ARG the comparison is the step's own. */
 static int tci_prep_combine(int op, tc_dtype t)
 {
-    bool is_float = tci_dtype_is_float(t);
-    if (t == TC_BOOL) { /* masks */
-        return op == TCI_RED_PROD || op == TCI_RED_MIN || op == TCI_RED_ALL ? TCI_P_AND : TCI_P_OR;
-    }
-    switch (op) {
-    case TCI_RED_PROD: return TCI_P_MUL;
-    case TCI_RED_MAX: return is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
-    case TCI_RED_MIN: return is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
+    bool is_float = tci_dtype_is_float(t), is_mask = t == TC_BOOL;
+    switch ((tci_kred_op)op) {
+    case TCI_RED_SUM: return is_mask ? TCI_P_OR : TCI_P_ADD;
+    case TCI_RED_PROD: return is_mask ? TCI_P_AND : TCI_P_MUL;
+    case TCI_RED_MAX: return is_mask ? TCI_P_OR : is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
+    case TCI_RED_MIN: return is_mask ? TCI_P_AND : is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
     case TCI_RED_ANY: return TCI_P_OR;
     case TCI_RED_ALL: return TCI_P_AND;
-    case TCI_RED_DOT: return is_float ? TCI_P_FMA : TCI_IP_MULADD;
-    default: return TCI_P_ADD;
+    case TCI_RED_DOT: return is_mask ? TCI_P_OR : is_float ? TCI_P_FMA : TCI_IP_MULADD;
+    case TCI_RED_ARGMAX:
+    case TCI_RED_ARGMIN: break;
     }
+    return is_mask ? TCI_P_OR : TCI_P_ADD;
 }
 
 static void tci_prep_make_red(tci_prep *b, int red)
@@ -32833,7 +33012,7 @@ static void tci_prep_make_red(tci_prep *b, int red)
     r->inner = b->p->inner;
     r->arg = tci_prep_is_arg(from);
     r->max = from->op == TCI_RED_ARGMAX;
-    r->identity = tci_prep_identity(from->op, t);
+    r->identity = tci_prep_bits(t, tci_kred_identity(from->op, t));
     r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
                                   t == TC_BOOL ? TC_U8 : t, r->bytes,
                                   b->red_b[red] >= 0 && !r->arg ? 3 : 2);
@@ -34559,22 +34738,6 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- reductions ---- */
 
-static tci_value tci_ref_identity(int op, tc_dtype t)
-{
-    bool is_float = tci_dtype_is_float(t);
-    int bits = 8 * tci_dtype_get(t)->bytes;
-    bool is_signed = tci_dtype_is_signed(t);
-    int64_t lowest = is_signed ? (int64_t)(~(uint64_t)0 << (bits - 1)) : 0;
-    int64_t highest = t == TC_BOOL ? 1 : (int64_t)(~(uint64_t)0 >> (64 - bits + is_signed));
-    switch (op) {
-    case TCI_OP_PROD: return is_float ? tci_ref_float(1) : tci_ref_int(1);
-    case TCI_OP_ALL: return tci_ref_int(1);
-    case TCI_OP_MAX: return is_float ? tci_ref_float(-(double)INFINITY) : tci_ref_int(lowest);
-    case TCI_OP_MIN: return is_float ? tci_ref_float((double)INFINITY) : tci_ref_int(highest);
-    default: return is_float ? tci_ref_float(0) : tci_ref_int(0);
-    }
-}
-
 static tci_ref_scalar tci_ref_combine(int op, tci_ref_scalar acc, tci_ref_scalar v)
 {
     switch (op) {
@@ -34610,7 +34773,7 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
                    t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
     for (int64_t i = 0; i < tci_node_count(n); i++) {
-        out[i] = tci_ref_identity(n->op, t);
+        out[i] = tci_op_identity(n->op, t);
     }
     for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
@@ -34665,7 +34828,7 @@ static void tci_ref_scan(const tci_ref *r, const tci_node *n, tci_value *out)
     const tci_ref_axis a = tci_ref_along(n, n->attr[0]);
     for (int64_t line = 0; line < a.outer * a.inner; line++) {
         const int64_t start = tci_ref_start(&a, line);
-        tci_ref_scalar acc = {tci_ref_identity(TCI_OP_SUM, t), t, r->wide};
+        tci_ref_scalar acc = {tci_op_identity(TCI_OP_SUM, t), t, r->wide};
         for (int64_t j = 0; j < a.size; j++) {
             tci_ref_scalar v = {tci_ref_of(n->in[0])[start + j * a.inner], t, r->wide};
             acc = tci_ref_2(TCI_P_ADD, acc, v);
@@ -34740,7 +34903,7 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_index at = tci_ref_walk(r, c.n_labels, c.size);
     const int64_t summed = tci_ref_product(c.size, c.n_kept, c.n_labels);
     for (int64_t i = 0; i < tci_node_count(n); i++) {
-        tci_value acc = tci_ref_identity(TCI_OP_SUM, t);
+        tci_value acc = tci_op_identity(TCI_OP_SUM, t);
         for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
             tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at),
                                  tci_ref_factor(r, &c, n, 1, at.at), acc};
@@ -35425,7 +35588,7 @@ static void tci_key_add_input(tci_key_walk *w, tci_node *n)
 
 static inline bool tci_key_is_leaf(const tci_node *n)
 {
-    return tci_node_is_value(n) || n->n_in == 0;
+    return tci_node_is_value(n) || tci_op_is(n->op, TCI_IS_LEAF);
 }
 
 /* All inputs of n have been met. */
@@ -35467,7 +35630,7 @@ static void tci_key_visit(tci_key_walk *w, tci_node *root)
             continue;
         }
         tci_node *in = n->in[top->next++];
-        if (TCI_UNLIKELY(in->op == TCI_OP_ASSIGN)) {
+        if (TCI_UNLIKELY(tci_op_is(in->op, TCI_IS_EFFECT))) {
             tci_scratch_fail(w->s, TC_ERR_ARGUMENT,
                              "%s is given a tc_assign as an operand: an assign has no value, it "
                              "can only be an output of a program",
@@ -35807,14 +35970,14 @@ static void tci_key_write(tci_scratch *s, tci_request *r, const tc_options *o, c
 
 /* ---- effects ---- */
 
-/* Puts the ASSIGN roots behind the others and returns how many there are. */
+/* Puts the effects behind the others and returns how many there are. */
 static int tci_key_sort_roots(tci_scratch *s, tci_request *r, tci_node *const *roots)
 {
     int n_values = 0, at = 0;
     r->roots = TCI_NEW_ARRAY(s, tci_node *, r->n_roots);
     for (int effects = 0; effects < 2; effects++) {
         for (int i = 0; i < r->n_roots; i++) {
-            if ((roots[i]->op == TCI_OP_ASSIGN) == (effects != 0)) {
+            if (tci_op_is(roots[i]->op, TCI_IS_EFFECT) == (effects != 0)) {
                 r->roots[at++] = roots[i];
             }
         }
@@ -45506,7 +45669,7 @@ static tc_tensor tci_ops_ew(int op, const char *name, const tc_arg *args, int n,
         const tc_arg args[2] = {a, b};                                                             \
         return tci_ops_ew(op, "tc_" #name, args, 2, here);                                         \
     }
-#define TCI_ROW(id, name, arity, rule, flags, value, gradient, doc)                                \
+#define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
     TCI_OPS_EW_##arity(TCI_OP_##id, name)
 TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW

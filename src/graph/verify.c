@@ -96,7 +96,7 @@ static void tci_verify_reduce(const tci_verify *v)
     const tci_node *n = v->n;
     tci_verify_counts(v, 1, n->n_attr);
     tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
-    if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN) {
+    if (tci_op_is(n->op, TCI_IS_ARG)) {
         tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
     } else {
         tci_verify_that(v, n->in[0]->dtype == n->dtype, "changes the dtype");

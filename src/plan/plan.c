@@ -124,8 +124,7 @@ static int tci_plan_kernel_index(tci_scratch *s, tci_plan *p, tci_plan_texts *te
 /* Memory of the user that is only looked at another way: movement alone copies nothing. */
 static bool tci_plan_is_moved_leaf(const tci_node *n)
 {
-    while (n->op == TCI_OP_RESHAPE || n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND ||
-           n->op == TCI_OP_SLICE || n->op == TCI_OP_PAD || n->op == TCI_OP_WINDOW) {
+    while (tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_PAD) {
         n = n->in[0];
     }
     return tci_plan_is_leaf(n);
