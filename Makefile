@@ -180,12 +180,13 @@ bench: $(BENCH_PROGRAMS) ## runs the benchmarks; also into build/bench.txt. BENC
 lint: ## line width, forbidden calls, prefixes, order of the rooms
 	@CC="$(CC)" tools/lint.sh
 
-size: $(SHIPPED) ## of the headers and of a small stripped program, without and with symbolic sizes
+size: $(SHIPPED) ## of the headers and of a small stripped program; text, data and compile time of each room
 	@wc -lc $(SHIPPED)
 	@mkdir -p $(B)
 	@$(CC) -O2 -s -I. tests/include/cases/alone.c -o $(B)/alone $(LIBS) && wc -c $(B)/alone
 	@$(CC) -O2 -s -I. -DTC_DYNAMIC_SHAPES tests/include/cases/alone.c -o $(B)/alone_symbolic \
 	    $(LIBS) && wc -c $(B)/alone_symbolic
+	@CC="$(CC)" tools/size.sh >$(B)/size.txt && cat $(B)/size.txt
 
 clean: ## removes build/
 	rm -rf build

@@ -8,8 +8,8 @@
 typedef enum tci_kind { TCI_KIND_BOOL, TCI_KIND_UINT, TCI_KIND_INT, TCI_KIND_FLOAT } tci_kind;
 
 typedef struct tci_dtype_info {
-    const char *name;   /* "f32" */
-    const char *ctype;  /* storage type in generated C: "float" */
+    char name[8];       /* "f32"; no pointers: nothing to relocate */
+    char ctype[20];     /* storage type in generated C: "float" */
     uint8_t bytes;
     uint8_t align;      /* of its storage in C */
     uint8_t kind;       /* tci_kind */

@@ -65,7 +65,7 @@ typedef enum tci_prim {
 } tci_prim;
 
 typedef struct tci_prim_info {
-    const char *name;
+    char name[12]; /* no pointer: nothing to relocate */
     uint8_t arity;
     char result;   /* 'S', 'B' or 'O' */
     uint8_t cost;  /* flops, for the cost model */

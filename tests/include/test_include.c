@@ -341,7 +341,7 @@ TEST(the_smallest_program_is_small)
 #if !defined(__x86_64__)
     SKIP("measured on x86-64");
 #endif
-    CHECK_RUNS("$CC --version | grep -q clang && most=640000 || most=560000;"
+    CHECK_RUNS("$CC --version | grep -q clang && most=660000 || most=600000;"
                " $CC -O2 -s $I " CASES "alone.c -o $T/alone $L && wc -c <$T/alone &&"
                " [ $(wc -c <$T/alone) -le $most ]");
 }
