@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "8fad7ecdd02965b9"
+#define TCI_BUILD "1d15c4edb6653cab"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -6219,8 +6219,8 @@ TCI_FN void tci_dim_free_all(void)
 typedef enum tci_kind { TCI_KIND_BOOL, TCI_KIND_UINT, TCI_KIND_INT, TCI_KIND_FLOAT } tci_kind;
 
 typedef struct tci_dtype_info {
-    const char *name;   /* "f32" */
-    const char *ctype;  /* storage type in generated C: "float" */
+    char name[8];       /* "f32"; no pointers: nothing to relocate */
+    char ctype[20];     /* storage type in generated C: "float" */
     uint8_t bytes;
     uint8_t align;      /* of its storage in C */
     uint8_t kind;       /* tci_kind */
@@ -7162,7 +7162,7 @@ typedef enum tci_prim {
 } tci_prim;
 
 typedef struct tci_prim_info {
-    const char *name;
+    char name[12]; /* no pointer: nothing to relocate */
     uint8_t arity;
     char result;   /* 'S', 'B' or 'O' */
     uint8_t cost;  /* flops, for the cost model */
