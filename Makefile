@@ -3,7 +3,7 @@
 #   CC=clang       another compiler        TC=src     build tests from the rooms, not the shipped headers
 #   PARTS="unit"   only these test parts   TESTS="unit/test_pool"   only these programs
 #   TEST_ARGS="--filter exp"   given to every test program
-#   OPT=-O0        optimisation of tests and examples
+#   OPT=-O0        optimisation of tests (examples and benchmarks: always -O2)
 
 CC = cc
 OPT = -O1

@@ -1,7 +1,9 @@
 /* 03_image.c - an image pipeline on a real photograph, PPM in and out:
  *     blur (separable Gaussian), unsharp mask, filmic tone curve, and an edge map (Sobel).
  * Usage: 03_image [in.ppm [out_prefix]]. Every stage is a formula over whole images; tc decides
- * what becomes one kernel. */
+ * what becomes one kernel.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/03_image.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

@@ -2,7 +2,9 @@
  *     softmax:     e = exp(x - max(x)); e / sum(e)
  *     layer norm:  d = x - mean(x); d / sqrt(mean(d * d) + eps)
  * Written out op by op they become the same one kernel over rows as tc_softmax and tc_layer_norm:
- * a row is read from memory once and stays in the cache for every pass over it. */
+ * a row is read from memory once and stays in the cache for every pass over it.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/04_softmax_layer_norm.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

@@ -3,7 +3,9 @@
  *
  * Tensors are recorded as usual; whoever wants a value (tc_read, tc_print, tc_keep) has it computed
  * then, by code that is compiled once and remembered. Each generation lives in a scope of its own,
- * tc_keep carries the board out of it, and memory stays flat however long the loop runs. */
+ * tc_keep carries the board out of it, and memory stays flat however long the loop runs.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/05_lazy.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

@@ -1,6 +1,8 @@
 /* 06_errors.c - what mistakes look like. tc never aborts, exits or prints: a bad call gives a
  * poisoned tensor or a status, the text says what was given, what was expected and where in the
- * user's file, and everything made before stays usable. */
+ * user's file, and everything made before stays usable.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/06_errors.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

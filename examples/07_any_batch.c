@@ -3,7 +3,9 @@
  * TC_DIM("batch", 1, 64) stands where a size is expected and is any number of that range, anew at
  * each run; the run finds it from the numbers of elements it is given. Here a batch of texts, each
  * a list of word numbers, becomes one unit vector a text: the words' vectors are gathered, those
- * past a text's end are left out, the rest is averaged and normalised. */
+ * past a text's end are left out, the rest is averaged and normalised.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/07_any_batch.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES /* before every include of tc.h */
 #define TC_IMPLEMENTATION
 #include "tc.h"

@@ -6,7 +6,9 @@
  * graph, tc_assign says what the parameters are after a run. A training step is then one tc_run: it
  * picks its images by index, writes the loss and changes the parameters in place.
  *
- * Data: "Optical Recognition of Handwritten Digits" (UCI, CC BY 4.0; see data/LICENSE.txt). */
+ * Data: "Optical Recognition of Handwritten Digits" (UCI, CC BY 4.0; see data/LICENSE.txt).
+ *
+ * Build, from the project's root: cc -O2 -I. examples/08_digits.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

@@ -4,7 +4,9 @@
  * straight behind them: an output may lie in the same array as an input as long as the two do not
  * overlap, so nothing is copied. How many rows there are is a symbolic size, so all steps are one
  * program. The new word also attends to itself, whose row is joined to the cache by tc_cat, which
- * moves nothing either. */
+ * moves nothing either.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/09_kv_cache.c -lm -ldl -lpthread */
 #define TC_DYNAMIC_SHAPES
 #define TC_IMPLEMENTATION
 #include "tc.h"
@@ -58,7 +60,7 @@ int main(void)
 {
     static float expected[MOST * WIDTH];
     tc_ctx *ctx;
-    double worst = 0, us = now_us();
+    double worst = 0;
     if (tc_ctx_make(&ctx, NULL)) {
         return 1;
     }
@@ -69,7 +71,7 @@ int main(void)
         weights[i / (WIDTH * WIDTH)][i % (WIDTH * WIDTH)] = sinf((float)i) / sqrtf(WIDTH);
     }
     tc_program *step = compile_step(ctx);
-    us = now_us();
+    double begin = now_us();
     for (int n = 0; n < MOST; n++) {
         float *row = inputs + n * WIDTH, *key = keys + n * WIDTH, *value = values + n * WIDTH;
         CHECK_OK(tc_run(step, TC_BUFS(TC_BUF(row, WIDTH), TC_BUF(keys, n * WIDTH),
@@ -77,7 +79,7 @@ int main(void)
                         TC_BUFS(TC_BUF(found + n * WIDTH, WIDTH), TC_BUF(key, WIDTH),
                                 TC_BUF(value, WIDTH))), step);
     }
-    printf("%d words, one program, %.1f us a word\n", (int)MOST, (now_us() - us) / MOST);
+    printf("%d words, one program, %.1f us a word\n", (int)MOST, (now_us() - begin) / MOST);
     tc_tensor all = whole(ctx);
     CHECK_OK(tc_read(all, expected, MOST * WIDTH), all);
     for (int i = 0; i < MOST * WIDTH; i++) {

@@ -4,7 +4,9 @@
  * running means of its gradient and of the gradient's square (Kingma and Ba, "Adam", 2015, with the
  * corrections of both means folded into the rate, end of its section 2). All three are assigned at
  * the end of a run. The rate is an input, so a schedule is a matter of the caller. The network, two
- * hidden layers of tanh, learns a curve. */
+ * hidden layers of tanh, learns a curve.
+ *
+ * Build, from the project's root: cc -O2 -I. examples/12_adam.c -lm -ldl -lpthread */
 #define TC_IMPLEMENTATION
 #include "tc.h"
 

@@ -1,4 +1,4 @@
-/* tc - a tensor compiler for C in one header.
+/* tc - a header-only tensor compiler for C.
  *
  * Write tensor expressions; tc records them as a graph, fuses it, generates C for exactly these
  * shapes, has the system's compiler build it, and remembers the result in memory and on disk.
@@ -7,7 +7,7 @@
  * QUICK START
  *
  *     #define TC_IMPLEMENTATION          // in one .c file of the program
- *     #include "tc.h"                    // tc_cpu.h beside it adds native code
+ *     #include "tc.h"                    // tc_cpu.h beside it makes native code: copy both
  *
  *     int main(void)
  *     {
@@ -49,13 +49,16 @@
  *   TC_IMPLEMENTATION   the code itself comes with the declarations: in exactly one file
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
- *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
+ *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h. Then, as where it does
+ *                       not, all is interpreted: many times slower, said by tc_explain and under
+ *                       the log's topic "compile", and TC_ERR_BACKEND for who asks for "cpu"
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
- * for gcc and clang, and takes seconds, so give it a .c file of its own (a program of C++ has to).
+ * for gcc and clang, takes seconds and half a megabyte of the program (`make size` where tc is made
+ * prints it), so give it a .c file of its own (a program of C++ has to).
  * The flags and macros of that file do not matter to results, but clang refuses its fast-math flag
  * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
  *
@@ -171,7 +174,9 @@
  * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
  * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
  * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
- * TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text of its own:
+ * TC_ERR_BUFFER. Side by side in one array is no overlap: a step may write a row straight behind
+ * those that it reads (17 has a cache that grows so). tc_call_make gives one caller a workspace and
+ * an error text of its own:
  *
  *     tc_call *call;
  *     if (tc_call_make(f, &call) == TC_OK) {
@@ -234,9 +239,11 @@
  * count, run after run; any NaN is the same as any other: where one is promised there is one, with
  * a sign and payload that mean nothing. A primitive rounds to its dtype, once, whether it was fused
  * or not; a composite (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds
- * once. One exception: large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in
- * an order of its own, the same in every run; tc_explain names them, options.matrix = -1 or
- * TC_MATRIX=0 refuses them.
+ * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16) whose
+ * sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1 or
+ * TC_MATRIX=0 refuses them); a GPU reduces in more lanes, and a program of symbolic sizes in an
+ * order for typical sizes, so their sums may differ in the last bits from a processor's and from
+ * those of a program of fixed sizes.
  *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
@@ -371,6 +378,32 @@
  *         return 0;
  *     }
  *
+ * An array may grow under a program that reads n rows and writes row n behind them, as the cache of
+ * keys and values of a decoder does (examples/09_kv_cache.c). Nothing is copied, and n may be 0:
+ *
+ *     #define TC_DYNAMIC_SHAPES
+ *     #include "tc.h"
+ *
+ *     static float rows[100 * 4];
+ *
+ *     int main(void)
+ *     {
+ *         tc_ctx *ctx;
+ *         tc_program *f;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor seen = tc_input(ctx, "seen", TC_F32, TC_DIM("n", 0, 99), 4);
+ *         if (tc_compile(tc_add(tc_sum(seen, TC_AXES(0), false), 1), &f) == TC_OK) {
+ *             for (int n = 0; n < 100; n++) {
+ *                 tc_run(f, TC_BUFS(TC_BUF(rows, n * 4)), TC_BUFS(TC_BUF(rows + n * 4, 4)));
+ *             }
+ *             tc_program_free(f);
+ *         }
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
  * The shape rules are the ordinary ones, and hold for every value that the symbols may have: a
  * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
  * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
@@ -407,6 +440,6 @@
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
- * bytes. Native code needs a POSIX system and a C compiler at run time (or a filled cache): gcc and
- * clang give vectors, others scalar code. Without symbolic sizes another shape is another
- * program. */
+ * bytes. Native code needs a POSIX system (Linux is what is tested), an x86-64 or aarch64 processor
+ * with FMA, and a C compiler at run time (or a filled cache): gcc and clang give vectors, others
+ * scalar code. Without symbolic sizes another shape is another program. */

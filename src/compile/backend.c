@@ -28,9 +28,10 @@ static struct {
 
 static const tci_backend tci_backend_interp = {.name = "interp",
                                                .target = {.arch = "c", .features = "interp"}};
+#define TCI_BACKEND_NO_CPU "tc_cpu.h was not beside tc.h, or TC_NO_CPU was defined"
 static const tci_backend tci_backend_interp_only = {
     .name = "interp", .target = {.arch = "c", .features = "interp"}, .fallback = true,
-    .why = "this build has no backend that compiles (tc_cpu.h is not beside tc.h)"};
+    .why = "this build has no backend that compiles (" TCI_BACKEND_NO_CPU ")"};
 
 /* Caller holds the lock. */
 static tci_backend_row *tci_backend_find(const char *name)
@@ -116,6 +117,21 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     return picked;
 }
 
+TCI_FN void tci_backend_missing(tci_str *out, const char *name)
+{
+    const char *names[TCI_BACKEND_MAX + 1];
+    int n = tc_list_backends(names, TCI_COUNT(names));
+    tci_str_printf(out, "there is no backend '%.40s': expected ", name);
+    for (int i = 0; i < n && i < TCI_COUNT(names); i++) {
+        tci_str_printf(out, i ? ", %s" : "%s", names[i]);
+    }
+    if (!strcmp(name, "cpu")) {
+        tci_str_add(out, " (" TCI_BACKEND_NO_CPU ")");
+    } else if (!strcmp(name, "cuda")) {
+        tci_str_add(out, " (TC_CUDA was not defined, or tc_cuda.h was not beside tc.h)");
+    }
+}
+
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
 {
     tci_machine m = {0};
@@ -181,5 +197,6 @@ TC_API int tc_list_backends(const char **names, int room)
     return n;
 }
 
+#undef TCI_BACKEND_NO_CPU
 #undef TCI_BACKEND_MAX
 #undef TCI_BACKEND_WIDTHS

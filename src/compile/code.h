@@ -101,6 +101,8 @@ typedef struct tci_backend {
 } tci_backend;
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
+/* Where that is NULL: says so, and which there are. */
+TCI_FN void tci_backend_missing(tci_str *out, const char *name);
 
 /* ---- compile/key.c ---- */
 typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } tci_found;

@@ -477,7 +477,9 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     if (!backend || !target) {
         const tci_backend *b = tci_backend_pick(o);
         if (!b) {
-            tci_scratch_fail(s, TC_ERR_BACKEND, "there is no backend '%.40s'", o->backend);
+            tci_str why = {.s = s};
+            tci_backend_missing(&why, o->backend);
+            tci_scratch_fail(s, TC_ERR_BACKEND, "%s", tci_str_text(&why));
         }
         backend = b->name;
         target = &b->target;

@@ -229,6 +229,18 @@ TEST(everything_static_and_no_cpu_header)
                " nm -g --defined-only alone.o | grep -v ' main$' | grep . && exit 1; exit 0");
 }
 
+/* Without tc_cpu.h nothing is native: the log, tc_explain and the error of who insists name it. */
+TEST(a_missing_cpu_header_is_named)
+{
+    CHECK_RUNS("cp " CASES "no_cpu.c $T; [ \"$I\" != -I. ] || { cp tc.h $T; I=; };"
+               " P=$(pwd); cd $T && [ -z \"$I\" ] || I=\"-DTC_NO_CPU -I$P/${I#-I}\";"
+               " $CC " FAST "$I no_cpu.c $L && TC_LOG=compile ./a.out >out 2>said &&"
+               " for f in out said; do echo $f:; cat $f; done &&"
+               " [ $(grep -c 'interpreting.*tc_cpu.h was not beside tc.h' said) = 1 ] &&"
+               " grep -A1 '^interpreted instead of compiled' out | grep -q tc_cpu.h &&"
+               " grep -q \"no backend 'cpu': expected interp (tc_cpu.h\" out");
+}
+
 TEST(cuda_without_the_cpu_header)
 {
     CHECK_RUNS("cp " CASES "cuda_only.c $T; [ \"$I\" != -I. ] || { cp tc.h tc_cuda.h $T; I=; };"

@@ -286,4 +286,27 @@ TEST(the_map_names_every_room)
     CHECK_MSG(!output[0], "src/README.md does not name\n%s", output);
 }
 
+/* Each example says how it is built, by its own name. */
+TEST(examples_say_how_they_are_built)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output, "for f in examples/*.c examples/*/*.c; do"
+                                 " grep -qF \"cc -O2 -I. $f -lm -ldl -lpthread\" $f ||"
+                                 " echo \"$f\"; done;"
+                                 " for f in examples/*.cc; do"
+                                 " grep -q \"c++ .*-I. $f tc.o -lm\" $f || echo \"$f\"; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "do not say how they are built:\n%s", output);
+}
+
+/* bench/README.md has a word for every benchmark. */
+TEST(benchmarks_are_named)
+{
+    static char output[TCT_MAX_OUTPUT];
+    int code = tct_shell(output, "for f in bench/*.c bench/*.py; do grep -qF -e \"| ${f##*/} |\""
+                                 " bench/README.md || echo \"$f\"; done");
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "bench/README.md does not name\n%s", output);
+}
+
 TEST_MAIN

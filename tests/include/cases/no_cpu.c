@@ -1,0 +1,30 @@
+/* tc.h without tc_cpu.h: everything is interpreted, and whoever looks is told why. Prints what
+ * tc_explain says and the error of a context that wants native code. */
+#define TC_IMPLEMENTATION
+#include "tc.h"
+
+static tc_tensor four(tc_ctx *ctx)
+{
+    return tc_exp(tc_full(ctx, 0.5, TC_F32, 4));
+}
+
+int main(void)
+{
+    tc_ctx *ctx;
+    tc_program *f;
+    if (tc_ctx_make(&ctx, NULL) || tc_compile(four(ctx), &f)) {
+        return 1;
+    }
+    tc_explain(f, stdout);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+
+    tc_options wants = {.backend = "cpu"};
+    if (tc_ctx_make(&ctx, &wants)) {
+        return 2;
+    }
+    tc_status status = tc_compile(four(ctx), &f);
+    printf("%s\n", tc_error(ctx));
+    tc_ctx_free(ctx);
+    return status == TC_ERR_BACKEND ? 0 : 3;
+}
