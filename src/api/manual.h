@@ -49,18 +49,19 @@
  *   TC_IMPLEMENTATION   the code itself comes with the declarations: in exactly one file
  *   TC_STATIC           everything is static: several files may each have their own tc
  *   TC_API              decorates the public functions (export attributes)
- *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h. Then, as where it does
- *                       not, all is interpreted: many times slower, said by tc_explain and under
- *                       the log's topic "compile", and TC_ERR_BACKEND for who asks for "cpu"
+ *   TC_NO_CPU           leaves tc_cpu.h out even when it lies beside tc.h
  *   TC_CUDA             brings tc_cuda.h and its declarations (backend "cuda")
  *   TC_DYNAMIC_SHAPES   symbolic sizes (17): in every file that includes tc.h, or in none
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
- * for gcc and clang, takes seconds and half a megabyte of the program (`make size` where tc is made
- * prints it), so give it a .c file of its own (a program of C++ has to).
- * The flags and macros of that file do not matter to results, but clang refuses its fast-math flag
- * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
+ * for gcc and clang, takes seconds to compile and about half a megabyte of the program (`make size`
+ * where tc is made prints it): give it a .c file of its own (a program of C++ has to). The flags and
+ * macros of that file do not matter to results, but clang refuses its fast-math flag there. Only
+ * names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
+ *
+ * Without tc_cpu.h everything is interpreted, many times slower. Nothing is printed: tc_explain says
+ * so, and the log under "compile"; asking for the backend "cpu" is TC_ERR_BACKEND.
  *
  * 2 CONTEXTS
  *
@@ -440,6 +441,6 @@
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
- * bytes. Native code needs a POSIX system (Linux is what is tested), an x86-64 or aarch64 processor
+ * bytes. Native code needs POSIX (Linux is what is tested), an x86-64 or aarch64 processor
  * with FMA, and a C compiler at run time (or a filled cache): gcc and clang give vectors, others
  * scalar code. Without symbolic sizes another shape is another program. */
