@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1d15c4edb6653cab"
+#define TCI_BUILD "cf0c4a71938e4831"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -7,7 +7,7 @@
 #define TC_H
 
 /* ---- src/api/manual.h ---- */
-/* tc - a tensor compiler for C in one header.
+/* tc - a header-only tensor compiler for C.
  *
  * Write tensor expressions; tc records them as a graph, fuses it, generates C for exactly these
  * shapes, has the system's compiler build it, and remembers the result in memory and on disk.
@@ -16,7 +16,7 @@
  * QUICK START
  *
  *     #define TC_IMPLEMENTATION          // in one .c file of the program
- *     #include "tc.h"                    // tc_cpu.h beside it adds native code
+ *     #include "tc.h"                    // tc_cpu.h beside it makes native code: copy both
  *
  *     int main(void)
  *     {
@@ -64,9 +64,13 @@
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
- * for gcc and clang, and takes seconds, so give it a .c file of its own (a program of C++ has to).
- * The flags and macros of that file do not matter to results, but clang refuses its fast-math flag
- * there. Only names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
+ * for gcc and clang, takes seconds to compile and half a megabyte of the program (`make size` where
+ * tc is made prints both), so give it a .c file of its own (a program of C++ has to). The flags and
+ * macros of that file do not matter to results, but clang refuses its fast-math flag there. Only
+ * names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
+ *
+ * Without tc_cpu.h everything is interpreted, many times slower. Nothing is printed: tc_explain
+ * says so, and the log under "compile"; asking for the backend "cpu" is TC_ERR_BACKEND.
  *
  * 2 CONTEXTS
  *
@@ -180,7 +184,9 @@
  * and may be called from any thread. TC_BUF knows the dtype from the pointer's type, or from that
  * of an array of arrays (float a[3][4]); where it does not (void *, char *), the count is in bytes.
  * An output may be exactly an input's memory where the plan proves it safe; any other overlap is
- * TC_ERR_BUFFER. tc_call_make gives one caller a workspace and an error text of its own:
+ * TC_ERR_BUFFER. Side by side in one array is no overlap: a step may write a row straight behind
+ * those that it reads (17 has a cache that grows so). tc_call_make gives one caller a workspace and
+ * an error text of its own:
  *
  *     tc_call *call;
  *     if (tc_call_make(f, &call) == TC_OK) {
@@ -243,9 +249,11 @@
  * count, run after run; any NaN is the same as any other: where one is promised there is one, with
  * a sign and payload that mean nothing. A primitive rounds to its dtype, once, whether it was fused
  * or not; a composite (softmax, layer_norm, mean, ...) computes f16 and bf16 in f32 and rounds
- * once. One exception: large products of bf16 (on a GPU also f16) whose sums a matrix unit makes in
- * an order of its own, the same in every run; tc_explain names them, options.matrix = -1 or
- * TC_MATRIX=0 refuses them.
+ * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16) whose
+ * sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1 or
+ * TC_MATRIX=0 refuses them); a GPU reduces in more lanes, and a program of symbolic sizes in an
+ * order for typical sizes, so their sums may differ in the last bits from a processor's and from
+ * those of a program of fixed sizes.
  *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
@@ -380,6 +388,32 @@
  *         return 0;
  *     }
  *
+ * An array may grow under a program that reads n rows and writes row n behind them, as the cache of
+ * keys and values of a decoder does (examples/09_kv_cache.c). Nothing is copied, and n may be 0:
+ *
+ *     #define TC_DYNAMIC_SHAPES
+ *     #include "tc.h"
+ *
+ *     static float rows[100 * 4];
+ *
+ *     int main(void)
+ *     {
+ *         tc_ctx *ctx;
+ *         tc_program *f;
+ *         if (tc_ctx_make(&ctx, NULL)) {
+ *             return 1;
+ *         }
+ *         tc_tensor seen = tc_input(ctx, "seen", TC_F32, TC_DIM("n", 0, 99), 4);
+ *         if (tc_compile(tc_add(tc_sum(seen, TC_AXES(0), false), 1), &f) == TC_OK) {
+ *             for (int n = 0; n < 100; n++) {
+ *                 tc_run(f, TC_BUFS(TC_BUF(rows, n * 4)), TC_BUFS(TC_BUF(rows + n * 4, 4)));
+ *             }
+ *             tc_program_free(f);
+ *         }
+ *         tc_ctx_free(ctx);
+ *         return 0;
+ *     }
+ *
  * The shape rules are the ordinary ones, and hold for every value that the symbols may have: a
  * symbolic size is equal to itself and to the same expression of it (tc_cat of two x has 2*batch
  * rows), never to a number or another symbol, and never counts as the 1 that broadcasts. Where a
@@ -416,9 +450,9 @@
  *
  * There is no limit on rank, inputs, outputs, operands or nodes but memory. The elements of one
  * tensor, counted with 8 bytes or their size, fit an int64_t. A text of tc_error has at most 1023
- * bytes. Native code needs a POSIX system and a C compiler at run time (or a filled cache): gcc and
- * clang give vectors, others scalar code. Without symbolic sizes another shape is another
- * program. */
+ * bytes. Native code needs POSIX (Linux is what is tested), an x86-64 or aarch64 processor
+ * with FMA, and a C compiler at run time (or a filled cache): gcc and clang give vectors, others
+ * scalar code. Without symbolic sizes another shape is another program. */
 /* ---- src/api/types.h ---- */
 /* api/types.h - handles, status codes, dtypes, options. */
 #ifndef TC_API_TYPES_H
@@ -35283,6 +35317,8 @@ typedef struct tci_backend {
 } tci_backend;
 /* The backend that `o` asks for, else the best that works here. NULL: no such backend. */
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o);
+/* Where that is NULL: says so, and which there are. */
+TCI_FN void tci_backend_missing(tci_str *out, const char *name);
 
 /* ---- compile/key.c ---- */
 typedef enum tci_found { TCI_FOUND_NOWHERE, TCI_FOUND_MEMORY, TCI_FOUND_DISK } tci_found;
@@ -35382,9 +35418,10 @@ static struct {
 
 static const tci_backend tci_backend_interp = {.name = "interp",
                                                .target = {.arch = "c", .features = "interp"}};
+#define TCI_BACKEND_NO_CPU "tc_cpu.h was not beside tc.h, or TC_NO_CPU was defined"
 static const tci_backend tci_backend_interp_only = {
     .name = "interp", .target = {.arch = "c", .features = "interp"}, .fallback = true,
-    .why = "this build has no backend that compiles (tc_cpu.h is not beside tc.h)"};
+    .why = "this build has no backend that compiles (" TCI_BACKEND_NO_CPU ")"};
 
 /* Caller holds the lock. */
 static tci_backend_row *tci_backend_find(const char *name)
@@ -35470,6 +35507,21 @@ TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
     return picked;
 }
 
+TCI_FN void tci_backend_missing(tci_str *out, const char *name)
+{
+    const char *names[TCI_BACKEND_MAX + 1];
+    int n = tc_list_backends(names, TCI_COUNT(names));
+    tci_str_printf(out, "there is no backend '%.40s': expected ", name);
+    for (int i = 0; i < n && i < TCI_COUNT(names); i++) {
+        tci_str_printf(out, i ? ", %s" : "%s", names[i]);
+    }
+    if (!strcmp(name, "cpu")) {
+        tci_str_add(out, " (" TCI_BACKEND_NO_CPU ")");
+    } else if (!strcmp(name, "cuda")) {
+        tci_str_add(out, " (TC_CUDA was not defined, or tc_cuda.h was not beside tc.h)");
+    }
+}
+
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
 {
     tci_machine m = {0};
@@ -35535,6 +35587,7 @@ TC_API int tc_list_backends(const char **names, int room)
     return n;
 }
 
+#undef TCI_BACKEND_NO_CPU
 #undef TCI_BACKEND_MAX
 #undef TCI_BACKEND_WIDTHS
 /* ---- src/compile/key.c ---- */
@@ -36015,7 +36068,9 @@ TCI_FN tci_request *tci_request_make(tci_scratch *s, tci_node *const *user_input
     if (!backend || !target) {
         const tci_backend *b = tci_backend_pick(o);
         if (!b) {
-            tci_scratch_fail(s, TC_ERR_BACKEND, "there is no backend '%.40s'", o->backend);
+            tci_str why = {.s = s};
+            tci_backend_missing(&why, o->backend);
+            tci_scratch_fail(s, TC_ERR_BACKEND, "%s", tci_str_text(&why));
         }
         backend = b->name;
         target = &b->target;
@@ -39159,7 +39214,7 @@ TCI_FN tc_status tci_compile_requests(tci_scratch *s, tci_request **requests, in
             codes[i] = NULL;
         }
         if (!backend) {
-            tci_str_printf(log, "there is no backend '%.40s'", o->backend);
+            tci_backend_missing(log, o->backend);
         }
         return tci_compile_fail_all(n, statuses, backend ? TC_ERR_MEMORY : TC_ERR_BACKEND);
     }
