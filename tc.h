@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "cf0c4a71938e4831"
+#define TCI_BUILD "809410264ff79fb0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1775,7 +1775,11 @@ TC_API tc_status tc_cuda_copy(void *to, const void *from, int64_t bytes);
 
 #endif
 
-#if defined(TC_IMPLEMENTATION) && !defined(TC_IMPLEMENTED)
+#if defined(TC_IMPLEMENTATION) && defined(__cplusplus)
+#error "tc is implemented in C11: define TC_IMPLEMENTATION in one .c file, and not in C++"
+#elif defined(TC_IMPLEMENTATION) && defined(__TINYC__) && __TINYC__ < 928
+#error "this tcc lacks C11 atomics: build the file with TC_IMPLEMENTATION with gcc or clang"
+#elif defined(TC_IMPLEMENTATION) && !defined(TC_IMPLEMENTED)
 #define TC_IMPLEMENTED
 #if !defined(TC_NO_CPU) && defined(__has_include)
 #if __has_include("tc_cpu.h")

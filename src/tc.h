@@ -15,7 +15,11 @@
 
 #endif
 
-#if defined(TC_IMPLEMENTATION) && !defined(TC_IMPLEMENTED)
+#if defined(TC_IMPLEMENTATION) && defined(__cplusplus)
+#error "tc is implemented in C11: define TC_IMPLEMENTATION in one .c file, and not in C++"
+#elif defined(TC_IMPLEMENTATION) && defined(__TINYC__) && __TINYC__ < 928
+#error "this tcc lacks C11 atomics: build the file with TC_IMPLEMENTATION with gcc or clang"
+#elif defined(TC_IMPLEMENTATION) && !defined(TC_IMPLEMENTED)
 #define TC_IMPLEMENTED
 #if !defined(TC_NO_CPU) && defined(__has_include)
 #if __has_include("tc_cpu.h")

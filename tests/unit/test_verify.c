@@ -84,9 +84,11 @@ static int find_kx(const tci_kernel *k, tci_kx_op op)
 TEST(kernels)
 {
     begin();
-    /* a turned half of x, in one row: 30 of 60 elements, at quotients and remainders */
-    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10);
-    tc_tensor y = tc_exp(tc_reshape(tc_transpose(tc_slice(x, 0, 0, 3, 1), 0, 1), 30));
+    /* a turned half of x, 30 of 60 elements, beside a turned matrix whose sizes do not nest with
+     * its own: at quotients and remainders */
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10), b = tc_input(ctx, "b", TC_F32, 6, 5);
+    tc_tensor half = tc_reshape(tc_transpose(tc_slice(x, 0, 0, 3, 1), 0, 1), 5, 6);
+    tc_tensor y = tc_add(half, tc_transpose(b, 0, 1));
     tci_plan *p = plan_of(y);
     REQUIRE(p && p->n_kernels == 1);
     tci_kernel *k = p->kernels[0];
