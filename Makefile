@@ -85,11 +85,16 @@ build/readme: tools/readme.c
 	@mkdir -p build
 	$(CC) -std=gnu11 -O1 $(WARN) $< -o $@
 
+# Rooms whose switches over ops, prims, reductions and attributes name every case: a new row does not
+# compile until each says what it is there, whether or not there is a default.
+SWITCHES = $(addprefix src/,graph/build.c graph/verify.c kernel/lower.c interp/prepare.c \
+    interp/reference.c loop/stage.c ops/info.c ops/math.c plan/kernel.c)
+
 rooms: $(ROOM_C:%=%.room) ## every room compiles alone, without a warning; with symbolic sizes too
 
 %.c.room: FORCE build/headers.stamp
 	@$(CC) -std=gnu11 -DTCI_SEPARATE $(if $(filter src/cuda/%,$*),-DTC_CUDA) -fsyntax-only \
-	    -Wall -Wextra -Wpedantic -Werror $*.c
+	    -Wall -Wextra -Wpedantic -Werror $(if $(filter $(SWITCHES),$*.c),-Wswitch-enum) $*.c
 	@$(CC) -std=gnu11 -DTCI_SEPARATE -DTC_DYNAMIC_SHAPES -DTC_CUDA -fsyntax-only -Wall -Wextra \
 	    -Wpedantic -Werror $*.c
 

@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "809410264ff79fb0"
+#define TCI_BUILD "bafde032cf81633d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -7199,6 +7199,9 @@ typedef enum tci_prim {
         TCI_P_COUNT
 } tci_prim;
 
+/* TCI_BASE_PRIMS(TCI_PRIM_CASE) stands for all of them in a switch. */
+#define TCI_PRIM_CASE(id, ...) case TCI_P_##id:
+
 typedef struct tci_prim_info {
     char name[12]; /* no pointer: nothing to relocate */
     uint8_t arity;
@@ -8880,9 +8883,11 @@ static void tci_math_build_f32(tci_math *m, tci_prim p)
     case TCI_P_GELU:
         tci_math_gelu_f32(m);
         break;
-    default:
+    case TCI_P_POW:
         tci_math_whole(m, TCI_H_POW_F32);
         break;
+    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_COUNT: break; /* no recipe */
     }
 }
 
@@ -9779,6 +9784,20 @@ static const tci_build_row tci_build_rows[] = {
 #undef TCI_ROW
 };
 
+typedef enum tci_build_over {
+    TCI_BUILD_OVER_SAME,
+    TCI_BUILD_OVER_SUM,
+    TCI_BUILD_OVER_BOOL,
+    TCI_BUILD_OVER_INDEX
+} tci_build_over;
+
+/* The rule of each reduction. */
+static const uint8_t tci_build_overs[] = {
+#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_BUILD_OVER_##rule,
+    TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+
 /* ---- working memory, texts ---- */
 
 enum { TCI_WORDS_ITEM = sizeof(int64_t) }; /* what an item takes, whatever its type */
@@ -10338,13 +10357,13 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    if (tci_op_is(op, TCI_IS_ARG)) {
-        return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
-    }
-    if (op == TCI_OP_SUM || op == TCI_OP_PROD) {
+    switch ((tci_build_over)tci_build_overs[op - TCI_OP_EW_END]) {
+    case TCI_BUILD_OVER_SAME: break;
+    case TCI_BUILD_OVER_SUM:
         x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
-    } else if (op == TCI_OP_ANY || op == TCI_OP_ALL) {
-        x = tci_build_cast(g, x, TC_BOOL);
+        break;
+    case TCI_BUILD_OVER_BOOL: x = tci_build_cast(g, x, TC_BOOL); break;
+    case TCI_BUILD_OVER_INDEX: return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (!x || !n_picked) {
         return x;
@@ -11899,6 +11918,20 @@ static void tci_print_words(tci_str *out, const char *open, const int64_t *words
     tci_str_add(out, close);
 }
 
+static void tci_print_attrs(tci_str *out, const char *open, const tci_node *n)
+{
+    tci_str_add(out, open);
+    for (int i = 0; i < n->n_attr; i++) {
+        tci_str_add(out, i ? ", " : "");
+        if (tci_attr_is_dim(tci_op_attr(n->op, n->n_attr, i))) {
+            tci_dim_print(out, n->attr[i]);
+        } else {
+            tci_str_printf(out, "%" PRId64, n->attr[i]);
+        }
+    }
+    tci_str_add(out, "}");
+}
+
 /* What a node is, without its inputs. */
 static void tci_print_facts(tci_str *out, const tci_node *n)
 {
@@ -11911,7 +11944,7 @@ static void tci_print_facts(tci_str *out, const tci_node *n)
 static void tci_print_details(tci_str *out, const tci_node *n)
 {
     if (n->n_attr) {
-        tci_print_words(out, " {", n->attr, n->n_attr, "}");
+        tci_print_attrs(out, " {", n);
     }
     if (tci_op_is(n->op, TCI_IS_NUMBER)) {
         tci_graph_print_value(out, n);
@@ -11957,7 +11990,7 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
         tci_str_printf(out, "    n%d [label=\"", i);
         tci_print_facts(out, n);
         if (n->n_attr) {
-            tci_print_words(out, "\\n{", n->attr, n->n_attr, "}");
+            tci_print_attrs(out, "\\n{", n);
         }
         tci_str_add(out, "\"];\n");
         for (int k = 0; k < n->n_in; k++) {
@@ -12007,10 +12040,38 @@ static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
     return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
 }
 
-static void tci_verify_counts(const tci_verify *v, int n_in, int n_attr)
+static void tci_verify_inputs(const tci_verify *v, int n_in)
 {
     tci_verify_that(v, v->n->n_in == n_in, "wrong number of inputs");
-    tci_verify_that(v, v->n->n_attr == n_attr, "wrong number of attributes");
+}
+
+/* A word of an attribute is what its kind says. */
+static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
+{
+    bool plain = tci_dim_is_known(word) && word >= 0;
+    switch ((tci_attr_kind)a->kind) {
+    case TCI_ATTR_AXIS: return plain && word < rank;
+    case TCI_ATTR_SIZE: return tci_verify_le(1, word);
+    case TCI_ATTR_PLACE: return tci_dim_is_valid(word);
+    case TCI_ATTR_COUNT:
+    case TCI_ATTR_LABEL: return plain;
+    case TCI_ATTR_FLAG: return plain && word <= 1;
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid((int)word);
+    }
+    return false;
+}
+
+static void tci_verify_words(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    int rank = n->n_in ? n->in[0]->rank : 0;
+    tci_verify_that(v, tci_op_takes_words(n->op, n->n_attr, rank), "wrong number of attributes");
+    for (int i = 0; i < n->n_attr; i++) {
+        const tci_attr_info *a = tci_op_attr(n->op, n->n_attr, i);
+        if (!tci_verify_word(a, n->attr[i], rank)) {
+            tci_verify_that(v, false, tci_scratch_printf(v->s, "%s out of range", a->name));
+        }
+    }
 }
 
 static void tci_verify_every(const tci_verify *v)
@@ -12028,13 +12089,15 @@ static void tci_verify_every(const tci_verify *v)
     }
     for (int i = 0; i < n->n_in; i++) {
         tci_verify_that(v, n->in[i] != NULL, "a NULL input");
+        tci_verify_that(v, tci_op_get(n->in[i]->op)->results > 0, "an input without a result");
     }
+    tci_verify_words(v);
 }
 
 static void tci_verify_ew(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, tci_build_ew_arity(n->op), 0);
+    tci_verify_inputs(v, tci_build_ew_arity(n->op));
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, want_operands, want;
     tci_build_ew_dtypes(n->op, operands, &want_operands, &want);
     tci_verify_that(v, want_operands == operands && want == n->dtype,
@@ -12066,7 +12129,7 @@ static void tci_verify_dropped(const tci_verify *v, int first, int n_axes)
 static void tci_verify_reduce(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 1, n->n_attr);
+    tci_verify_inputs(v, 1);
     tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
     if (tci_op_is(n->op, TCI_IS_ARG)) {
         tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
@@ -12079,20 +12142,21 @@ static void tci_verify_reduce(const tci_verify *v)
 static void tci_verify_leaf(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 0, 0);
-    if (n->op == TCI_OP_IOTA) {
-        tci_verify_that(v, n->rank == 1 && n->dtype == TC_I64, "a ramp is 1-d and i64");
-    } else if (n->op == TCI_OP_LITERAL || n->op == TCI_OP_CONST) {
-        tci_verify_that(v, n->rank == 0, "a number is 0-d");
-    }
+    tci_verify_inputs(v, 0);
+    tci_verify_that(v, n->rank == 0 || !tci_op_is(n->op, TCI_IS_NUMBER), "a number is 0-d");
+}
+
+static void tci_verify_iota(const tci_verify *v)
+{
+    tci_verify_inputs(v, 0);
+    tci_verify_that(v, v->n->rank == 1 && v->n->dtype == TC_I64, "a ramp is 1-d and i64");
 }
 
 static void tci_verify_permute(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->n_attr == n->rank && n->rank == x->rank, "an entry per axis");
+    tci_verify_that(v, n->rank == x->rank, "an entry per axis");
     for (int i = 0; i < n->rank; i++) {
-        tci_verify_that(v, n->attr[i] >= 0 && n->attr[i] < x->rank, "axis out of range");
         tci_verify_that(v, n->shape[i] == x->shape[n->attr[i]], "size of a moved axis");
         for (int k = 0; k < i; k++) {
             tci_verify_that(v, n->attr[k] != n->attr[i], "an axis twice");
@@ -12103,7 +12167,7 @@ static void tci_verify_permute(const tci_verify *v)
 static void tci_verify_slice(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
+    tci_verify_that(v, n->rank == x->rank, "start and step per axis");
     for (int i = 0; i < n->rank; i++) {
         tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
         if (tci_dim_le(1, size)) {
@@ -12119,7 +12183,7 @@ static void tci_verify_slice(const tci_verify *v)
 static void tci_verify_expand(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->rank == x->rank && !n->n_attr, "keeps the rank");
+    tci_verify_that(v, n->rank == x->rank, "keeps the rank");
     for (int i = 0; i < n->rank && i < x->rank; i++) {
         tci_verify_that(v, x->shape[i] == n->shape[i] || x->shape[i] == 1,
                         "repeats an axis longer than 1");
@@ -12133,9 +12197,6 @@ static void tci_verify_window(const tci_verify *v)
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
         const tci_dim *a = n->attr + 4 * i;
-        bool valid = a[0] >= 0 && a[0] < x->rank && tci_verify_le(1, a[1]) &&
-                     tci_verify_le(1, a[2]) && tci_verify_le(1, a[3]);
-        tci_verify_that(v, valid, "window out of range");
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
         tci_dim size = n->shape[a[0]];
         tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
@@ -12145,41 +12206,32 @@ static void tci_verify_window(const tci_verify *v)
     }
 }
 
-static void tci_verify_movement(const tci_verify *v)
+static void tci_verify_reshape(const tci_verify *v)
+{
+    tci_verify_that(v, tci_node_count(v->n) == tci_node_count(v->n->in[0]),
+                    "changes the element count");
+}
+
+static void tci_verify_pad(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in == (n->op == TCI_OP_PAD ? 2 : 1), "wrong number of inputs");
-    tci_verify_that(v, n->dtype == n->in[0]->dtype, "changes the dtype");
-    switch (n->op) {
-    case TCI_OP_RESHAPE:
-        tci_verify_that(v, tci_node_count(n) == tci_node_count(n->in[0]) && !n->n_attr,
-                        "changes the element count");
-        break;
-    case TCI_OP_PERMUTE:
-        tci_verify_permute(v);
-        break;
-    case TCI_OP_EXPAND:
-        tci_verify_expand(v);
-        break;
-    case TCI_OP_SLICE:
-        tci_verify_slice(v);
-        break;
-    case TCI_OP_WINDOW:
-        tci_verify_window(v);
-        break;
-    default:
-        tci_verify_that(v, n->n_attr == n->rank && n->rank == n->in[0]->rank, "a count per axis");
-        tci_verify_that(v, !n->in[1]->rank && n->in[1]->dtype == n->dtype,
-                        "the fill is 0-d and of the same dtype");
-        break;
-    }
+    tci_verify_that(v, n->rank == n->in[0]->rank, "a count per axis");
+    tci_verify_that(v, !n->in[1]->rank && n->in[1]->dtype == n->dtype,
+                    "the fill is 0-d and of the same dtype");
+}
+
+/* Movement: the inputs and dtype, then what is its own. */
+static void tci_verify_move(const tci_verify *v, int n_in, void (*own)(const tci_verify *v))
+{
+    tci_verify_inputs(v, n_in);
+    tci_verify_that(v, v->n->dtype == v->n->in[0]->dtype, "changes the dtype");
+    own(v);
 }
 
 static void tci_verify_cat(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
-                    "axis out of range");
+    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
@@ -12197,12 +12249,11 @@ static void tci_verify_cat(const tci_verify *v)
 static void tci_verify_gather(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 2, 1);
+    tci_verify_inputs(v, 2);
     const tci_node *x = n->in[0], *index = n->in[1];
     tci_verify_that(v, n->dtype == x->dtype && tci_dtype_is_int((tc_dtype)index->dtype), "dtypes");
     tci_verify_that(v, tci_verify_same_shape(n, index) && x->rank == n->rank,
                     "has the shape of the index");
-    tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || tci_verify_le(n->shape[d], x->shape[d]),
                         "index longer than x");
@@ -12223,7 +12274,7 @@ static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, i
 static void tci_verify_contract(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in == 2 && n->n_attr >= 3, "two operands");
+    tci_verify_that(v, n->n_in == 2, "two operands");
     const tci_node *a = n->in[0], *b = n->in[1];
     bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
@@ -12246,24 +12297,18 @@ static void tci_verify_contract(const tci_verify *v)
     }
 }
 
-static void tci_verify_same_as_input(const tci_verify *v, int n_attr)
+static void tci_verify_same_as_input(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1 && n->n_attr == n_attr, "wrong number of inputs or attributes");
+    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, n->dtype == n->in[0]->dtype && tci_verify_same_shape(n, n->in[0]),
                     "unlike its input");
-}
-
-static void tci_verify_axis(const tci_verify *v)
-{
-    tci_verify_same_as_input(v, 1);
-    tci_verify_that(v, v->n->attr[0] >= 0 && v->n->attr[0] < v->n->rank, "axis out of range");
 }
 
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 3, 0);
+    tci_verify_inputs(v, 3);
     tci_verify_that(
         v, n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype && n->in[2]->dtype == n->dtype,
         "dtypes");
@@ -12275,7 +12320,7 @@ static void tci_verify_where(const tci_verify *v)
 static void tci_verify_assign(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 2, 0);
+    tci_verify_inputs(v, 2);
     tci_verify_that(v, n->in[0]->op == TCI_OP_DATA && !n->n_users, "an effect on a leaf");
     for (int i = 0; i < 2; i++) {
         tci_verify_that(v, n->in[i]->dtype == n->dtype && tci_verify_same_shape(n->in[i], n),
@@ -12283,83 +12328,70 @@ static void tci_verify_assign(const tci_verify *v)
     }
 }
 
-static void tci_verify_composite(const tci_verify *v)
+static void tci_verify_cast(const tci_verify *v)
+{
+    tci_verify_inputs(v, 1);
+    tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
+}
+
+static void tci_verify_mean(const tci_verify *v)
+{
+    tci_verify_inputs(v, 1);
+    tci_verify_dropped(v, 0, v->n->n_attr);
+}
+
+static void tci_verify_layer_norm(const tci_verify *v)
 {
     const tci_node *n = v->n;
+    tci_verify_that(v, n->n_attr == 3 + n->attr[0], "axes against their count");
+    tci_verify_inputs(v, 2 + (int)(n->attr[n->n_attr - 2] + n->attr[n->n_attr - 1]));
+    tci_verify_same_as_input(v);
+}
+
+static void tci_verify_cross_entropy(const tci_verify *v)
+{
+    tci_verify_inputs(v, 2);
+    tci_verify_that(v, !v->n->rank, "the loss is 0-d");
+}
+
+static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, tci_dtype_is_float((tc_dtype)n->dtype) && n->dtype == n->in[0]->dtype,
                     "float, as its input");
-    switch (n->op) {
-    case TCI_OP_MEAN:
-        tci_verify_counts(v, 1, n->n_attr);
-        tci_verify_dropped(v, 0, n->n_attr);
-        break;
-    case TCI_OP_LAYER_NORM:
-        tci_verify_that(v, n->n_attr >= 3 && n->n_attr == 3 + n->attr[0],
-                        "axes against their count");
-        tci_verify_that(
-            v, n->n_in == 2 + (n->attr[n->n_attr - 2] != 0) + (n->attr[n->n_attr - 1] != 0),
-            "inputs");
-        tci_verify_same_as_input(v, n->n_attr);
-        break;
-    case TCI_OP_CROSS_ENTROPY:
-        tci_verify_counts(v, 2, 0);
-        tci_verify_that(v, !n->rank, "the loss is 0-d");
-        break;
-    default:
-        tci_verify_axis(v);
-        break;
-    }
+    own(v);
 }
 
 static void tci_verify_node(const tci_verify *v)
 {
-    const tci_node *n = v->n;
     tci_verify_every(v);
-    if (tci_op_is_ew(n->op)) {
-        tci_verify_ew(v);
-        return;
-    }
-    if (tci_op_is_reduce(n->op)) {
-        tci_verify_reduce(v);
-        return;
-    }
-    if (tci_op_is_composite(n->op)) {
-        tci_verify_composite(v);
-        return;
-    }
-    switch (n->op) {
+    switch ((tci_op)v->n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) tci_verify_ew(v); break;
+    TCI_REDUCE_OPS(TCI_OP_CASE) tci_verify_reduce(v); break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
-    case TCI_OP_CONST:
-    case TCI_OP_IOTA:
-        tci_verify_leaf(v);
-        break;
-    case TCI_OP_WHERE:
-        tci_verify_where(v);
-        break;
-    case TCI_OP_CAST:
-        tci_verify_counts(v, 1, 0);
-        tci_verify_that(v, tci_verify_same_shape(n, n->in[0]), "changes the shape");
-        break;
-    case TCI_OP_CAT:
-        tci_verify_cat(v);
-        break;
-    case TCI_OP_GATHER:
-        tci_verify_gather(v);
-        break;
-    case TCI_OP_SCAN:
-        tci_verify_axis(v);
-        break;
-    case TCI_OP_ASSIGN:
-        tci_verify_assign(v);
-        break;
-    case TCI_OP_CONTRACT:
-        tci_verify_contract(v);
-        break;
-    default:
-        tci_verify_movement(v);
-        break;
+    case TCI_OP_CONST: tci_verify_leaf(v); break;
+    case TCI_OP_IOTA: tci_verify_iota(v); break;
+    case TCI_OP_WHERE: tci_verify_where(v); break;
+    case TCI_OP_CAST: tci_verify_cast(v); break;
+    case TCI_OP_RESHAPE: tci_verify_move(v, 1, tci_verify_reshape); break;
+    case TCI_OP_PERMUTE: tci_verify_move(v, 1, tci_verify_permute); break;
+    case TCI_OP_EXPAND: tci_verify_move(v, 1, tci_verify_expand); break;
+    case TCI_OP_SLICE: tci_verify_move(v, 1, tci_verify_slice); break;
+    case TCI_OP_PAD: tci_verify_move(v, 2, tci_verify_pad); break;
+    case TCI_OP_CAT: tci_verify_cat(v); break;
+    case TCI_OP_WINDOW: tci_verify_move(v, 1, tci_verify_window); break;
+    case TCI_OP_GATHER: tci_verify_gather(v); break;
+    case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
+    case TCI_OP_CONTRACT: tci_verify_contract(v); break;
+    case TCI_OP_ASSIGN: tci_verify_assign(v); break;
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
+    case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
+    case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
     }
 }
 
@@ -16440,7 +16472,8 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
         case TCI_OP_PAD:
             to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i])));
             break;
-        default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
+        case TCI_OP_WINDOW: to[i] = idx[i]; break; /* windowed axes below */
+        default: TCI_ASSERT(l->s, false);
         }
     }
     for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
@@ -16492,46 +16525,73 @@ static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int
     return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
 }
 
+static void tci_lower_pad_deps(tci_lower *l, const tci_lower_frame *f)
+{
+    const tci_node *n = f->node;
+    const int *to = tci_lower_move(l, n, f->idx);
+    int guard = tci_lower_pad_guard(l, n, to, f->guard);
+    if (guard >= 0) {
+        tci_lower_dep(l, n->in[0], to, guard);
+    }
+    tci_lower_dep(l, n->in[1], f->idx, 0);
+}
+
+static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
+{
+    const tci_node *n = f->node;
+    for (int i = 0; i < n->n_in; i++) {
+        tci_dim start;
+        int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
+        if (guard >= 0) {
+            int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
+            int back = tci_kx_const(l->k, tci_dim_neg(start));
+            to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
+            tci_lower_dep(l, n->in[i], to, guard);
+        }
+    }
+}
+
+/* What lies in memory (l->access has it), is a root of its own, was expanded, or has no value. */
+#define TCI_LOWER_NEVER_CASES                                                                      \
+    TCI_REDUCE_OPS(TCI_OP_CASE)                                                                    \
+    TCI_COMPOSITE_OPS(TCI_OP_CASE)                                                                 \
+    case TCI_OP_INPUT:                                                                             \
+    case TCI_OP_DATA:                                                                              \
+    case TCI_OP_SCAN:                                                                              \
+    case TCI_OP_CONTRACT:                                                                          \
+    case TCI_OP_ASSIGN:
+
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
  * frame. */
 static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
 {
     const tci_node *n = f->node;
     l->n_deps = 0;
-    if (tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST) {
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE)
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
         for (int i = 0; i < n->n_in; i++) {
             tci_lower_dep(l, n->in[i], f->idx, f->guard);
         }
-        return;
-    }
-    if (n->op == TCI_OP_PAD) {
-        const int *to = tci_lower_move(l, n, f->idx);
-        int guard = tci_lower_pad_guard(l, n, to, f->guard);
-        if (guard >= 0) {
-            tci_lower_dep(l, n->in[0], tci_lower_inside(l, n->in[0], to), guard);
-        }
-        tci_lower_dep(l, n->in[1], f->idx, 0);
-        return;
-    }
-    if (n->op == TCI_OP_CAT) {
-        for (int i = 0; i < n->n_in; i++) {
-            tci_dim start;
-            int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
-            if (guard >= 0) {
-                int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                int back = tci_kx_const(l->k, tci_dim_neg(start));
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
-                tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
-            }
-        }
-        return;
-    }
-    if (n->op == TCI_OP_GATHER) { /* x itself follows once its index is a value */
-        tci_lower_dep(l, n->in[1], f->idx, f->guard);
-        return;
-    }
-    if (n->op != TCI_OP_LITERAL && n->op != TCI_OP_CONST && n->op != TCI_OP_IOTA) {
+        break;
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_WINDOW:
         tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard);
+        break;
+    case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
+    case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
+    case TCI_OP_GATHER: /* x itself follows once its index is a value */
+        tci_lower_dep(l, n->in[1], f->idx, f->guard);
+        break;
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA: break;
+    TCI_LOWER_NEVER_CASES
+        TCI_ASSERT(l->s, false);
     }
 }
 
@@ -16661,10 +16721,8 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
 static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     tci_node *n = f->node;
-    if (tci_op_is_ew(n->op)) {
-        return tci_lower_elementwise(l, n, in);
-    }
-    switch (n->op) {
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) return tci_lower_elementwise(l, n, in);
     case TCI_OP_LITERAL: return tci_lower_literal(l, n);
     case TCI_OP_CONST:
         return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
@@ -16675,9 +16733,17 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);
-    default: return in[0]; /* RESHAPE PERMUTE EXPAND SLICE WINDOW */
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_WINDOW: return in[0];
+    TCI_LOWER_NEVER_CASES
+        TCI_ASSERT(l->s, false);
     }
+    return -1;
 }
+#undef TCI_LOWER_NEVER_CASES
 
 /* Works on the frame on top: finishes it (true) or pushes what it still needs (false). */
 static bool tci_lower_step(tci_lower *l, tci_lower_frame f, int *inst)
@@ -34546,8 +34612,11 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_ERF: return erf(a);
     case TCI_P_SIGMOID: return 1.0 / (1.0 + exp(-a));
     case TCI_P_GELU: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
-    default: return pow(a, b);
+    case TCI_P_POW: return pow(a, b);
+    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_COUNT: break; /* never: no math prim */
     }
+    return (double)NAN;
 }
 
 static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
@@ -34699,7 +34768,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
 /* ---- movement: which input element does an output element come from? ---- */
 
 /* False: none (PAD's fill). `at` has the rank of the output, `to` that of the input. */
-static bool tci_ref_source(const tci_node *n, const int64_t *at, int64_t *to)
+static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int64_t *to)
 {
     const tci_node *in = n->in[0];
     for (int d = 0; d < in->rank; d++) {
@@ -34713,7 +34782,8 @@ static bool tci_ref_source(const tci_node *n, const int64_t *at, int64_t *to)
                 return false;
             }
             break;
-        default: to[d] = at[d]; break;
+        case TCI_OP_WINDOW: to[d] = at[d]; break; /* windowed axes below */
+        default: TCI_ASSERT(&r->s, false);
         }
     }
     for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
@@ -34729,7 +34799,7 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
     for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
-        bool inside = tci_ref_source(n, at.at, to);
+        bool inside = tci_ref_source(r, n, at.at, to);
         out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
                         : tci_ref_of(n->in[1])[0];
     }
@@ -34779,16 +34849,18 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- reductions ---- */
 
-static tci_ref_scalar tci_ref_combine(int op, tci_ref_scalar acc, tci_ref_scalar v)
+static tci_ref_scalar tci_ref_combine(tci_ref *r, int op, tci_ref_scalar acc, tci_ref_scalar v)
 {
     switch (op) {
+    case TCI_OP_SUM: return tci_ref_2(TCI_P_ADD, acc, v);
     case TCI_OP_PROD: return tci_ref_2(TCI_P_MUL, acc, v);
     case TCI_OP_MAX: return tci_ref_extreme(true, acc, v);
     case TCI_OP_MIN: return tci_ref_extreme(false, acc, v);
     case TCI_OP_ANY: return tci_ref_2(TCI_P_OR, acc, v);
     case TCI_OP_ALL: return tci_ref_2(TCI_P_AND, acc, v);
-    default: return tci_ref_2(TCI_P_ADD, acc, v);
     }
+    TCI_ASSERT(&r->s, false);
+    return acc;
 }
 
 /* Position in the output of an input position: the reduced axes drop out. */
@@ -34820,7 +34892,7 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
         tci_ref_scalar acc = {*o, t, r->wide},
                        v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
-        *o = tci_ref_combine(n->op, acc, v).v;
+        *o = tci_ref_combine(r, n->op, acc, v).v;
     }
     for (int64_t i = 0; i < tci_node_count(n); i++) {
         out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
@@ -35084,62 +35156,69 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- the walk over the graph ---- */
 
-static void tci_ref_special(tci_ref *r, const tci_node *n, tci_value *out)
+static void tci_ref_numbers(const tci_node *n, tci_value *out)
 {
-    const int64_t count = tci_node_count(n);
-    const tc_dtype from = n->n_in > 0 ? tci_ref_compute(r, (tc_dtype)n->in[0]->dtype) : TC_I64;
-    switch (n->op) {
-    case TCI_OP_INPUT:
-    case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
-    case TCI_OP_LITERAL:
-    case TCI_OP_CONST:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = n->value;
-        }
-        break;
-    case TCI_OP_IOTA:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = tci_ref_int(i);
-        }
-        break;
-    case TCI_OP_WHERE:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
-        }
-        break;
-    case TCI_OP_CAST:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
-        }
-        break;
-    case TCI_OP_RESHAPE: memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)count); break;
-    case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
-    case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
-    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
-    case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
-    default: tci_ref_move(r, n, out); break; /* PERMUTE EXPAND SLICE PAD WINDOW */
+    const bool counts = n->op == TCI_OP_IOTA;
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = counts ? tci_ref_int(i) : n->value;
     }
 }
 
+static void tci_ref_where(const tci_node *n, tci_value *out)
+{
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
+    }
+}
+
+static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tc_dtype from = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
+    }
+}
+
+/* Effects and parameters are of programs: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_node_count(n) + 1);
     n->pass = out;
-    if (tci_op_is_ew(n->op)) {
-        tci_ref_elementwise(r, n, out);
-    } else if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN) {
-        tci_ref_arg(r, n, out);
-    } else if (tci_op_is_reduce(n->op)) {
-        tci_ref_reduce(r, n, out);
-    } else if (!tci_op_is_composite(n->op)) {
-        tci_ref_special(r, n, out);
-    } else {
-        switch (n->op) {
-        case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
-        case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
-        case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
-        default: tci_ref_softmax(r, n, out); break;
-        }
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
+    case TCI_OP_SUM:
+    case TCI_OP_PROD:
+    case TCI_OP_MAX:
+    case TCI_OP_MIN:
+    case TCI_OP_ANY:
+    case TCI_OP_ALL: tci_ref_reduce(r, n, out); break;
+    case TCI_OP_ARGMAX:
+    case TCI_OP_ARGMIN: tci_ref_arg(r, n, out); break;
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA: tci_ref_numbers(n, out); break;
+    case TCI_OP_WHERE: tci_ref_where(n, out); break;
+    case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
+    case TCI_OP_RESHAPE:
+        memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
+        break;
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_PAD:
+    case TCI_OP_WINDOW: tci_ref_move(r, n, out); break;
+    case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
+    case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
+    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
+    case TCI_OP_ASSIGN: TCI_ASSERT(&r->s, false); break;
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: tci_ref_softmax(r, n, out); break;
+    case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
+    case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
+    case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
     }
 }
 
@@ -35809,6 +35888,12 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
+/* May word `word` of n's attributes be symbolic? */
+static inline bool tci_key_is_size(const tci_node *n, int word)
+{
+    return tci_attr_is_dim(tci_op_attr(n->op, n->n_attr, word));
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 
 /* The program's own form of a size in the user's graph. */
@@ -35876,7 +35961,9 @@ static void tci_key_find_symbols(tci_key_walk *w)
             tci_key_add_symbols(w, n->shape[a]);
         }
         for (int a = 0; a < n->n_attr; a++) {
-            tci_key_add_symbols(w, n->attr[a]);
+            if (tci_key_is_size(n, a)) {
+                tci_key_add_symbols(w, n->attr[a]);
+            }
         }
     }
     r->symbols = TCI_NEW_ARRAY(w->s, tci_dim, r->n_symbols);
@@ -35907,6 +35994,18 @@ static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int
     return own ? own : dims;
 }
 
+/* n's attributes likewise. */
+static const int64_t *tci_key_own_words(tci_scratch *s, const tci_request *r, const tci_node *n)
+{
+    int64_t *own = r->n_symbols
+                       ? tci_scratch_copy(s, n->attr, sizeof(*own) * (size_t)n->n_attr)
+                       : NULL;
+    for (int i = 0; own && i < n->n_attr; i++) {
+        own[i] = tci_key_is_size(n, i) ? tci_key_own(r, own[i]) : own[i];
+    }
+    return own ? own : n->attr;
+}
+
 #else
 
 #define tci_key_dim_bytes(r, d) 10
@@ -35914,6 +36013,7 @@ static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int
 #define tci_key_find_symbols(w) ((void)(w))
 #define tci_key_ranges(k, r) ((void)(k))
 #define tci_key_own_list(s, r, n, dims) (dims)
+#define tci_key_own_words(s, r, n) ((n)->attr)
 
 #endif
 
@@ -35964,7 +36064,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
 {
     size_t bytes = 64 + tci_key_type_bytes(r, n) + 10 * ((size_t)n->rank + (size_t)n->n_in);
     for (int i = 0; i < n->n_attr; i++) {
-        bytes += tci_key_dim_bytes(r, n->attr[i]);
+        bytes += tci_key_is_size(n, i) ? tci_key_dim_bytes(r, n->attr[i]) : 10;
     }
     tci_key_reserve(k, bytes);
     if (tci_node_is_value(n)) {
@@ -35983,7 +36083,11 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
-        tci_key_dim(k, r, n->attr[i]);
+        if (tci_key_is_size(n, i)) {
+            tci_key_dim(k, r, n->attr[i]);
+        } else {
+            tci_key_signed(k, n->attr[i]);
+        }
     }
 }
 
@@ -36122,7 +36226,7 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
         in[i] = places[tci_key_place(r, n->in[i])];
     }
     const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
-    const int64_t *attr = tci_key_own_list(s, r, n->n_attr, n->attr);
+    const int64_t *attr = tci_key_own_words(s, r, n);
     return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
                           attr);
 }

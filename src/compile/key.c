@@ -214,6 +214,12 @@ static void tci_key_text(tci_key_bytes *k, const char *text)
     k->at += n;
 }
 
+/* May word `word` of n's attributes be symbolic? */
+static inline bool tci_key_is_size(const tci_node *n, int word)
+{
+    return tci_attr_is_dim(tci_op_attr(n->op, n->n_attr, word));
+}
+
 #ifdef TC_DYNAMIC_SHAPES
 
 /* The program's own form of a size in the user's graph. */
@@ -281,7 +287,9 @@ static void tci_key_find_symbols(tci_key_walk *w)
             tci_key_add_symbols(w, n->shape[a]);
         }
         for (int a = 0; a < n->n_attr; a++) {
-            tci_key_add_symbols(w, n->attr[a]);
+            if (tci_key_is_size(n, a)) {
+                tci_key_add_symbols(w, n->attr[a]);
+            }
         }
     }
     r->symbols = TCI_NEW_ARRAY(w->s, tci_dim, r->n_symbols);
@@ -312,6 +320,18 @@ static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int
     return own ? own : dims;
 }
 
+/* n's attributes likewise. */
+static const int64_t *tci_key_own_words(tci_scratch *s, const tci_request *r, const tci_node *n)
+{
+    int64_t *own = r->n_symbols
+                       ? tci_scratch_copy(s, n->attr, sizeof(*own) * (size_t)n->n_attr)
+                       : NULL;
+    for (int i = 0; own && i < n->n_attr; i++) {
+        own[i] = tci_key_is_size(n, i) ? tci_key_own(r, own[i]) : own[i];
+    }
+    return own ? own : n->attr;
+}
+
 #else
 
 #define tci_key_dim_bytes(r, d) 10
@@ -319,6 +339,7 @@ static const tci_dim *tci_key_own_list(tci_scratch *s, const tci_request *r, int
 #define tci_key_find_symbols(w) ((void)(w))
 #define tci_key_ranges(k, r) ((void)(k))
 #define tci_key_own_list(s, r, n, dims) (dims)
+#define tci_key_own_words(s, r, n) ((n)->attr)
 
 #endif
 
@@ -369,7 +390,7 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
 {
     size_t bytes = 64 + tci_key_type_bytes(r, n) + 10 * ((size_t)n->rank + (size_t)n->n_in);
     for (int i = 0; i < n->n_attr; i++) {
-        bytes += tci_key_dim_bytes(r, n->attr[i]);
+        bytes += tci_key_is_size(n, i) ? tci_key_dim_bytes(r, n->attr[i]) : 10;
     }
     tci_key_reserve(k, bytes);
     if (tci_node_is_value(n)) {
@@ -388,7 +409,11 @@ static void tci_key_node(tci_key_bytes *k, const tci_request *r, const tci_node 
     }
     tci_key_number(k, (uint64_t)n->n_attr);
     for (int i = 0; i < n->n_attr; i++) {
-        tci_key_dim(k, r, n->attr[i]);
+        if (tci_key_is_size(n, i)) {
+            tci_key_dim(k, r, n->attr[i]);
+        } else {
+            tci_key_signed(k, n->attr[i]);
+        }
     }
 }
 
@@ -527,7 +552,7 @@ static tci_node *tci_key_copy_node(tci_scratch *s, tci_graph *g, const tci_reque
         in[i] = places[tci_key_place(r, n->in[i])];
     }
     const tci_dim *shape = tci_key_own_list(s, r, n->rank, n->shape);
-    const int64_t *attr = tci_key_own_list(s, r, n->n_attr, n->attr);
+    const int64_t *attr = tci_key_own_words(s, r, n);
     return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, shape, n->n_in, in, n->n_attr,
                           attr);
 }

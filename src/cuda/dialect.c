@@ -285,9 +285,10 @@ static const char *tci_cuda_mem(tci_dialect *d, tci_mem m, tc_dtype compute, tc_
         return tci_cuda_scalar(d).mem(d, m, compute, storage, 1);
     }
     int row = 0;
-    while (row < TCI_COUNT(tci_cuda_rows) - 1 && tci_cuda_rows[row].mem != m) {
+    while (row < TCI_COUNT(tci_cuda_rows) && tci_cuda_rows[row].mem != m) {
         row++;
     }
+    TCI_ASSERT(d->s, row < TCI_COUNT(tci_cuda_rows));
     bool is_new;
     const char *name = tci_scratch_printf(d->s, "tc_%s_%s_%s", tci_cuda_rows[row].name,
                                           tci_cd_suffix(cd, compute, lanes),

@@ -33,6 +33,20 @@ static const tci_build_row tci_build_rows[] = {
 #undef TCI_ROW
 };
 
+typedef enum tci_build_over {
+    TCI_BUILD_OVER_SAME,
+    TCI_BUILD_OVER_SUM,
+    TCI_BUILD_OVER_BOOL,
+    TCI_BUILD_OVER_INDEX
+} tci_build_over;
+
+/* The rule of each reduction. */
+static const uint8_t tci_build_overs[] = {
+#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_BUILD_OVER_##rule,
+    TCI_REDUCE_OPS(TCI_ROW)
+#undef TCI_ROW
+};
+
 /* ---- working memory, texts ---- */
 
 enum { TCI_WORDS_ITEM = sizeof(int64_t) }; /* what an item takes, whatever its type */
@@ -592,13 +606,13 @@ static bool tci_build_has_identity(tci_graph *g, int op, const tci_node *x, cons
 static tci_node *tci_build_reduce_picked(tci_graph *g, int op, tci_node *x, const int64_t *picked,
                                          int n_picked)
 {
-    if (tci_op_is(op, TCI_IS_ARG)) {
-        return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
-    }
-    if (op == TCI_OP_SUM || op == TCI_OP_PROD) {
+    switch ((tci_build_over)tci_build_overs[op - TCI_OP_EW_END]) {
+    case TCI_BUILD_OVER_SAME: break;
+    case TCI_BUILD_OVER_SUM:
         x = tci_build_cast(g, x, tci_build_sum_dtype((tc_dtype)x->dtype));
-    } else if (op == TCI_OP_ANY || op == TCI_OP_ALL) {
-        x = tci_build_cast(g, x, TC_BOOL);
+        break;
+    case TCI_BUILD_OVER_BOOL: x = tci_build_cast(g, x, TC_BOOL); break;
+    case TCI_BUILD_OVER_INDEX: return tci_build_drop_axes(g, op, TC_I64, x, picked, n_picked);
     }
     if (!x || !n_picked) {
         return x;

@@ -61,6 +61,20 @@ static void tci_print_words(tci_str *out, const char *open, const int64_t *words
     tci_str_add(out, close);
 }
 
+static void tci_print_attrs(tci_str *out, const char *open, const tci_node *n)
+{
+    tci_str_add(out, open);
+    for (int i = 0; i < n->n_attr; i++) {
+        tci_str_add(out, i ? ", " : "");
+        if (tci_attr_is_dim(tci_op_attr(n->op, n->n_attr, i))) {
+            tci_dim_print(out, n->attr[i]);
+        } else {
+            tci_str_printf(out, "%" PRId64, n->attr[i]);
+        }
+    }
+    tci_str_add(out, "}");
+}
+
 /* What a node is, without its inputs. */
 static void tci_print_facts(tci_str *out, const tci_node *n)
 {
@@ -73,7 +87,7 @@ static void tci_print_facts(tci_str *out, const tci_node *n)
 static void tci_print_details(tci_str *out, const tci_node *n)
 {
     if (n->n_attr) {
-        tci_print_words(out, " {", n->attr, n->n_attr, "}");
+        tci_print_attrs(out, " {", n);
     }
     if (tci_op_is(n->op, TCI_IS_NUMBER)) {
         tci_graph_print_value(out, n);
@@ -119,7 +133,7 @@ TCI_FN void tci_graph_print_dot(tci_str *out, tci_scratch *s, tci_node *const *r
         tci_str_printf(out, "    n%d [label=\"", i);
         tci_print_facts(out, n);
         if (n->n_attr) {
-            tci_print_words(out, "\\n{", n->attr, n->n_attr, "}");
+            tci_print_attrs(out, "\\n{", n);
         }
         tci_str_add(out, "\"];\n");
         for (int k = 0; k < n->n_in; k++) {

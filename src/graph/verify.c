@@ -35,10 +35,38 @@ static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
     return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
 }
 
-static void tci_verify_counts(const tci_verify *v, int n_in, int n_attr)
+static void tci_verify_inputs(const tci_verify *v, int n_in)
 {
     tci_verify_that(v, v->n->n_in == n_in, "wrong number of inputs");
-    tci_verify_that(v, v->n->n_attr == n_attr, "wrong number of attributes");
+}
+
+/* A word of an attribute is what its kind says. */
+static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
+{
+    bool plain = tci_dim_is_known(word) && word >= 0;
+    switch ((tci_attr_kind)a->kind) {
+    case TCI_ATTR_AXIS: return plain && word < rank;
+    case TCI_ATTR_SIZE: return tci_verify_le(1, word);
+    case TCI_ATTR_PLACE: return tci_dim_is_valid(word);
+    case TCI_ATTR_COUNT:
+    case TCI_ATTR_LABEL: return plain;
+    case TCI_ATTR_FLAG: return plain && word <= 1;
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid((int)word);
+    }
+    return false;
+}
+
+static void tci_verify_words(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    int rank = n->n_in ? n->in[0]->rank : 0;
+    tci_verify_that(v, tci_op_takes_words(n->op, n->n_attr, rank), "wrong number of attributes");
+    for (int i = 0; i < n->n_attr; i++) {
+        const tci_attr_info *a = tci_op_attr(n->op, n->n_attr, i);
+        if (!tci_verify_word(a, n->attr[i], rank)) {
+            tci_verify_that(v, false, tci_scratch_printf(v->s, "%s out of range", a->name));
+        }
+    }
 }
 
 static void tci_verify_every(const tci_verify *v)
@@ -56,13 +84,15 @@ static void tci_verify_every(const tci_verify *v)
     }
     for (int i = 0; i < n->n_in; i++) {
         tci_verify_that(v, n->in[i] != NULL, "a NULL input");
+        tci_verify_that(v, tci_op_get(n->in[i]->op)->results > 0, "an input without a result");
     }
+    tci_verify_words(v);
 }
 
 static void tci_verify_ew(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, tci_build_ew_arity(n->op), 0);
+    tci_verify_inputs(v, tci_build_ew_arity(n->op));
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, want_operands, want;
     tci_build_ew_dtypes(n->op, operands, &want_operands, &want);
     tci_verify_that(v, want_operands == operands && want == n->dtype,
@@ -94,7 +124,7 @@ static void tci_verify_dropped(const tci_verify *v, int first, int n_axes)
 static void tci_verify_reduce(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 1, n->n_attr);
+    tci_verify_inputs(v, 1);
     tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
     if (tci_op_is(n->op, TCI_IS_ARG)) {
         tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
@@ -107,20 +137,21 @@ static void tci_verify_reduce(const tci_verify *v)
 static void tci_verify_leaf(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 0, 0);
-    if (n->op == TCI_OP_IOTA) {
-        tci_verify_that(v, n->rank == 1 && n->dtype == TC_I64, "a ramp is 1-d and i64");
-    } else if (n->op == TCI_OP_LITERAL || n->op == TCI_OP_CONST) {
-        tci_verify_that(v, n->rank == 0, "a number is 0-d");
-    }
+    tci_verify_inputs(v, 0);
+    tci_verify_that(v, n->rank == 0 || !tci_op_is(n->op, TCI_IS_NUMBER), "a number is 0-d");
+}
+
+static void tci_verify_iota(const tci_verify *v)
+{
+    tci_verify_inputs(v, 0);
+    tci_verify_that(v, v->n->rank == 1 && v->n->dtype == TC_I64, "a ramp is 1-d and i64");
 }
 
 static void tci_verify_permute(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->n_attr == n->rank && n->rank == x->rank, "an entry per axis");
+    tci_verify_that(v, n->rank == x->rank, "an entry per axis");
     for (int i = 0; i < n->rank; i++) {
-        tci_verify_that(v, n->attr[i] >= 0 && n->attr[i] < x->rank, "axis out of range");
         tci_verify_that(v, n->shape[i] == x->shape[n->attr[i]], "size of a moved axis");
         for (int k = 0; k < i; k++) {
             tci_verify_that(v, n->attr[k] != n->attr[i], "an axis twice");
@@ -131,7 +162,7 @@ static void tci_verify_permute(const tci_verify *v)
 static void tci_verify_slice(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->n_attr == 2 * n->rank && n->rank == x->rank, "start and step per axis");
+    tci_verify_that(v, n->rank == x->rank, "start and step per axis");
     for (int i = 0; i < n->rank; i++) {
         tci_dim start = n->attr[2 * i], step = n->attr[2 * i + 1], size = n->shape[i];
         if (tci_dim_le(1, size)) {
@@ -147,7 +178,7 @@ static void tci_verify_slice(const tci_verify *v)
 static void tci_verify_expand(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
-    tci_verify_that(v, n->rank == x->rank && !n->n_attr, "keeps the rank");
+    tci_verify_that(v, n->rank == x->rank, "keeps the rank");
     for (int i = 0; i < n->rank && i < x->rank; i++) {
         tci_verify_that(v, x->shape[i] == n->shape[i] || x->shape[i] == 1,
                         "repeats an axis longer than 1");
@@ -161,9 +192,6 @@ static void tci_verify_window(const tci_verify *v)
     tci_verify_that(v, n_windows >= 0 && n->n_attr == 4 * n_windows, "four words per window");
     for (int i = 0; i < n_windows; i++) {
         const tci_dim *a = n->attr + 4 * i;
-        bool valid = a[0] >= 0 && a[0] < x->rank && tci_verify_le(1, a[1]) &&
-                     tci_verify_le(1, a[2]) && tci_verify_le(1, a[3]);
-        tci_verify_that(v, valid, "window out of range");
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
         tci_dim size = n->shape[a[0]];
         tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
@@ -173,41 +201,32 @@ static void tci_verify_window(const tci_verify *v)
     }
 }
 
-static void tci_verify_movement(const tci_verify *v)
+static void tci_verify_reshape(const tci_verify *v)
+{
+    tci_verify_that(v, tci_node_count(v->n) == tci_node_count(v->n->in[0]),
+                    "changes the element count");
+}
+
+static void tci_verify_pad(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in == (n->op == TCI_OP_PAD ? 2 : 1), "wrong number of inputs");
-    tci_verify_that(v, n->dtype == n->in[0]->dtype, "changes the dtype");
-    switch (n->op) {
-    case TCI_OP_RESHAPE:
-        tci_verify_that(v, tci_node_count(n) == tci_node_count(n->in[0]) && !n->n_attr,
-                        "changes the element count");
-        break;
-    case TCI_OP_PERMUTE:
-        tci_verify_permute(v);
-        break;
-    case TCI_OP_EXPAND:
-        tci_verify_expand(v);
-        break;
-    case TCI_OP_SLICE:
-        tci_verify_slice(v);
-        break;
-    case TCI_OP_WINDOW:
-        tci_verify_window(v);
-        break;
-    default:
-        tci_verify_that(v, n->n_attr == n->rank && n->rank == n->in[0]->rank, "a count per axis");
-        tci_verify_that(v, !n->in[1]->rank && n->in[1]->dtype == n->dtype,
-                        "the fill is 0-d and of the same dtype");
-        break;
-    }
+    tci_verify_that(v, n->rank == n->in[0]->rank, "a count per axis");
+    tci_verify_that(v, !n->in[1]->rank && n->in[1]->dtype == n->dtype,
+                    "the fill is 0-d and of the same dtype");
+}
+
+/* Movement: the inputs and dtype, then what is its own. */
+static void tci_verify_move(const tci_verify *v, int n_in, void (*own)(const tci_verify *v))
+{
+    tci_verify_inputs(v, n_in);
+    tci_verify_that(v, v->n->dtype == v->n->in[0]->dtype, "changes the dtype");
+    own(v);
 }
 
 static void tci_verify_cat(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1 && n->n_attr == 1 && n->attr[0] >= 0 && n->attr[0] < n->rank,
-                    "axis out of range");
+    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
@@ -225,12 +244,11 @@ static void tci_verify_cat(const tci_verify *v)
 static void tci_verify_gather(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 2, 1);
+    tci_verify_inputs(v, 2);
     const tci_node *x = n->in[0], *index = n->in[1];
     tci_verify_that(v, n->dtype == x->dtype && tci_dtype_is_int((tc_dtype)index->dtype), "dtypes");
     tci_verify_that(v, tci_verify_same_shape(n, index) && x->rank == n->rank,
                     "has the shape of the index");
-    tci_verify_that(v, n->attr[0] >= 0 && n->attr[0] < n->rank, "axis out of range");
     for (int d = 0; d < n->rank; d++) {
         tci_verify_that(v, d == n->attr[0] || tci_verify_le(n->shape[d], x->shape[d]),
                         "index longer than x");
@@ -251,7 +269,7 @@ static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, i
 static void tci_verify_contract(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in == 2 && n->n_attr >= 3, "two operands");
+    tci_verify_that(v, n->n_in == 2, "two operands");
     const tci_node *a = n->in[0], *b = n->in[1];
     bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
@@ -274,24 +292,18 @@ static void tci_verify_contract(const tci_verify *v)
     }
 }
 
-static void tci_verify_same_as_input(const tci_verify *v, int n_attr)
+static void tci_verify_same_as_input(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1 && n->n_attr == n_attr, "wrong number of inputs or attributes");
+    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, n->dtype == n->in[0]->dtype && tci_verify_same_shape(n, n->in[0]),
                     "unlike its input");
-}
-
-static void tci_verify_axis(const tci_verify *v)
-{
-    tci_verify_same_as_input(v, 1);
-    tci_verify_that(v, v->n->attr[0] >= 0 && v->n->attr[0] < v->n->rank, "axis out of range");
 }
 
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 3, 0);
+    tci_verify_inputs(v, 3);
     tci_verify_that(
         v, n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype && n->in[2]->dtype == n->dtype,
         "dtypes");
@@ -303,7 +315,7 @@ static void tci_verify_where(const tci_verify *v)
 static void tci_verify_assign(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_counts(v, 2, 0);
+    tci_verify_inputs(v, 2);
     tci_verify_that(v, n->in[0]->op == TCI_OP_DATA && !n->n_users, "an effect on a leaf");
     for (int i = 0; i < 2; i++) {
         tci_verify_that(v, n->in[i]->dtype == n->dtype && tci_verify_same_shape(n->in[i], n),
@@ -311,83 +323,70 @@ static void tci_verify_assign(const tci_verify *v)
     }
 }
 
-static void tci_verify_composite(const tci_verify *v)
+static void tci_verify_cast(const tci_verify *v)
+{
+    tci_verify_inputs(v, 1);
+    tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
+}
+
+static void tci_verify_mean(const tci_verify *v)
+{
+    tci_verify_inputs(v, 1);
+    tci_verify_dropped(v, 0, v->n->n_attr);
+}
+
+static void tci_verify_layer_norm(const tci_verify *v)
 {
     const tci_node *n = v->n;
+    tci_verify_that(v, n->n_attr == 3 + n->attr[0], "axes against their count");
+    tci_verify_inputs(v, 2 + (int)(n->attr[n->n_attr - 2] + n->attr[n->n_attr - 1]));
+    tci_verify_same_as_input(v);
+}
+
+static void tci_verify_cross_entropy(const tci_verify *v)
+{
+    tci_verify_inputs(v, 2);
+    tci_verify_that(v, !v->n->rank, "the loss is 0-d");
+}
+
+static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, tci_dtype_is_float((tc_dtype)n->dtype) && n->dtype == n->in[0]->dtype,
                     "float, as its input");
-    switch (n->op) {
-    case TCI_OP_MEAN:
-        tci_verify_counts(v, 1, n->n_attr);
-        tci_verify_dropped(v, 0, n->n_attr);
-        break;
-    case TCI_OP_LAYER_NORM:
-        tci_verify_that(v, n->n_attr >= 3 && n->n_attr == 3 + n->attr[0],
-                        "axes against their count");
-        tci_verify_that(
-            v, n->n_in == 2 + (n->attr[n->n_attr - 2] != 0) + (n->attr[n->n_attr - 1] != 0),
-            "inputs");
-        tci_verify_same_as_input(v, n->n_attr);
-        break;
-    case TCI_OP_CROSS_ENTROPY:
-        tci_verify_counts(v, 2, 0);
-        tci_verify_that(v, !n->rank, "the loss is 0-d");
-        break;
-    default:
-        tci_verify_axis(v);
-        break;
-    }
+    own(v);
 }
 
 static void tci_verify_node(const tci_verify *v)
 {
-    const tci_node *n = v->n;
     tci_verify_every(v);
-    if (tci_op_is_ew(n->op)) {
-        tci_verify_ew(v);
-        return;
-    }
-    if (tci_op_is_reduce(n->op)) {
-        tci_verify_reduce(v);
-        return;
-    }
-    if (tci_op_is_composite(n->op)) {
-        tci_verify_composite(v);
-        return;
-    }
-    switch (n->op) {
+    switch ((tci_op)v->n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) tci_verify_ew(v); break;
+    TCI_REDUCE_OPS(TCI_OP_CASE) tci_verify_reduce(v); break;
     case TCI_OP_INPUT:
     case TCI_OP_DATA:
     case TCI_OP_LITERAL:
-    case TCI_OP_CONST:
-    case TCI_OP_IOTA:
-        tci_verify_leaf(v);
-        break;
-    case TCI_OP_WHERE:
-        tci_verify_where(v);
-        break;
-    case TCI_OP_CAST:
-        tci_verify_counts(v, 1, 0);
-        tci_verify_that(v, tci_verify_same_shape(n, n->in[0]), "changes the shape");
-        break;
-    case TCI_OP_CAT:
-        tci_verify_cat(v);
-        break;
-    case TCI_OP_GATHER:
-        tci_verify_gather(v);
-        break;
-    case TCI_OP_SCAN:
-        tci_verify_axis(v);
-        break;
-    case TCI_OP_ASSIGN:
-        tci_verify_assign(v);
-        break;
-    case TCI_OP_CONTRACT:
-        tci_verify_contract(v);
-        break;
-    default:
-        tci_verify_movement(v);
-        break;
+    case TCI_OP_CONST: tci_verify_leaf(v); break;
+    case TCI_OP_IOTA: tci_verify_iota(v); break;
+    case TCI_OP_WHERE: tci_verify_where(v); break;
+    case TCI_OP_CAST: tci_verify_cast(v); break;
+    case TCI_OP_RESHAPE: tci_verify_move(v, 1, tci_verify_reshape); break;
+    case TCI_OP_PERMUTE: tci_verify_move(v, 1, tci_verify_permute); break;
+    case TCI_OP_EXPAND: tci_verify_move(v, 1, tci_verify_expand); break;
+    case TCI_OP_SLICE: tci_verify_move(v, 1, tci_verify_slice); break;
+    case TCI_OP_PAD: tci_verify_move(v, 2, tci_verify_pad); break;
+    case TCI_OP_CAT: tci_verify_cat(v); break;
+    case TCI_OP_WINDOW: tci_verify_move(v, 1, tci_verify_window); break;
+    case TCI_OP_GATHER: tci_verify_gather(v); break;
+    case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
+    case TCI_OP_CONTRACT: tci_verify_contract(v); break;
+    case TCI_OP_ASSIGN: tci_verify_assign(v); break;
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: tci_verify_composite(v, tci_verify_same_as_input); break;
+    case TCI_OP_MEAN: tci_verify_composite(v, tci_verify_mean); break;
+    case TCI_OP_LAYER_NORM: tci_verify_composite(v, tci_verify_layer_norm); break;
+    case TCI_OP_CROSS_ENTROPY: tci_verify_composite(v, tci_verify_cross_entropy); break;
     }
 }
 

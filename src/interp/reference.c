@@ -122,8 +122,11 @@ static double tci_ref_libm(tci_prim p, double a, double b)
     case TCI_P_ERF: return erf(a);
     case TCI_P_SIGMOID: return 1.0 / (1.0 + exp(-a));
     case TCI_P_GELU: return a < -40.0 ? a * 0.0 : a * 0.5 * erfc(-a * 0.70710678118654752440);
-    default: return pow(a, b);
+    case TCI_P_POW: return pow(a, b);
+    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_COUNT: break; /* never: no math prim */
     }
+    return (double)NAN;
 }
 
 static tci_ref_scalar tci_ref_2(tci_prim p, tci_ref_scalar a, tci_ref_scalar b)
@@ -275,7 +278,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
 /* ---- movement: which input element does an output element come from? ---- */
 
 /* False: none (PAD's fill). `at` has the rank of the output, `to` that of the input. */
-static bool tci_ref_source(const tci_node *n, const int64_t *at, int64_t *to)
+static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int64_t *to)
 {
     const tci_node *in = n->in[0];
     for (int d = 0; d < in->rank; d++) {
@@ -289,7 +292,8 @@ static bool tci_ref_source(const tci_node *n, const int64_t *at, int64_t *to)
                 return false;
             }
             break;
-        default: to[d] = at[d]; break;
+        case TCI_OP_WINDOW: to[d] = at[d]; break; /* windowed axes below */
+        default: TCI_ASSERT(&r->s, false);
         }
     }
     for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
@@ -305,7 +309,7 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
     for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
-        bool inside = tci_ref_source(n, at.at, to);
+        bool inside = tci_ref_source(r, n, at.at, to);
         out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
                         : tci_ref_of(n->in[1])[0];
     }
@@ -355,16 +359,18 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- reductions ---- */
 
-static tci_ref_scalar tci_ref_combine(int op, tci_ref_scalar acc, tci_ref_scalar v)
+static tci_ref_scalar tci_ref_combine(tci_ref *r, int op, tci_ref_scalar acc, tci_ref_scalar v)
 {
     switch (op) {
+    case TCI_OP_SUM: return tci_ref_2(TCI_P_ADD, acc, v);
     case TCI_OP_PROD: return tci_ref_2(TCI_P_MUL, acc, v);
     case TCI_OP_MAX: return tci_ref_extreme(true, acc, v);
     case TCI_OP_MIN: return tci_ref_extreme(false, acc, v);
     case TCI_OP_ANY: return tci_ref_2(TCI_P_OR, acc, v);
     case TCI_OP_ALL: return tci_ref_2(TCI_P_AND, acc, v);
-    default: return tci_ref_2(TCI_P_ADD, acc, v);
     }
+    TCI_ASSERT(&r->s, false);
+    return acc;
 }
 
 /* Position in the output of an input position: the reduced axes drop out. */
@@ -396,7 +402,7 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
         tci_ref_scalar acc = {*o, t, r->wide},
                        v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
-        *o = tci_ref_combine(n->op, acc, v).v;
+        *o = tci_ref_combine(r, n->op, acc, v).v;
     }
     for (int64_t i = 0; i < tci_node_count(n); i++) {
         out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
@@ -660,62 +666,69 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
 
 /* ---- the walk over the graph ---- */
 
-static void tci_ref_special(tci_ref *r, const tci_node *n, tci_value *out)
+static void tci_ref_numbers(const tci_node *n, tci_value *out)
 {
-    const int64_t count = tci_node_count(n);
-    const tc_dtype from = n->n_in > 0 ? tci_ref_compute(r, (tc_dtype)n->in[0]->dtype) : TC_I64;
-    switch (n->op) {
-    case TCI_OP_INPUT:
-    case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
-    case TCI_OP_LITERAL:
-    case TCI_OP_CONST:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = n->value;
-        }
-        break;
-    case TCI_OP_IOTA:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = tci_ref_int(i);
-        }
-        break;
-    case TCI_OP_WHERE:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
-        }
-        break;
-    case TCI_OP_CAST:
-        for (int64_t i = 0; i < count; i++) {
-            out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
-        }
-        break;
-    case TCI_OP_RESHAPE: memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)count); break;
-    case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
-    case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
-    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
-    case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
-    default: tci_ref_move(r, n, out); break; /* PERMUTE EXPAND SLICE PAD WINDOW */
+    const bool counts = n->op == TCI_OP_IOTA;
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = counts ? tci_ref_int(i) : n->value;
     }
 }
 
+static void tci_ref_where(const tci_node *n, tci_value *out)
+{
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
+    }
+}
+
+static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const tc_dtype from = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
+    for (int64_t i = 0; i < tci_node_count(n); i++) {
+        out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
+    }
+}
+
+/* Effects and parameters are of programs: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
     tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_node_count(n) + 1);
     n->pass = out;
-    if (tci_op_is_ew(n->op)) {
-        tci_ref_elementwise(r, n, out);
-    } else if (n->op == TCI_OP_ARGMAX || n->op == TCI_OP_ARGMIN) {
-        tci_ref_arg(r, n, out);
-    } else if (tci_op_is_reduce(n->op)) {
-        tci_ref_reduce(r, n, out);
-    } else if (!tci_op_is_composite(n->op)) {
-        tci_ref_special(r, n, out);
-    } else {
-        switch (n->op) {
-        case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
-        case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
-        case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
-        default: tci_ref_softmax(r, n, out); break;
-        }
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
+    case TCI_OP_SUM:
+    case TCI_OP_PROD:
+    case TCI_OP_MAX:
+    case TCI_OP_MIN:
+    case TCI_OP_ANY:
+    case TCI_OP_ALL: tci_ref_reduce(r, n, out); break;
+    case TCI_OP_ARGMAX:
+    case TCI_OP_ARGMIN: tci_ref_arg(r, n, out); break;
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA: tci_ref_leaf(r, n, out); break;
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA: tci_ref_numbers(n, out); break;
+    case TCI_OP_WHERE: tci_ref_where(n, out); break;
+    case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
+    case TCI_OP_RESHAPE:
+        memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_node_count(n));
+        break;
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_PAD:
+    case TCI_OP_WINDOW: tci_ref_move(r, n, out); break;
+    case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
+    case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
+    case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
+    case TCI_OP_ASSIGN: TCI_ASSERT(&r->s, false); break;
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX: tci_ref_softmax(r, n, out); break;
+    case TCI_OP_MEAN: tci_ref_mean(r, n, out); break;
+    case TCI_OP_LAYER_NORM: tci_ref_layer_norm(r, n, out); break;
+    case TCI_OP_CROSS_ENTROPY: tci_ref_cross_entropy(r, n, out); break;
     }
 }
 

@@ -514,7 +514,8 @@ static const int *tci_lower_move(tci_lower *l, const tci_node *n, const int *idx
         case TCI_OP_PAD:
             to[i] = tci_kx_add(l->k, idx[i], tci_kx_const(l->k, tci_dim_neg(n->attr[i])));
             break;
-        default: to[i] = idx[i]; break; /* WINDOW: windowed axes below */
+        case TCI_OP_WINDOW: to[i] = idx[i]; break; /* windowed axes below */
+        default: TCI_ASSERT(l->s, false);
         }
     }
     for (int w = 0; n->op == TCI_OP_WINDOW && w < n->n_attr / 4; w++) {
@@ -566,46 +567,73 @@ static int tci_lower_cat_guard(tci_lower *l, const tci_node *n, int i, const int
     return tci_lower_guard_and(l, guard, idx[axis], *start, tci_dim_add(end, -1));
 }
 
+static void tci_lower_pad_deps(tci_lower *l, const tci_lower_frame *f)
+{
+    const tci_node *n = f->node;
+    const int *to = tci_lower_move(l, n, f->idx);
+    int guard = tci_lower_pad_guard(l, n, to, f->guard);
+    if (guard >= 0) {
+        tci_lower_dep(l, n->in[0], to, guard);
+    }
+    tci_lower_dep(l, n->in[1], f->idx, 0);
+}
+
+static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
+{
+    const tci_node *n = f->node;
+    for (int i = 0; i < n->n_in; i++) {
+        tci_dim start;
+        int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
+        if (guard >= 0) {
+            int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
+            int back = tci_kx_const(l->k, tci_dim_neg(start));
+            to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
+            tci_lower_dep(l, n->in[i], to, guard);
+        }
+    }
+}
+
+/* What lies in memory (l->access has it), is a root of its own, was expanded, or has no value. */
+#define TCI_LOWER_NEVER_CASES                                                                      \
+    TCI_REDUCE_OPS(TCI_OP_CASE)                                                                    \
+    TCI_COMPOSITE_OPS(TCI_OP_CASE)                                                                 \
+    case TCI_OP_INPUT:                                                                             \
+    case TCI_OP_DATA:                                                                              \
+    case TCI_OP_SCAN:                                                                              \
+    case TCI_OP_CONTRACT:                                                                          \
+    case TCI_OP_ASSIGN:
+
 /* Lists in l->deps the values that n at idx is made of. Deterministic: asked twice for one
  * frame. */
 static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
 {
     const tci_node *n = f->node;
     l->n_deps = 0;
-    if (tci_op_is_ew(n->op) || n->op == TCI_OP_WHERE || n->op == TCI_OP_CAST) {
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE)
+    case TCI_OP_WHERE:
+    case TCI_OP_CAST:
         for (int i = 0; i < n->n_in; i++) {
             tci_lower_dep(l, n->in[i], f->idx, f->guard);
         }
-        return;
-    }
-    if (n->op == TCI_OP_PAD) {
-        const int *to = tci_lower_move(l, n, f->idx);
-        int guard = tci_lower_pad_guard(l, n, to, f->guard);
-        if (guard >= 0) {
-            tci_lower_dep(l, n->in[0], tci_lower_inside(l, n->in[0], to), guard);
-        }
-        tci_lower_dep(l, n->in[1], f->idx, 0);
-        return;
-    }
-    if (n->op == TCI_OP_CAT) {
-        for (int i = 0; i < n->n_in; i++) {
-            tci_dim start;
-            int guard = tci_lower_cat_guard(l, n, i, f->idx, f->guard, &start);
-            if (guard >= 0) {
-                int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
-                int back = tci_kx_const(l->k, tci_dim_neg(start));
-                to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
-                tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
-            }
-        }
-        return;
-    }
-    if (n->op == TCI_OP_GATHER) { /* x itself follows once its index is a value */
-        tci_lower_dep(l, n->in[1], f->idx, f->guard);
-        return;
-    }
-    if (n->op != TCI_OP_LITERAL && n->op != TCI_OP_CONST && n->op != TCI_OP_IOTA) {
+        break;
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_WINDOW:
         tci_lower_dep(l, n->in[0], tci_lower_move(l, n, f->idx), f->guard);
+        break;
+    case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
+    case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
+    case TCI_OP_GATHER: /* x itself follows once its index is a value */
+        tci_lower_dep(l, n->in[1], f->idx, f->guard);
+        break;
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST:
+    case TCI_OP_IOTA: break;
+    TCI_LOWER_NEVER_CASES
+        TCI_ASSERT(l->s, false);
     }
 }
 
@@ -735,10 +763,8 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
 static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     tci_node *n = f->node;
-    if (tci_op_is_ew(n->op)) {
-        return tci_lower_elementwise(l, n, in);
-    }
-    switch (n->op) {
+    switch ((tci_op)n->op) {
+    TCI_EW_OPS(TCI_OP_CASE) return tci_lower_elementwise(l, n, in);
     case TCI_OP_LITERAL: return tci_lower_literal(l, n);
     case TCI_OP_CONST:
         return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
@@ -749,9 +775,17 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
     case TCI_OP_CAT: return tci_lower_cat_value(l, f, in);
     case TCI_OP_GATHER: return tci_lower_gather_value(l, f, in[0]);
-    default: return in[0]; /* RESHAPE PERMUTE EXPAND SLICE WINDOW */
+    case TCI_OP_RESHAPE:
+    case TCI_OP_PERMUTE:
+    case TCI_OP_EXPAND:
+    case TCI_OP_SLICE:
+    case TCI_OP_WINDOW: return in[0];
+    TCI_LOWER_NEVER_CASES
+        TCI_ASSERT(l->s, false);
     }
+    return -1;
 }
+#undef TCI_LOWER_NEVER_CASES
 
 /* Works on the frame on top: finishes it (true) or pushes what it still needs (false). */
 static bool tci_lower_step(tci_lower *l, tci_lower_frame f, int *inst)

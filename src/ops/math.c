@@ -407,9 +407,11 @@ static void tci_math_build_f32(tci_math *m, tci_prim p)
     case TCI_P_GELU:
         tci_math_gelu_f32(m);
         break;
-    default:
+    case TCI_P_POW:
         tci_math_whole(m, TCI_H_POW_F32);
         break;
+    TCI_BASE_PRIMS(TCI_PRIM_CASE)
+    case TCI_P_COUNT: break; /* no recipe */
     }
 }
 

@@ -64,6 +64,9 @@ typedef enum tci_prim {
         TCI_P_COUNT
 } tci_prim;
 
+/* TCI_BASE_PRIMS(TCI_PRIM_CASE) stands for all of them in a switch. */
+#define TCI_PRIM_CASE(id, ...) case TCI_P_##id:
+
 typedef struct tci_prim_info {
     char name[12]; /* no pointer: nothing to relocate */
     uint8_t arity;
