@@ -197,4 +197,4 @@ clean: ## removes build/
 	rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' Makefile | awk -F': ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1=/p' Makefile | awk '{ i = index($$0, "="); printf "  %-14s %s\n", substr($$0, 1, i - 1), substr($$0, i + 1) }'

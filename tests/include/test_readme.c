@@ -286,6 +286,25 @@ TEST(the_map_names_every_room)
     CHECK_MSG(!output[0], "src/README.md does not name\n%s", output);
 }
 
+/* What README.md, the map and the manual call by a name of tc's is in the code by that name. */
+TEST(names_in_the_documents_are_in_the_code)
+{
+    static char output[TCT_MAX_OUTPUT];
+    tct_build();
+    int code = tct_shell(output,
+                         "cat src/*/*.[ch] | grep -v '^ \\*' >%s/code || exit 1;"
+                         " { grep -ohE '`(tc|tci|TC|TCI)_[A-Za-z_0-9]+[`(]' README.md"
+                         " src/README.md bench/README.md;"
+                         " grep -ohE '(tc|TC)_[A-Za-z_0-9]+\\(' src/api/manual.h; } |"
+                         " tr -d '`(' | sort -u >%s/names;"
+                         " [ $(wc -l <%s/names) -gt 100 ] || exit 1;"
+                         " while read n; do case $n in *_|*_xxx*|*_ID) continue;; esac;"
+                         " grep -qw \"$n\" %s/code || echo \"$n\"; done <%s/names",
+                         tct_dir, tct_dir, tct_dir, tct_dir, tct_dir);
+    CHECK(code == 0);
+    CHECK_MSG(!output[0], "not in the code:\n%s", output);
+}
+
 /* Each example says how it is built, by its own name. */
 TEST(examples_say_how_they_are_built)
 {
