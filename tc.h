@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "bafde032cf81633d"
+#define TCI_BUILD "7c164b4497235aea"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -64,8 +64,8 @@
  *   TC_MALLOC, TC_REALLOC, TC_FREE   replace libc's for memory of the process; all three or none
  *
  * The declarations are C11 and C++17 and cost about 30 ms to include; the implementation is C11,
- * for gcc and clang, takes seconds to compile and half a megabyte of the program (`make size` where
- * tc is made prints both), so give it a .c file of its own (a program of C++ has to). The flags and
+ * for gcc and clang, takes seconds to compile and over half a megabyte of a program (`make size` in
+ * tc's folder prints both): give it a .c file of its own (a program of C++ has to). The flags and
  * macros of that file do not matter to results, but clang refuses its fast-math flag there. Only
  * names that start with tc_ or TC_ (inner ones: tci_, TCI_) are taken.
  *
