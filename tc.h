@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "7c164b4497235aea"
+#define TCI_BUILD "1c1da382252efd0d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -16531,7 +16531,7 @@ static void tci_lower_pad_deps(tci_lower *l, const tci_lower_frame *f)
     const int *to = tci_lower_move(l, n, f->idx);
     int guard = tci_lower_pad_guard(l, n, to, f->guard);
     if (guard >= 0) {
-        tci_lower_dep(l, n->in[0], to, guard);
+        tci_lower_dep(l, n->in[0], tci_lower_inside(l, n->in[0], to), guard);
     }
     tci_lower_dep(l, n->in[1], f->idx, 0);
 }
@@ -16546,7 +16546,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
             int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
             int back = tci_kx_const(l->k, tci_dim_neg(start));
             to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
-            tci_lower_dep(l, n->in[i], to, guard);
+            tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
         }
     }
 }

@@ -36,7 +36,7 @@ static void orc_flatten(orc_case *c) /* also ravel */
     }
     for (int i = 0; i < rank; i++) {
         if (i > first && i <= last) {
-            out[n - 1] *= sizes[i];
+            out[n - 1] = tc_dim_mul(out[n - 1], sizes[i]);
         } else {
             out[n++] = sizes[i];
         }

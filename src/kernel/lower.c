@@ -573,7 +573,7 @@ static void tci_lower_pad_deps(tci_lower *l, const tci_lower_frame *f)
     const int *to = tci_lower_move(l, n, f->idx);
     int guard = tci_lower_pad_guard(l, n, to, f->guard);
     if (guard >= 0) {
-        tci_lower_dep(l, n->in[0], to, guard);
+        tci_lower_dep(l, n->in[0], tci_lower_inside(l, n->in[0], to), guard);
     }
     tci_lower_dep(l, n->in[1], f->idx, 0);
 }
@@ -588,7 +588,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
             int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)n->rank);
             int back = tci_kx_const(l->k, tci_dim_neg(start));
             to[n->attr[0]] = tci_kx_add(l->k, to[n->attr[0]], back);
-            tci_lower_dep(l, n->in[i], to, guard);
+            tci_lower_dep(l, n->in[i], tci_lower_inside(l, n->in[i], to), guard);
         }
     }
 }

@@ -876,8 +876,14 @@ TEST(racing_processes_all_get_it_right)
         CHECK_EQ_INT(ended, 0);
     }
     CHECK_STR(find_file(in_dir("cache"), "tc-", ".tmp"), "");
-    CHECK_EQ_INT(count_entries(in_dir("cache"), "tc-m-", ".so"), 1); /* all made the same object */
-    CHECK_EQ_INT(count_entries(in_dir("cache"), "tc-m-", ".c"), 1);
+#if defined(__SANITIZE_ADDRESS__)
+    int most = PROCESSES; /* an instrumented object names its source file */
+#else
+    int most = 1; /* all made the same object */
+#endif
+    int objects = count_entries(in_dir("cache"), "tc-m-", ".so");
+    CHECK(objects >= 1 && objects <= most);
+    CHECK_EQ_INT(count_entries(in_dir("cache"), "tc-m-", ".c"), objects);
     hide_compilers(true);
     outcome r = attempt(&o, 0, true);
     CHECK_RAN(r, "cpu");
