@@ -59,6 +59,7 @@
 #include "graph/print.c"
 #include "graph/verify.c"
 #include "ops/composite.c"
+#include "graph/named.c"
 
 #include "grad/vjp.c"
 #include "grad/rules.c"

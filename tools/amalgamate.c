@@ -430,7 +430,7 @@ static void compile_list(reader *r, const char *table, const char *list, text *r
             at[0] = compile_formula(r);
             expect(r, ",");
         } else {
-            skip_columns(r, strcmp(list, "TCI_COMPOSITE_OPS") ? 2 : 1);
+            skip_columns(r, r->reduce ? 2 : strcmp(list, "TCI_COMPOSITE_OPS") ? 4 : 3);
         }
         if (elementwise || r->reduce) {
             compile_gradient(r, rows, at);

@@ -773,11 +773,11 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #define TCI_VJP_CALL_EXPANSION(op, call)
     tci_node *r = NULL;
     switch (v->n->op) {
-#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
+#define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
     TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
         TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
+#define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
     TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
         TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW

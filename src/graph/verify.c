@@ -35,11 +35,6 @@ static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
     return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
 }
 
-static void tci_verify_inputs(const tci_verify *v, int n_in)
-{
-    tci_verify_that(v, v->n->n_in == n_in, "wrong number of inputs");
-}
-
 /* A word of an attribute is what its kind says. */
 static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
 {
@@ -82,6 +77,8 @@ static void tci_verify_every(const tci_verify *v)
         tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
         count *= size;
     }
+    const tci_op_info *row = tci_op_get(n->op);
+    tci_verify_that(v, n->n_in >= row->least && n->n_in <= row->most, "wrong number of inputs");
     for (int i = 0; i < n->n_in; i++) {
         tci_verify_that(v, n->in[i] != NULL, "a NULL input");
         tci_verify_that(v, tci_op_get(n->in[i]->op)->results > 0, "an input without a result");
@@ -92,7 +89,6 @@ static void tci_verify_every(const tci_verify *v)
 static void tci_verify_ew(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, tci_build_ew_arity(n->op));
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, want_operands, want;
     tci_build_ew_dtypes(n->op, operands, &want_operands, &want);
     tci_verify_that(v, want_operands == operands && want == n->dtype,
@@ -124,7 +120,6 @@ static void tci_verify_dropped(const tci_verify *v, int first, int n_axes)
 static void tci_verify_reduce(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 1);
     tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
     if (tci_op_is(n->op, TCI_IS_ARG)) {
         tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
@@ -137,13 +132,11 @@ static void tci_verify_reduce(const tci_verify *v)
 static void tci_verify_leaf(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 0);
     tci_verify_that(v, n->rank == 0 || !tci_op_is(n->op, TCI_IS_NUMBER), "a number is 0-d");
 }
 
 static void tci_verify_iota(const tci_verify *v)
 {
-    tci_verify_inputs(v, 0);
     tci_verify_that(v, v->n->rank == 1 && v->n->dtype == TC_I64, "a ramp is 1-d and i64");
 }
 
@@ -215,10 +208,9 @@ static void tci_verify_pad(const tci_verify *v)
                     "the fill is 0-d and of the same dtype");
 }
 
-/* Movement: the inputs and dtype, then what is its own. */
-static void tci_verify_move(const tci_verify *v, int n_in, void (*own)(const tci_verify *v))
+/* Movement: the dtype, then what is its own. */
+static void tci_verify_move(const tci_verify *v, void (*own)(const tci_verify *v))
 {
-    tci_verify_inputs(v, n_in);
     tci_verify_that(v, v->n->dtype == v->n->in[0]->dtype, "changes the dtype");
     own(v);
 }
@@ -226,7 +218,6 @@ static void tci_verify_move(const tci_verify *v, int n_in, void (*own)(const tci
 static void tci_verify_cat(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
@@ -244,7 +235,6 @@ static void tci_verify_cat(const tci_verify *v)
 static void tci_verify_gather(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 2);
     const tci_node *x = n->in[0], *index = n->in[1];
     tci_verify_that(v, n->dtype == x->dtype && tci_dtype_is_int((tc_dtype)index->dtype), "dtypes");
     tci_verify_that(v, tci_verify_same_shape(n, index) && x->rank == n->rank,
@@ -269,7 +259,6 @@ static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, i
 static void tci_verify_contract(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in == 2, "two operands");
     const tci_node *a = n->in[0], *b = n->in[1];
     bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
@@ -295,7 +284,6 @@ static void tci_verify_contract(const tci_verify *v)
 static void tci_verify_same_as_input(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, n->dtype == n->in[0]->dtype && tci_verify_same_shape(n, n->in[0]),
                     "unlike its input");
 }
@@ -303,7 +291,6 @@ static void tci_verify_same_as_input(const tci_verify *v)
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 3);
     tci_verify_that(
         v, n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype && n->in[2]->dtype == n->dtype,
         "dtypes");
@@ -315,7 +302,6 @@ static void tci_verify_where(const tci_verify *v)
 static void tci_verify_assign(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 2);
     tci_verify_that(v, n->in[0]->op == TCI_OP_DATA && !n->n_users, "an effect on a leaf");
     for (int i = 0; i < 2; i++) {
         tci_verify_that(v, n->in[i]->dtype == n->dtype && tci_verify_same_shape(n->in[i], n),
@@ -325,34 +311,31 @@ static void tci_verify_assign(const tci_verify *v)
 
 static void tci_verify_cast(const tci_verify *v)
 {
-    tci_verify_inputs(v, 1);
     tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
 }
 
 static void tci_verify_mean(const tci_verify *v)
 {
-    tci_verify_inputs(v, 1);
     tci_verify_dropped(v, 0, v->n->n_attr);
 }
 
 static void tci_verify_layer_norm(const tci_verify *v)
 {
     const tci_node *n = v->n;
+    int64_t n_in = 2 + n->attr[n->n_attr - 2] + n->attr[n->n_attr - 1];
     tci_verify_that(v, n->n_attr == 3 + n->attr[0], "axes against their count");
-    tci_verify_inputs(v, 2 + (int)(n->attr[n->n_attr - 2] + n->attr[n->n_attr - 1]));
+    tci_verify_that(v, n->n_in == n_in, "inputs against the attributes");
     tci_verify_same_as_input(v);
 }
 
 static void tci_verify_cross_entropy(const tci_verify *v)
 {
-    tci_verify_inputs(v, 2);
     tci_verify_that(v, !v->n->rank, "the loss is 0-d");
 }
 
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, tci_dtype_is_float((tc_dtype)n->dtype) && n->dtype == n->in[0]->dtype,
                     "float, as its input");
     own(v);
@@ -371,13 +354,13 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_IOTA: tci_verify_iota(v); break;
     case TCI_OP_WHERE: tci_verify_where(v); break;
     case TCI_OP_CAST: tci_verify_cast(v); break;
-    case TCI_OP_RESHAPE: tci_verify_move(v, 1, tci_verify_reshape); break;
-    case TCI_OP_PERMUTE: tci_verify_move(v, 1, tci_verify_permute); break;
-    case TCI_OP_EXPAND: tci_verify_move(v, 1, tci_verify_expand); break;
-    case TCI_OP_SLICE: tci_verify_move(v, 1, tci_verify_slice); break;
-    case TCI_OP_PAD: tci_verify_move(v, 2, tci_verify_pad); break;
+    case TCI_OP_RESHAPE: tci_verify_move(v, tci_verify_reshape); break;
+    case TCI_OP_PERMUTE: tci_verify_move(v, tci_verify_permute); break;
+    case TCI_OP_EXPAND: tci_verify_move(v, tci_verify_expand); break;
+    case TCI_OP_SLICE: tci_verify_move(v, tci_verify_slice); break;
+    case TCI_OP_PAD: tci_verify_move(v, tci_verify_pad); break;
     case TCI_OP_CAT: tci_verify_cat(v); break;
-    case TCI_OP_WINDOW: tci_verify_move(v, 1, tci_verify_window); break;
+    case TCI_OP_WINDOW: tci_verify_move(v, tci_verify_window); break;
     case TCI_OP_GATHER: tci_verify_gather(v); break;
     case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;

@@ -32,7 +32,8 @@
         0 TCI_ATTRS_##list(TCI_ATTR_IS_FIRST),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_GROUP),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_LAST),                                                      \
-        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};
+        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};                                               \
+    _Static_assert(0 TCI_ATTRS_##list(TCI_ATTR_ONE) <= TCI_ATTRS_MOST, "a list of " #list);
 TCI_ATTR_LISTS(TCI_ROW)
 #undef TCI_ROW
 
@@ -73,6 +74,9 @@ enum {
     TCI_INFO_FACTS_CALL = TCI_INFO_EW
 };
 
+/* The column of most operands. */
+enum { TCI_INFO_0, TCI_INFO_1, TCI_INFO_2, TCI_INFO_3, TCI_INFO_4, TCI_INFO_MANY = INT32_MAX };
+
 /* The rule column of the reductions. */
 enum {
     TCI_INFO_REDUCE_SAME = TCI_IS_FOLD,
@@ -83,21 +87,22 @@ enum {
 
 static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
-    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, 1, 0, &tci_attrs_NONE},
+    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,        \
+                     arity, 1, 0, &tci_attrs_NONE},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
-    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, TCI_IDENTITY_##identity,                 \
+    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_IDENTITY_##identity,           \
                      &tci_attrs_AXES},
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
-    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0,                               \
+#define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
+    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0, least, TCI_INFO_##most,       \
                      ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
     TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
-    [TCI_OP_##id] = {#name, 0, 0, 1, 0, &tci_attrs_##attributes},
+#define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
+    [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, &tci_attrs_##attributes},
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 };

@@ -55,6 +55,7 @@ typedef enum tci_attr_times {
     TCI_ATTR_ASIDE
 } tci_attr_times;
 
+enum { TCI_ATTRS_MOST = 4 };      /* of one list */
 #define TCI_ATTR_NEEDED INT64_MIN /* has no default */
 
 typedef struct tci_attr_info {
@@ -74,6 +75,7 @@ typedef struct tci_op_info {
     const char *name;
     uint16_t facts; /* of tci_fact */
     uint8_t cost;   /* flops of one evaluation, of a CAT for each operand; 0: moves only */
+    int32_t least, most; /* operands */
     uint8_t results;
     uint8_t identity; /* tci_identity of a FOLD or ARG */
     const tci_attr_list *attrs;

@@ -23,13 +23,14 @@
  *          BOOL
  *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, facts, attributes, gradient, doc): movement and the ops with their own
- *   functions.
+ * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
+ *   with their own functions.
+ *   least, most  operands; MANY: as many as are given
  *   facts     of tci_fact in ops/info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
- * Composite rows: X(ID, name, attributes, gradient, doc): expanded into rows above by tci_expand_ID
- *   (ops/composite); else as special rows.
+ * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
+ *   tci_expand_ID (ops/composite); else as special rows.
  *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
@@ -115,44 +116,47 @@
 
 /* Facts and attributes as described above; what the attributes mean is in graph/node.h. */
 #define TCI_SPECIAL_OPS(X)                                                                         \
-    X(INPUT, input, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,        \
+    X(INPUT, input, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,  \
       "named placeholder, bound at run")                                                           \
-    X(DATA, data, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,          \
+    X(DATA, data, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
       "leaf with memory: borrowed, copied or an evaluated value")                                  \
-    X(LITERAL, literal, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
+    X(LITERAL, literal, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,\
       "0-d number given in C: a slot filled at run time")                                          \
-    X(CONST, const, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                        \
+    X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")                    \
-    X(WHERE, where, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN, "c ? a : b")     \
-    X(CAST, cast, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                                  \
+    X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
+    X(WHERE, where, 3, 3, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN,            \
+      "c ? a : b")                                                                                 \
+    X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
       "dtype conversion with tc's defined corners")                                                \
-    X(RESHAPE, reshape, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                     \
+    X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,               \
       "same elements, row-major order, other shape")                                               \
-    X(PERMUTE, permute, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")           \
-    X(EXPAND, expand, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                       \
+    X(PERMUTE, permute, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")     \
+    X(EXPAND, expand, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                 \
       "axes of size 1 repeated, without a copy")                                                   \
-    X(SLICE, slice, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                         \
+    X(SLICE, slice, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                   \
       "start and step per axis; negative steps walk backwards")                                    \
-    X(PAD, pad, TCI_IS_EXACT | TCI_IS_SHIFT, PAD, OWN, "fill around, or crop where negative")      \
-    X(CAT, cat, TCI_IS_STORABLE | TCI_IS_EXACT, AXIS, OWN, "joined along an axis")                 \
-    X(WINDOW, window, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, WINDOW, OWN,                      \
+    X(PAD, pad, 2, 2, TCI_IS_EXACT | TCI_IS_SHIFT, PAD, OWN,                                       \
+      "fill around, or crop where negative")                                                       \
+    X(CAT, cat, 1, MANY, TCI_IS_STORABLE | TCI_IS_EXACT, AXIS, OWN, "joined along an axis")        \
+    X(WINDOW, window, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, WINDOW, OWN,                \
       "sliding windows along axes as extra axes")                                                  \
-    X(GATHER, gather, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,                    \
+    X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 0, AXIS, OWN, "running sum along an axis")                                       \
-    X(CONTRACT, contract, TCI_IS_FOLD, CONTRACT, OWN,                                              \
+    X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
-    X(ASSIGN, assign, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                                   \
+    X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
 #define TCI_COMPOSITE_OPS(X)                                                                       \
-    X(SOFTMAX, softmax, AXIS, OWN, "exp(x - max) / sum along an axis")                             \
-    X(LOG_SOFTMAX, log_softmax, AXIS, OWN, "x - max - log(sum(exp(x - max))) along an axis")       \
-    X(MEAN, mean, AXES, EXPANSION, "sum / count over axes")                                        \
-    X(LAYER_NORM, layer_norm, LAYER_NORM, OWN,                                                     \
+    X(SOFTMAX, softmax, 1, 1, AXIS, OWN, "exp(x - max) / sum along an axis")                       \
+    X(LOG_SOFTMAX, log_softmax, 1, 1, AXIS, OWN,                                                   \
+      "x - max - log(sum(exp(x - max))) along an axis")                                            \
+    X(MEAN, mean, 1, 1, AXES, EXPANSION, "sum / count over axes")                                  \
+    X(LAYER_NORM, layer_norm, 2, 4, LAYER_NORM, OWN,                                               \
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
-    X(CROSS_ENTROPY, cross_entropy, NONE, OWN, "mean of -log_softmax(logits)[target]")
+    X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
 /* The attribute lists. X(name, kind, times, default) in the order of a node's words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be

@@ -81,6 +81,40 @@ static int find_kx(const tci_kernel *k, tci_kx_op op)
     return 0;
 }
 
+static void graph_verifier(tci_scratch *s, const void *root)
+{
+    tci_node *n = *(tci_node *const *)root;
+    tci_graph_verify(s, &n, 1);
+}
+
+/* A word of each kind of attribute, their number, and the number of inputs. */
+TEST(nodes)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 6, 10);
+    tci_node *n = tci_handle_node(tc_cumsum(x, 0));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->attr[0], 2);
+    BREAK(graph_verifier, &n, n->attr[0], -1);
+    BREAK(graph_verifier, &n, n->n_attr, 0);
+    BREAK(graph_verifier, &n, n->n_in, 0);
+    n = tci_handle_node(tc_permute(x, 1, 0));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->n_attr, 1);
+    BREAK(graph_verifier, &n, n->attr[1], 1);
+    n = tci_handle_node(tc_matmul(x, tc_transpose(x, 0, 1)));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->attr[2], -1);
+    BREAK(graph_verifier, &n, n->attr[n->n_attr - 1], -1);
+    BREAK(graph_verifier, &n, n->n_attr, 2);
+    n = tci_handle_node(tc_layer_norm(x, TC_AXES(1), TC_NONE, TC_NONE, 1e-5));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->attr[2], 2);
+    BREAK(graph_verifier, &n, n->attr[3], 1);
+    BREAK(graph_verifier, &n, n->attr[0], 2);
+    end();
+}
+
 TEST(kernels)
 {
     begin();
