@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1c1da382252efd0d"
+#define TCI_BUILD "1dfd0bbe0e7fcd4a"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -6662,13 +6662,14 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *          BOOL
  *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
  *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
- * Special rows: X(ID, name, facts, attributes, gradient, doc): movement and the ops with their own
- *   functions.
+ * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
+ *   with their own functions.
+ *   least, most  operands; MANY: as many as are given
  *   facts     of tci_fact in ops/info.h, which makes one info row of each op
  *   attributes  which of the lists TCI_ATTRS_... below
  *   gradient  OWN: tci_vjp_ID; LEAF: has no operands; NONE: asking for it is an error
- * Composite rows: X(ID, name, attributes, gradient, doc): expanded into rows above by tci_expand_ID
- *   (ops/composite); else as special rows.
+ * Composite rows: X(ID, name, least, most, attributes, gradient, doc): expanded into rows above by
+ *   tci_expand_ID (ops/composite); else as special rows.
  *   gradient  OWN: tci_vjp_ID; EXPANSION: that of the rows it expands into */
 #ifndef TCI_OPS_TABLE_H
 #define TCI_OPS_TABLE_H
@@ -6754,44 +6755,47 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 
 /* Facts and attributes as described above; what the attributes mean is in graph/node.h. */
 #define TCI_SPECIAL_OPS(X)                                                                         \
-    X(INPUT, input, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,        \
+    X(INPUT, input, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,  \
       "named placeholder, bound at run")                                                           \
-    X(DATA, data, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,          \
+    X(DATA, data, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
       "leaf with memory: borrowed, copied or an evaluated value")                                  \
-    X(LITERAL, literal, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
-      "0-d number given in C: a slot filled at run time")                                          \
-    X(CONST, const, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                        \
+    X(LITERAL, literal, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE,    \
+      LEAF, "0-d number given in C: a slot filled at run time")                                    \
+    X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
-    X(IOTA, iota, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")                    \
-    X(WHERE, where, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN, "c ? a : b")     \
-    X(CAST, cast, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                                  \
+    X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
+    X(WHERE, where, 3, 3, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN,            \
+      "c ? a : b")                                                                                 \
+    X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
       "dtype conversion with tc's defined corners")                                                \
-    X(RESHAPE, reshape, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                     \
+    X(RESHAPE, reshape, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,               \
       "same elements, row-major order, other shape")                                               \
-    X(PERMUTE, permute, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")           \
-    X(EXPAND, expand, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                       \
+    X(PERMUTE, permute, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT, ORDER, OWN, "axes in another order")     \
+    X(EXPAND, expand, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_QUIET, SHAPE, OWN,                 \
       "axes of size 1 repeated, without a copy")                                                   \
-    X(SLICE, slice, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                         \
+    X(SLICE, slice, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, SLICE, OWN,                   \
       "start and step per axis; negative steps walk backwards")                                    \
-    X(PAD, pad, TCI_IS_EXACT | TCI_IS_SHIFT, PAD, OWN, "fill around, or crop where negative")      \
-    X(CAT, cat, TCI_IS_STORABLE | TCI_IS_EXACT, AXIS, OWN, "joined along an axis")                 \
-    X(WINDOW, window, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, WINDOW, OWN,                      \
+    X(PAD, pad, 2, 2, TCI_IS_EXACT | TCI_IS_SHIFT, PAD, OWN,                                       \
+      "fill around, or crop where negative")                                                       \
+    X(CAT, cat, 1, MANY, TCI_IS_STORABLE | TCI_IS_EXACT, AXIS, OWN, "joined along an axis")        \
+    X(WINDOW, window, 1, 1, TCI_IS_VIEW | TCI_IS_EXACT | TCI_IS_SHIFT, WINDOW, OWN,                \
       "sliding windows along axes as extra axes")                                                  \
-    X(GATHER, gather, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,                    \
+    X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
-    X(SCAN, scan, 0, AXIS, OWN, "running sum along an axis")                                       \
-    X(CONTRACT, contract, TCI_IS_FOLD, CONTRACT, OWN,                                              \
+    X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
-    X(ASSIGN, assign, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                                   \
+    X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
       "a parameter takes a value when the program has run")
 
 #define TCI_COMPOSITE_OPS(X)                                                                       \
-    X(SOFTMAX, softmax, AXIS, OWN, "exp(x - max) / sum along an axis")                             \
-    X(LOG_SOFTMAX, log_softmax, AXIS, OWN, "x - max - log(sum(exp(x - max))) along an axis")       \
-    X(MEAN, mean, AXES, EXPANSION, "sum / count over axes")                                        \
-    X(LAYER_NORM, layer_norm, LAYER_NORM, OWN,                                                     \
+    X(SOFTMAX, softmax, 1, 1, AXIS, OWN, "exp(x - max) / sum along an axis")                       \
+    X(LOG_SOFTMAX, log_softmax, 1, 1, AXIS, OWN,                                                   \
+      "x - max - log(sum(exp(x - max))) along an axis")                                            \
+    X(MEAN, mean, 1, 1, AXES, EXPANSION, "sum / count over axes")                                  \
+    X(LAYER_NORM, layer_norm, 2, 4, LAYER_NORM, OWN,                                               \
       "(x - mean) / sqrt(var + eps) * weight + bias over axes")                                    \
-    X(CROSS_ENTROPY, cross_entropy, NONE, OWN, "mean of -log_softmax(logits)[target]")
+    X(CROSS_ENTROPY, cross_entropy, 2, 2, NONE, OWN, "mean of -log_softmax(logits)[target]")
 
 /* The attribute lists. X(name, kind, times, default) in the order of a node's words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
@@ -6904,6 +6908,7 @@ typedef enum tci_attr_times {
     TCI_ATTR_ASIDE
 } tci_attr_times;
 
+enum { TCI_ATTRS_MOST = 4 };      /* of one list */
 #define TCI_ATTR_NEEDED INT64_MIN /* has no default */
 
 typedef struct tci_attr_info {
@@ -6923,6 +6928,7 @@ typedef struct tci_op_info {
     const char *name;
     uint16_t facts; /* of tci_fact */
     uint8_t cost;   /* flops of one evaluation, of a CAT for each operand; 0: moves only */
+    int32_t least, most; /* operands */
     uint8_t results;
     uint8_t identity; /* tci_identity of a FOLD or ARG */
     const tci_attr_list *attrs;
@@ -6989,7 +6995,8 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
         0 TCI_ATTRS_##list(TCI_ATTR_IS_FIRST),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_GROUP),                                                     \
         0 TCI_ATTRS_##list(TCI_ATTR_IS_LAST),                                                      \
-        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};
+        (0 TCI_ATTRS_##list(TCI_ATTR_IS_EACH)) > 0};                                               \
+    _Static_assert(0 TCI_ATTRS_##list(TCI_ATTR_ONE) <= TCI_ATTRS_MOST, "a list of " #list);
 TCI_ATTR_LISTS(TCI_ROW)
 #undef TCI_ROW
 
@@ -7030,6 +7037,9 @@ enum {
     TCI_INFO_FACTS_CALL = TCI_INFO_EW
 };
 
+/* The column of most operands. */
+enum { TCI_INFO_0, TCI_INFO_1, TCI_INFO_2, TCI_INFO_3, TCI_INFO_4, TCI_INFO_MANY = INT32_MAX };
+
 /* The rule column of the reductions. */
 enum {
     TCI_INFO_REDUCE_SAME = TCI_IS_FOLD,
@@ -7040,21 +7050,22 @@ enum {
 
 static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
-    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, 1, 0, &tci_attrs_NONE},
+    [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,        \
+                     arity, 1, 0, &tci_attrs_NONE},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
-    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, TCI_IDENTITY_##identity,                 \
+    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_IDENTITY_##identity,           \
                      &tci_attrs_AXES},
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
-    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0,                               \
+#define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
+    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0, least, TCI_INFO_##most,       \
                      ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
     TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
-    [TCI_OP_##id] = {#name, 0, 0, 1, 0, &tci_attrs_##attributes},
+#define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
+    [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, &tci_attrs_##attributes},
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -12040,11 +12051,6 @@ static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
     return tci_build_same_shape(a->rank, a->shape, b->rank, b->shape);
 }
 
-static void tci_verify_inputs(const tci_verify *v, int n_in)
-{
-    tci_verify_that(v, v->n->n_in == n_in, "wrong number of inputs");
-}
-
 /* A word of an attribute is what its kind says. */
 static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
 {
@@ -12087,6 +12093,8 @@ static void tci_verify_every(const tci_verify *v)
         tci_verify_that(v, count <= INT64_MAX / size, "the element count overflows");
         count *= size;
     }
+    const tci_op_info *row = tci_op_get(n->op);
+    tci_verify_that(v, n->n_in >= row->least && n->n_in <= row->most, "wrong number of inputs");
     for (int i = 0; i < n->n_in; i++) {
         tci_verify_that(v, n->in[i] != NULL, "a NULL input");
         tci_verify_that(v, tci_op_get(n->in[i]->op)->results > 0, "an input without a result");
@@ -12097,7 +12105,6 @@ static void tci_verify_every(const tci_verify *v)
 static void tci_verify_ew(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, tci_build_ew_arity(n->op));
     tc_dtype operands = (tc_dtype)n->in[0]->dtype, want_operands, want;
     tci_build_ew_dtypes(n->op, operands, &want_operands, &want);
     tci_verify_that(v, want_operands == operands && want == n->dtype,
@@ -12129,7 +12136,6 @@ static void tci_verify_dropped(const tci_verify *v, int first, int n_axes)
 static void tci_verify_reduce(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 1);
     tci_verify_that(v, n->n_attr >= 1, "reduces no axis");
     if (tci_op_is(n->op, TCI_IS_ARG)) {
         tci_verify_that(v, n->n_attr == 1 && n->dtype == TC_I64, "an index of one axis is i64");
@@ -12142,13 +12148,11 @@ static void tci_verify_reduce(const tci_verify *v)
 static void tci_verify_leaf(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 0);
     tci_verify_that(v, n->rank == 0 || !tci_op_is(n->op, TCI_IS_NUMBER), "a number is 0-d");
 }
 
 static void tci_verify_iota(const tci_verify *v)
 {
-    tci_verify_inputs(v, 0);
     tci_verify_that(v, v->n->rank == 1 && v->n->dtype == TC_I64, "a ramp is 1-d and i64");
 }
 
@@ -12220,10 +12224,9 @@ static void tci_verify_pad(const tci_verify *v)
                     "the fill is 0-d and of the same dtype");
 }
 
-/* Movement: the inputs and dtype, then what is its own. */
-static void tci_verify_move(const tci_verify *v, int n_in, void (*own)(const tci_verify *v))
+/* Movement: the dtype, then what is its own. */
+static void tci_verify_move(const tci_verify *v, void (*own)(const tci_verify *v))
 {
-    tci_verify_inputs(v, n_in);
     tci_verify_that(v, v->n->dtype == v->n->in[0]->dtype, "changes the dtype");
     own(v);
 }
@@ -12231,7 +12234,6 @@ static void tci_verify_move(const tci_verify *v, int n_in, void (*own)(const tci
 static void tci_verify_cat(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_dim size = 0;
     for (int i = 0; i < n->n_in; i++) {
         const tci_node *x = n->in[i];
@@ -12249,7 +12251,6 @@ static void tci_verify_cat(const tci_verify *v)
 static void tci_verify_gather(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 2);
     const tci_node *x = n->in[0], *index = n->in[1];
     tci_verify_that(v, n->dtype == x->dtype && tci_dtype_is_int((tc_dtype)index->dtype), "dtypes");
     tci_verify_that(v, tci_verify_same_shape(n, index) && x->rank == n->rank,
@@ -12274,7 +12275,6 @@ static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, i
 static void tci_verify_contract(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in == 2, "two operands");
     const tci_node *a = n->in[0], *b = n->in[1];
     bool ranks = n->attr[0] == a->rank && n->attr[1] == b->rank && n->attr[2] == n->rank;
     tci_verify_that(v, ranks && n->n_attr == 3 + a->rank + b->rank + n->rank,
@@ -12300,7 +12300,6 @@ static void tci_verify_contract(const tci_verify *v)
 static void tci_verify_same_as_input(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, n->dtype == n->in[0]->dtype && tci_verify_same_shape(n, n->in[0]),
                     "unlike its input");
 }
@@ -12308,7 +12307,6 @@ static void tci_verify_same_as_input(const tci_verify *v)
 static void tci_verify_where(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 3);
     tci_verify_that(
         v, n->in[0]->dtype == TC_BOOL && n->in[1]->dtype == n->dtype && n->in[2]->dtype == n->dtype,
         "dtypes");
@@ -12320,7 +12318,6 @@ static void tci_verify_where(const tci_verify *v)
 static void tci_verify_assign(const tci_verify *v)
 {
     const tci_node *n = v->n;
-    tci_verify_inputs(v, 2);
     tci_verify_that(v, n->in[0]->op == TCI_OP_DATA && !n->n_users, "an effect on a leaf");
     for (int i = 0; i < 2; i++) {
         tci_verify_that(v, n->in[i]->dtype == n->dtype && tci_verify_same_shape(n->in[i], n),
@@ -12330,34 +12327,31 @@ static void tci_verify_assign(const tci_verify *v)
 
 static void tci_verify_cast(const tci_verify *v)
 {
-    tci_verify_inputs(v, 1);
     tci_verify_that(v, tci_verify_same_shape(v->n, v->n->in[0]), "changes the shape");
 }
 
 static void tci_verify_mean(const tci_verify *v)
 {
-    tci_verify_inputs(v, 1);
     tci_verify_dropped(v, 0, v->n->n_attr);
 }
 
 static void tci_verify_layer_norm(const tci_verify *v)
 {
     const tci_node *n = v->n;
+    int64_t n_in = 2 + n->attr[n->n_attr - 2] + n->attr[n->n_attr - 1];
     tci_verify_that(v, n->n_attr == 3 + n->attr[0], "axes against their count");
-    tci_verify_inputs(v, 2 + (int)(n->attr[n->n_attr - 2] + n->attr[n->n_attr - 1]));
+    tci_verify_that(v, n->n_in == n_in, "inputs against the attributes");
     tci_verify_same_as_input(v);
 }
 
 static void tci_verify_cross_entropy(const tci_verify *v)
 {
-    tci_verify_inputs(v, 2);
     tci_verify_that(v, !v->n->rank, "the loss is 0-d");
 }
 
 static void tci_verify_composite(const tci_verify *v, void (*own)(const tci_verify *v))
 {
     const tci_node *n = v->n;
-    tci_verify_that(v, n->n_in >= 1, "wrong number of inputs");
     tci_verify_that(v, tci_dtype_is_float((tc_dtype)n->dtype) && n->dtype == n->in[0]->dtype,
                     "float, as its input");
     own(v);
@@ -12376,13 +12370,13 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_IOTA: tci_verify_iota(v); break;
     case TCI_OP_WHERE: tci_verify_where(v); break;
     case TCI_OP_CAST: tci_verify_cast(v); break;
-    case TCI_OP_RESHAPE: tci_verify_move(v, 1, tci_verify_reshape); break;
-    case TCI_OP_PERMUTE: tci_verify_move(v, 1, tci_verify_permute); break;
-    case TCI_OP_EXPAND: tci_verify_move(v, 1, tci_verify_expand); break;
-    case TCI_OP_SLICE: tci_verify_move(v, 1, tci_verify_slice); break;
-    case TCI_OP_PAD: tci_verify_move(v, 2, tci_verify_pad); break;
+    case TCI_OP_RESHAPE: tci_verify_move(v, tci_verify_reshape); break;
+    case TCI_OP_PERMUTE: tci_verify_move(v, tci_verify_permute); break;
+    case TCI_OP_EXPAND: tci_verify_move(v, tci_verify_expand); break;
+    case TCI_OP_SLICE: tci_verify_move(v, tci_verify_slice); break;
+    case TCI_OP_PAD: tci_verify_move(v, tci_verify_pad); break;
     case TCI_OP_CAT: tci_verify_cat(v); break;
-    case TCI_OP_WINDOW: tci_verify_move(v, 1, tci_verify_window); break;
+    case TCI_OP_WINDOW: tci_verify_move(v, tci_verify_window); break;
     case TCI_OP_GATHER: tci_verify_gather(v); break;
     case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
@@ -12998,6 +12992,394 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
     tc_axes axes = {last, 2, false};
     tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);
     return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
+}
+/* ---- src/graph/named.c ---- */
+/* graph/named.c - nodes by name (graph/named.h).
+ *
+ * In: the name of an op, inputs, attributes by name. Out: what the constructor of that op makes of
+ * them. The names are found in the rows of the ops and their attribute lists; lengths and kinds of
+ * what is given are checked here by the list alone, and what the words mean by the constructors.
+ * One switch over all ops says which constructor that is. */
+/* ---- src/graph/named.h ---- */
+/* graph/named.h - nodes made by the name of their op, with attributes by name: what reads graphs
+ * from elsewhere builds through this. The ops and their attributes are those of ops/table.h. */
+#ifndef TCI_GRAPH_NAMED_H
+#define TCI_GRAPH_NAMED_H
+
+
+/* One attribute: a word for each time it stands (an entry per axis of `start`, all of `axes`). */
+typedef struct tci_named_attr {
+    const char *name;
+    int n;
+    const tci_dim *words;
+} tci_named_attr;
+
+/* The op over n_in inputs, in the order of graph/node.h; what is left out has its default. Shapes
+ * broadcast and dtypes meet as in the constructors of graph/build.h, axes may count from the end.
+ * NULL with g->error and g->message (TC_ERR_ARGUMENT: no such op or attribute, or a wrong number of
+ * inputs or words; else what the constructor says). Leaves with memory or a number have no name to
+ * be made by. */
+TCI_FN tci_node *tci_build_named(tci_graph *g, const char *op, int n_in, tci_node *const *in,
+                                 int n_attrs, const tci_named_attr *attrs);
+
+#endif
+
+/* ---- src/graph/named.c, continued ---- */
+#include <inttypes.h>
+#include <string.h>
+
+
+/* A call: the row, and what was given for each attribute of its list, or NULL. */
+typedef struct tci_named {
+    tci_graph *g;
+    int op, n_in;
+    tci_node *const *in;
+    const tci_attr_list *list;
+    const tci_named_attr *given[TCI_ATTRS_MOST];
+} tci_named;
+
+/* ---- what was given ---- */
+
+/* Place of an attribute in the list, or -1. A COUNT follows from the others. */
+static int tci_named_find(const tci_named *c, const char *name)
+{
+    for (int i = 0; i < c->list->n; i++) {
+        if (!strcmp(c->list->items[i].name, name)) {
+            return c->list->items[i].kind == TCI_ATTR_COUNT ? -1 : i;
+        }
+    }
+    return -1;
+}
+
+/* How often attribute i stands; -1: as often as it is given. */
+static int tci_named_wanted(const tci_named *c, int i)
+{
+    const tci_attr_info *a = &c->list->items[i];
+    int rank = c->n_in ? c->in[0]->rank : 0, first = c->list->n_first;
+    switch ((tci_attr_times)a->times) {
+    case TCI_ATTR_FIRST:
+    case TCI_ATTR_LAST: return 1;
+    case TCI_ATTR_EACH: return rank;
+    case TCI_ATTR_REST: return i > first && c->given[first] ? c->given[first]->n : -1;
+    case TCI_ATTR_ASIDE: break;
+    }
+    return a->kind == TCI_ATTR_PLACE ? rank : a->kind == TCI_ATTR_SIZE ? -1 : 1;
+}
+
+static int tci_named_count(const tci_named *c, const char *name)
+{
+    int i = tci_named_find(c, name);
+    return c->given[i] ? c->given[i]->n : tci_named_wanted(c, i);
+}
+
+static tci_dim tci_named_word(const tci_named *c, const char *name, int at)
+{
+    int i = tci_named_find(c, name);
+    return c->given[i] ? c->given[i]->words[at] : c->list->items[i].fallback;
+}
+
+/* All words of an attribute; NULL: out of memory. */
+static tci_dim *tci_named_words(const tci_named *c, const char *name, tci_words *w)
+{
+    int n = tci_named_count(c, name);
+    tci_dim *words = tci_words_get(c->g, w, n);
+    for (int i = 0; words && i < n; i++) {
+        words[i] = tci_named_word(c, name, i);
+    }
+    return words;
+}
+
+static int *tci_named_ints(const tci_named *c, const char *name, tci_words *w)
+{
+    int n = tci_named_count(c, name);
+    int *ints = tci_words_ints(c->g, w, n);
+    for (int i = 0; ints && i < n; i++) {
+        ints[i] = (int)tci_named_word(c, name, i);
+    }
+    return ints;
+}
+
+/* ---- checks ---- */
+
+static bool tci_named_fits(const tci_attr_info *a, tci_dim word)
+{
+    bool plain = tci_dim_is_known(word) && word >= INT32_MIN && word <= INT32_MAX;
+    switch ((tci_attr_kind)a->kind) {
+    case TCI_ATTR_SIZE:
+    case TCI_ATTR_PLACE: return true;
+    case TCI_ATTR_AXIS: return plain;
+    case TCI_ATTR_COUNT:
+    case TCI_ATTR_LABEL: return plain && word >= 0;
+    case TCI_ATTR_FLAG: return plain && (word == 0 || word == 1);
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(word);
+    }
+    return false;
+}
+
+static bool tci_named_check_words(const tci_named *c, int i)
+{
+    const tci_attr_info *a = &c->list->items[i];
+    int n = c->given[i]->n, wanted = tci_named_wanted(c, i);
+    if (n < 0 || (wanted >= 0 && n != wanted)) {
+        tci_graph_fail(c->g, TC_ERR_ARGUMENT, "'%s' of %s is given %d times: expected %d", a->name,
+                       tci_op_name(c->op), n, wanted);
+        return false;
+    }
+    for (int k = 0; k < n; k++) {
+        if (tci_attr_is_dim(a) &&
+            !tci_build_check_dim(c->g, a->name, c->given[i]->words[k], TC_ERR_ARGUMENT)) {
+            return false;
+        }
+        if (!tci_named_fits(a, c->given[i]->words[k])) {
+            tci_graph_fail(c->g, TC_ERR_ARGUMENT, "'%s' of %s is %s: expected %s", a->name,
+                           tci_op_name(c->op), TCI_DIM_TEXT(c->given[i]->words[k]),
+                           a->kind == TCI_ATTR_FLAG    ? "0 or 1"
+                           : a->kind == TCI_ATTR_DTYPE ? "a dtype"
+                           : a->kind == TCI_ATTR_LABEL ? "a number from 0 on"
+                                                       : "an axis");
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Sorts what is given into the list. */
+static bool tci_named_take(tci_named *c, int n_attrs, const tci_named_attr *attrs)
+{
+    for (int i = 0; i < n_attrs; i++) {
+        int at = tci_named_find(c, attrs[i].name);
+        if (at < 0 || c->given[at]) {
+            tci_graph_fail(c->g, TC_ERR_ARGUMENT,
+                           at < 0 ? "%s has no attribute '%.60s'"
+                                  : "%s is given the attribute '%.60s' twice",
+                           tci_op_name(c->op), attrs[i].name);
+            return false;
+        }
+        c->given[at] = &attrs[i];
+    }
+    for (int i = 0; i < c->list->n; i++) {
+        const tci_attr_info *a = &c->list->items[i];
+        if (!c->given[i] && a->fallback == TCI_ATTR_NEEDED) {
+            tci_graph_fail(c->g, TC_ERR_ARGUMENT, "%s needs the attribute '%s'", tci_op_name(c->op),
+                           a->name);
+            return false;
+        }
+        if (c->given[i] && !tci_named_check_words(c, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool tci_named_check_inputs(const tci_named *c)
+{
+    const tci_op_info *row = tci_op_get(c->op);
+    if (c->n_in < row->least || c->n_in > row->most) {
+        tci_graph_fail(c->g, TC_ERR_ARGUMENT, "%s is given %d inputs: expected %d%s", row->name,
+                       c->n_in, row->least, row->most > row->least ? " or more" : "");
+        return false;
+    }
+    for (int i = 0; i < c->n_in; i++) {
+        if (!c->in[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- ops whose words are more than one list ---- */
+
+static tci_node *tci_named_shaped(const tci_named *c)
+{
+    tci_words w;
+    tci_dim *shape = tci_named_words(c, "shape", &w);
+    int rank = tci_named_count(c, "shape");
+    if (!shape) {
+        return NULL;
+    }
+    return tci_words_put(c->g, &w,
+                         c->op == TCI_OP_RESHAPE
+                             ? tci_build_reshape(c->g, c->in[0], rank, shape)
+                             : tci_build_expand(c->g, c->in[0], rank, shape));
+}
+
+static tci_node *tci_named_permute(const tci_named *c)
+{
+    tci_words w;
+    int *order = tci_named_ints(c, "order", &w);
+    if (!order) {
+        return NULL;
+    }
+    return tci_words_put(c->g, &w, tci_build_permute(c->g, c->in[0], c->in[0]->rank, order));
+}
+
+static tci_node *tci_named_over_axes(const tci_named *c)
+{
+    tci_words w;
+    int *list = tci_named_ints(c, "axes", &w);
+    tc_axes axes = {list, tci_named_count(c, "axes"), false};
+    bool keepdims = tci_named_word(c, "keepdims", 0) != 0;
+    if (!list) {
+        return NULL;
+    }
+    return tci_words_put(c->g, &w,
+                         c->op == TCI_OP_MEAN
+                             ? tci_build_mean(c->g, c->in[0], axes, keepdims)
+                             : tci_build_reduce(c->g, c->op, c->in[0], axes, keepdims));
+}
+
+static tci_node *tci_named_slice(const tci_named *c)
+{
+    tci_node *r = c->in[0];
+    for (int i = 0; r && i < c->in[0]->rank; i++) {
+        r = tci_build_slice(c->g, r, i, tci_named_word(c, "start", i), tci_named_word(c, "stop", i),
+                            tci_named_word(c, "step", i));
+    }
+    return r;
+}
+
+static tci_node *tci_named_pad(const tci_named *c)
+{
+    tci_words w, v;
+    tci_dim *before = tci_named_words(c, "before", &w);
+    tci_dim *after = before ? tci_named_words(c, "after", &v) : NULL;
+    tci_node *r = NULL;
+    if (after) {
+        r = tci_build_pad_axes(c->g, c->in[0], before, after, c->in[1]);
+        tci_words_put(c->g, &v, r);
+    }
+    return before ? tci_words_put(c->g, &w, r) : NULL;
+}
+
+static tci_node *tci_named_window(const tci_named *c)
+{
+    int n = tci_named_count(c, "axis"), axis = 0;
+    tci_words w;
+    tci_dim *spec = tci_words_get(c->g, &w, 4 * n);
+    bool valid = true;
+    if (!spec) {
+        return NULL;
+    }
+    for (int i = 0; valid && i < n; i++) {
+        valid = tci_build_axis(c->g, (int)tci_named_word(c, "axis", i), c->in[0]->rank, &axis) &&
+                c->in[0]->rank > 0;
+        spec[4 * i] = axis;
+        spec[4 * i + 1] = tci_named_word(c, "kernel", i);
+        spec[4 * i + 2] = tci_named_word(c, "stride", i);
+        spec[4 * i + 3] = tci_named_word(c, "dilation", i);
+    }
+    return tci_words_put(c->g, &w, valid ? tci_build_window(c->g, c->in[0], n, spec) : NULL);
+}
+
+static bool tci_named_repeats(const int *labels, int n)
+{
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < i; k++) {
+            if (labels[k] == labels[i]) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The labels of a, b and the result in one list. */
+static tci_node *tci_named_contract(const tci_named *c)
+{
+    tci_node *a = c->in[0], *b = c->in[1];
+    int n = tci_named_count(c, "labels"), rank_out = n - a->rank - b->rank;
+    tci_words w;
+    int *labels = tci_named_ints(c, "labels", &w);
+    if (!labels) {
+        return NULL;
+    }
+    int *of_b = labels + a->rank, *out = of_b + b->rank;
+    bool valid = rank_out >= 0 && !tci_named_repeats(labels, a->rank) &&
+                 !tci_named_repeats(of_b, b->rank) && !tci_named_repeats(out, rank_out);
+    if (!valid) {
+        tci_graph_fail(c->g, TC_ERR_ARGUMENT,
+                       "contract of shapes %s and %s is given %d labels: expected one for each "
+                       "axis of both and of the result, none twice in one of them",
+                       TCI_SHAPE_TEXT(a), TCI_SHAPE_TEXT(b), n);
+    }
+    return tci_words_put(c->g, &w,
+                         valid ? tci_build_contract(c->g, a, labels, b, of_b, rank_out, out)
+                               : NULL);
+}
+
+static tci_node *tci_named_layer_norm(const tci_named *c)
+{
+    bool has_weight = tci_named_word(c, "has_weight", 0) != 0;
+    bool has_bias = tci_named_word(c, "has_bias", 0) != 0;
+    tci_words w;
+    if (c->n_in != 2 + has_weight + has_bias) {
+        tci_graph_fail(c->g, TC_ERR_ARGUMENT, "layer_norm is given %d inputs: expected x, eps%s%s",
+                       c->n_in, has_weight ? ", a weight" : "", has_bias ? ", a bias" : "");
+        return NULL;
+    }
+    int *list = tci_named_ints(c, "axes", &w);
+    tc_axes axes = {list, tci_named_count(c, "axes"), false};
+    tci_node *weight = has_weight ? c->in[2] : NULL;
+    tci_node *bias = has_bias ? c->in[2 + has_weight] : NULL;
+    if (!list) {
+        return NULL;
+    }
+    return tci_words_put(c->g, &w,
+                         tci_build_layer_norm(c->g, c->in[0], axes, weight, bias, c->in[1]));
+}
+
+/* ---- the ops ---- */
+
+static tci_node *tci_named_make(const tci_named *c)
+{
+    tci_graph *g = c->g;
+    tci_node *const *in = c->in;
+    bool has_axis = c->list->n == 1 && tci_named_find(c, "axis") == 0;
+    int axis = has_axis ? (int)tci_named_word(c, "axis", 0) : 0;
+    switch ((tci_op)c->op) {
+    TCI_EW_OPS(TCI_OP_CASE) return tci_build_ew(g, c->op, in);
+    TCI_REDUCE_OPS(TCI_OP_CASE)
+    case TCI_OP_MEAN: return tci_named_over_axes(c);
+    case TCI_OP_INPUT:
+    case TCI_OP_DATA:
+    case TCI_OP_LITERAL:
+    case TCI_OP_CONST: break;
+    case TCI_OP_IOTA: return tci_build_iota(g, tci_named_word(c, "length", 0));
+    case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
+    case TCI_OP_CAST: return tci_build_cast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
+    case TCI_OP_RESHAPE:
+    case TCI_OP_EXPAND: return tci_named_shaped(c);
+    case TCI_OP_PERMUTE: return tci_named_permute(c);
+    case TCI_OP_SLICE: return tci_named_slice(c);
+    case TCI_OP_PAD: return tci_named_pad(c);
+    case TCI_OP_CAT: return tci_build_cat(g, in, c->n_in, axis);
+    case TCI_OP_WINDOW: return tci_named_window(c);
+    case TCI_OP_GATHER: return tci_build_gather(g, in[0], axis, in[1]);
+    case TCI_OP_SCAN: return tci_build_scan(g, in[0], axis);
+    case TCI_OP_CONTRACT: return tci_named_contract(c);
+    case TCI_OP_ASSIGN: return tci_build_param_assign(g, in[0], in[1]);
+    case TCI_OP_SOFTMAX:
+    case TCI_OP_LOG_SOFTMAX:
+        return tci_build_softmax(g, in[0], axis, c->op == TCI_OP_LOG_SOFTMAX);
+    case TCI_OP_LAYER_NORM: return tci_named_layer_norm(c);
+    case TCI_OP_CROSS_ENTROPY: return tci_build_cross_entropy(g, in[0], in[1]);
+    }
+    tci_graph_fail(g, TC_ERR_ARGUMENT, "%s is a leaf: nothing makes one by its name",
+                   tci_op_name(c->op));
+    return NULL;
+}
+
+TCI_FN tci_node *tci_build_named(tci_graph *g, const char *op, int n_in, tci_node *const *in,
+                                 int n_attrs, const tci_named_attr *attrs)
+{
+    tci_named c = {.g = g, .op = tci_op_find(op), .n_in = n_in, .in = in};
+    if (c.op < 0) {
+        tci_graph_fail(g, TC_ERR_ARGUMENT, "there is no op '%.60s'", op);
+        return NULL;
+    }
+    c.list = tci_op_get(c.op)->attrs;
+    bool valid = tci_named_check_inputs(&c) && tci_named_take(&c, n_attrs, attrs);
+    return valid ? tci_named_make(&c) : NULL;
 }
 
 /* ---- src/grad/vjp.c ---- */
@@ -13965,11 +14347,11 @@ TCI_FN tci_node *tci_vjp_own(const tci_vjp *v)
 #define TCI_VJP_CALL_EXPANSION(op, call)
     tci_node *r = NULL;
     switch (v->n->op) {
-#define TCI_ROW(id, name, facts, attributes, gradient, doc)                                        \
+#define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
     TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
         TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, attributes, gradient, doc)                                               \
+#define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
     TCI_VJP_CALL_##gradient(TCI_OP_##id, tci_vjp_##id)
         TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW

@@ -1,11 +1,13 @@
 /* tests/oracle_ops.h - the table: oracle op name -> signature of its arguments -> tc calls.
  *
  * A row has either a tc function that takes its operands as they come, or an adapter. Argument
- * names that only say how torch lays out memory are in the signatures and otherwise ignored. An op
- * without a row is one that tc does not have. */
+ * names that only say how torch lays out memory are in the signatures and otherwise ignored. An
+ * elementwise op of tc's own table that has the same name there needs no row here. An op without
+ * either is one that tc does not have. */
 #ifndef TC_TEST_ORACLE_OPS_H
 #define TC_TEST_ORACLE_OPS_H
 
+#include "../src/ops/table.h"
 #include "oracle_shape.h"
 
 typedef struct orc_row {
@@ -29,24 +31,7 @@ typedef struct orc_row {
 #define ORC_LOSS "input target reduction weight beta delta"
 
 static const orc_row orc_rows_of_table[] = {
-    ORC_UNARY("abs", tc_abs_at),
-    ORC_UNARY("neg", tc_neg_at),
-    ORC_UNARY("exp", tc_exp_at),
-    ORC_UNARY("log", tc_log_at),
-    ORC_UNARY("sqrt", tc_sqrt_at),
-    ORC_UNARY("rsqrt", tc_rsqrt_at),
-    ORC_UNARY("reciprocal", tc_reciprocal_at),
     ORC_ROW("square", "input", orc_square),
-    ORC_UNARY("sin", tc_sin_at),
-    ORC_UNARY("cos", tc_cos_at),
-    ORC_UNARY("tanh", tc_tanh_at),
-    ORC_UNARY("sigmoid", tc_sigmoid_at),
-    ORC_UNARY("erf", tc_erf_at),
-    ORC_UNARY("ceil", tc_ceil_at),
-    ORC_UNARY("floor", tc_floor_at),
-    ORC_UNARY("trunc", tc_trunc_at),
-    ORC_UNARY("isnan", tc_isnan_at),
-    ORC_UNARY("logical_not", tc_logical_not_at),
     ORC_UNARY(ORC_NN "relu", tc_relu_at),
     ORC_UNARY(ORC_NN "silu", tc_silu_at),
     ORC_ROW("positive", "input", orc_positive),
@@ -74,25 +59,11 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("add", "input other alpha", orc_add),
     ORC_ROW("sub", "input other alpha", orc_sub),
     ORC_ROW("rsub", "input other alpha", orc_rsub),
-    ORC_BINARY("mul", tc_mul_at),
     ORC_ROW("div", "input other rounding_mode", orc_div),
     ORC_BINARY("true_divide", tc_div_at),
-    ORC_BINARY("remainder", tc_remainder_at),
-    ORC_BINARY("floor_divide", tc_floor_divide_at),
-    ORC_BINARY("pow", tc_pow_at),
     ORC_ROW("float_power", "input other", orc_float_power),
-    ORC_BINARY("maximum", tc_maximum_at),
-    ORC_BINARY("minimum", tc_minimum_at),
     ORC_ROW("fmax", "input other", orc_fmax),
     ORC_ROW("fmin", "input other", orc_fmin),
-    ORC_BINARY("eq", tc_eq_at),
-    ORC_BINARY("ne", tc_ne_at),
-    ORC_BINARY("lt", tc_lt_at),
-    ORC_BINARY("le", tc_le_at),
-    ORC_BINARY("gt", tc_gt_at),
-    ORC_BINARY("ge", tc_ge_at),
-    ORC_BINARY("logical_and", tc_logical_and_at),
-    ORC_BINARY("logical_or", tc_logical_or_at),
     ORC_ROW("logical_xor", "input other", orc_logical_xor),
     ORC_BINARY("__radd__", tc_add_at),
     ORC_ROW("__rsub__", "input other", orc_rsub),
@@ -256,15 +227,32 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("eye", "n m " ORC_MADE, orc_eye),
 };
 
-/* NULL: tc has no such op. */
-static const orc_row *orc_row_find(const char *op)
+/* The elementwise ops by their own names, where no row above says more. */
+static const orc_row orc_rows_of_ops[] = {
+#define ORC_OF_1 ORC_UNARY
+#define ORC_OF_2 ORC_BINARY
+#define ORC_OF_ROW(id, name, arity, ...) ORC_OF_##arity(#name, tc_##name##_at),
+    TCI_EW_OPS(ORC_OF_ROW)
+#undef ORC_OF_ROW
+};
+
+static const orc_row *orc_row_among(const orc_row *rows, size_t n, const char *op)
 {
-    for (size_t i = 0; i < sizeof(orc_rows_of_table) / sizeof(orc_rows_of_table[0]); i++) {
-        if (!strcmp(orc_rows_of_table[i].op, op)) {
-            return &orc_rows_of_table[i];
+    for (size_t i = 0; i < n; i++) {
+        if (!strcmp(rows[i].op, op)) {
+            return &rows[i];
         }
     }
     return NULL;
+}
+
+/* NULL: tc has no such op. */
+static const orc_row *orc_row_find(const char *op)
+{
+    size_t n_table = sizeof(orc_rows_of_table) / sizeof(orc_rows_of_table[0]);
+    size_t n_ops = sizeof(orc_rows_of_ops) / sizeof(orc_rows_of_ops[0]);
+    const orc_row *row = orc_row_among(orc_rows_of_table, n_table, op);
+    return row ? row : orc_row_among(orc_rows_of_ops, n_ops, op);
 }
 
 /* Fills c->outputs or c->skip. */

@@ -1,5 +1,5 @@
-/* graph/named.h - nodes made by the name of their op, with attributes by name: what reads graphs from
- * elsewhere builds through this. The ops and their attributes are those of ops/table.h. */
+/* graph/named.h - nodes made by the name of their op, with attributes by name: what reads graphs
+ * from elsewhere builds through this. The ops and their attributes are those of ops/table.h. */
 #ifndef TCI_GRAPH_NAMED_H
 #define TCI_GRAPH_NAMED_H
 

@@ -120,8 +120,8 @@
       "named placeholder, bound at run")                                                           \
     X(DATA, data, 0, 0, TCI_IS_LEAF | TCI_IS_MEMORY | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,    \
       "leaf with memory: borrowed, copied or an evaluated value")                                  \
-    X(LITERAL, literal, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE, LEAF,\
-      "0-d number given in C: a slot filled at run time")                                          \
+    X(LITERAL, literal, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_UNIQUE | TCI_IS_QUIET, NONE,    \
+      LEAF, "0-d number given in C: a slot filled at run time")                                    \
     X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
     X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
