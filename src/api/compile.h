@@ -12,7 +12,7 @@ extern "C" {
  * On failure *f is NULL, and tc_error() of the output and of its context tell: the status of a
  * poisoned tensor; TC_ERR_HANDLE (dead, null, of two contexts); TC_ERR_ARGUMENT (an input that is
  * missing, given twice or no tc_input; no outputs); TC_ERR_BACKEND (unknown); TC_ERR_COMPILER and
- * TC_ERR_UNSUPPORTED (where options.fallback refuses the interpreter); TC_ERR_LIMIT
+ * TC_ERR_BACKEND (where options.fallback refuses the interpreter); TC_ERR_LIMIT
  * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
 /* Inputs are the tc_input leaves that y needs, in order of their creation. */
 TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here);

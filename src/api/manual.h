@@ -94,8 +94,8 @@
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
  * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
- * change, say so: what was evaluated from it is then computed anew (programs read it at each run
- * anyway). Any strides will do, counted in elements:
+ * change, say so: what was evaluated from it is then computed anew, and a device copies it anew
+ * (programs on a processor read it at each run anyway). Any strides will do, counted in elements:
  *
  *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
  *     in[0] = 7;
@@ -278,9 +278,10 @@
  * The statuses: TC_ERR_ARGUMENT, _SHAPE, _DTYPE, _AXIS and _HANDLE for the calls that record;
  * _BUFFER for memory given to a run or a read; _INDEX when a run met an index outside its axis
  * (its outputs are then not valid, parameters are as they were); _LIMIT for what no memory can
- * hold, or options.memory_limit forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where
- * options.fallback refuses the interpreter or a backend is unknown; _BACKEND also where a device
- * fails at work; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
+ * hold, or options.memory_limit forbids; _MEMORY; _COMPILER and _BACKEND where options.fallback
+ * refuses the interpreter; _BACKEND also for a backend that is not there and where a device fails
+ * at work; _UNSUPPORTED for a gradient that there is not; _BUSY; _IO; and _INTERNAL, which is a
+ * defect of tc.
  *
  * 13 THREADS
  *

@@ -123,7 +123,7 @@ typedef struct tc_allocator {
     void *user;
 } tc_allocator;
 
-/* FAST may use approximations */
+/* FAST leaves tc free to approximate. So far it does not: both compute the same */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
@@ -133,10 +133,10 @@ typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
     tc_math math;
-    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER instead of running interpreted */
+    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
-    int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
+    int vector_bits;          /* 0: the machine's; 128, 256, 512: at most; -1: scalar code */
     /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
      * pays; their sums then have the unit's order, not the one that all other executors share.
      * -1: never */

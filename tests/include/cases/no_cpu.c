@@ -26,5 +26,12 @@ int main(void)
     tc_status status = tc_compile(four(ctx), &f);
     printf("%s\n", tc_error(ctx));
     tc_ctx_free(ctx);
-    return status == TC_ERR_BACKEND ? 0 : 3;
+
+    tc_options refuses = {.fallback = TC_FALLBACK_REFUSE};
+    if (tc_ctx_make(&ctx, &refuses)) {
+        return 3;
+    }
+    tc_status refused = tc_compile(four(ctx), &f);
+    tc_ctx_free(ctx);
+    return status == TC_ERR_BACKEND && refused == TC_ERR_COMPILER ? 0 : 4;
 }
