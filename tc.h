@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "1dfd0bbe0e7fcd4a"
+#define TCI_BUILD "fc413d934d77589d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -103,8 +103,8 @@
  *     tc_tensor e = tc_arange(ctx, 0, 12, 1, TC_I64);
  *
  * Borrowed memory outlives its use and is aligned as C aligns the dtype's type. When its contents
- * change, say so: what was evaluated from it is then computed anew (programs read it at each run
- * anyway). Any strides will do, counted in elements:
+ * change, say so: what was evaluated from it is then computed anew, and a device copies it anew
+ * (programs on a processor read it at each run anyway). Any strides will do, counted in elements:
  *
  *     tc_tensor whole = tc_borrow(ctx, in, TC_F32, 12);
  *     in[0] = 7;
@@ -287,9 +287,10 @@
  * The statuses: TC_ERR_ARGUMENT, _SHAPE, _DTYPE, _AXIS and _HANDLE for the calls that record;
  * _BUFFER for memory given to a run or a read; _INDEX when a run met an index outside its axis
  * (its outputs are then not valid, parameters are as they were); _LIMIT for what no memory can
- * hold, or options.memory_limit forbids; _MEMORY; _COMPILER, _BACKEND and _UNSUPPORTED where
- * options.fallback refuses the interpreter or a backend is unknown; _BACKEND also where a device
- * fails at work; _BUSY; _IO; and _INTERNAL, which is a defect of tc.
+ * hold, or options.memory_limit forbids; _MEMORY; _COMPILER and _BACKEND where options.fallback
+ * refuses the interpreter; _BACKEND also for a backend that is not there and where a device fails
+ * at work; _UNSUPPORTED for a gradient that there is not; _BUSY; _IO; and _INTERNAL, which is a
+ * defect of tc.
  *
  * 13 THREADS
  *
@@ -579,7 +580,7 @@ typedef struct tc_allocator {
     void *user;
 } tc_allocator;
 
-/* FAST may use approximations */
+/* FAST leaves tc free to approximate. So far it does not: both compute the same */
 typedef enum tc_math { TC_MATH_EXACT, TC_MATH_FAST } tc_math;
 /* to the interpreter */
 typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
@@ -589,10 +590,10 @@ typedef enum tc_fallback { TC_FALLBACK_ALLOW, TC_FALLBACK_REFUSE } tc_fallback;
 typedef struct tc_options {
     const char *backend;      /* "interp", "cpu", ... NULL: the best that works here */
     tc_math math;
-    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER instead of running interpreted */
+    tc_fallback fallback;     /* REFUSE: TC_ERR_COMPILER or _BACKEND instead of interpreting */
     /* 0: as many as this process may use; 1: no lock, no system call in a run */
     int threads;
-    int vector_bits;          /* 0: the machine's; 256, 512; -1: scalar code */
+    int vector_bits;          /* 0: the machine's; 128, 256, 512: at most; -1: scalar code */
     /* 0: contractions of bf16 and f16 use the machine's matrix units (a GPU's, AMX) where that
      * pays; their sums then have the unit's order, not the one that all other executors share.
      * -1: never */
@@ -1451,8 +1452,8 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 /* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
  * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for
- * those it does not depend on. At ties and corners as torch. On failure all grads tell the
- * error. */
+ * those it does not depend on. At ties and corners as torch. TC_ERR_UNSUPPORTED: an op on the way
+ * has no gradient. On failure all grads tell the error. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
@@ -1475,7 +1476,7 @@ extern "C" {
  * On failure *f is NULL, and tc_error() of the output and of its context tell: the status of a
  * poisoned tensor; TC_ERR_HANDLE (dead, null, of two contexts); TC_ERR_ARGUMENT (an input that is
  * missing, given twice or no tc_input; no outputs); TC_ERR_BACKEND (unknown); TC_ERR_COMPILER and
- * TC_ERR_UNSUPPORTED (where options.fallback refuses the interpreter); TC_ERR_LIMIT
+ * TC_ERR_BACKEND (where options.fallback refuses the interpreter); TC_ERR_LIMIT
  * (options.memory_limit); TC_ERR_MEMORY. The caller frees the program. */
 /* Inputs are the tc_input leaves that y needs, in order of their creation. */
 TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here);

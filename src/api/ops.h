@@ -165,8 +165,8 @@ TC_API tc_tensor tc_assign_at(tc_tensor param, tc_tensor value, tc_site here);
 #define tc_assign(param, value) tc_assign_at((param), (value), TC_HERE)
 /* grads[i] = d loss / d params[i], of its shape and dtype: new nodes of the same graph, which can
  * be differentiated again. loss: one element; params: any float tensors of the graph, zeros for
- * those it does not depend on. At ties and corners as torch. On failure all grads tell the
- * error. */
+ * those it does not depend on. At ties and corners as torch. TC_ERR_UNSUPPORTED: an op on the way
+ * has no gradient. On failure all grads tell the error. */
 TC_API tc_status tc_grad_at(tc_tensor loss, const tc_tensor *params, int n, tc_tensor *grads,
                             tc_site here);
 #define tc_grad(loss, params, n, grads) tc_grad_at((loss), (params), (n), (grads), TC_HERE)
