@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "fc413d934d77589d"
+#define TCI_BUILD "21bd943b908bff09"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1675,7 +1675,7 @@ typedef struct tc_backend_compiler {
 
 /* One launch: tasks [task_begin, task_end) of a kernel (they are independent). */
 typedef struct tc_launch {
-    void *function;                 /* from `find` */
+    void *function;                 /* from `module_find` */
     void *const *buffers;           /* device memory of each operand */
     const int64_t *literals;        /* host memory: one word each */
     int64_t *fault;                 /* host memory or NULL: set when an index is outside its axis */
@@ -1738,7 +1738,8 @@ typedef struct tc_backend {
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.
- * TC_ERR_ARGUMENT: a required member is missing, or the name is taken. */
+ * TC_ERR_ARGUMENT: a required member is missing, or the name is taken; TC_ERR_LIMIT: there are 16
+ * already. */
 TC_API tc_status tc_register_backend(const tc_backend *backend);
 /* Names of all backends, "interp" first, into names[0..room); returns how many there are. */
 TC_API int tc_list_backends(const char **names, int room);
@@ -23445,9 +23446,9 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
                           tci_dim hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);
-/* of a MAP stage's vector loop */
+/* loop/schedule.c: of a MAP stage's vector loop; flops of one point. */
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
-TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
+TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);
 
 /* ---- pieces that other schedules share ---- */
 

@@ -74,7 +74,7 @@ typedef struct tc_backend_compiler {
 
 /* One launch: tasks [task_begin, task_end) of a kernel (they are independent). */
 typedef struct tc_launch {
-    void *function;                 /* from `find` */
+    void *function;                 /* from `module_find` */
     void *const *buffers;           /* device memory of each operand */
     const int64_t *literals;        /* host memory: one word each */
     int64_t *fault;                 /* host memory or NULL: set when an index is outside its axis */
@@ -137,7 +137,8 @@ typedef struct tc_backend {
 } tc_backend;
 
 /* Makes a backend known under its name; the struct is borrowed for the rest of the process.
- * TC_ERR_ARGUMENT: a required member is missing, or the name is taken. */
+ * TC_ERR_ARGUMENT: a required member is missing, or the name is taken; TC_ERR_LIMIT: there are 16
+ * already. */
 TC_API tc_status tc_register_backend(const tc_backend *backend);
 /* Names of all backends, "interp" first, into names[0..room); returns how many there are. */
 TC_API int tc_list_backends(const char **names, int room);

@@ -57,9 +57,9 @@ TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_l
                           tci_dim hi);
 /* The stage that has time to fetch the next row for the first one: -1 none. */
 TCI_FN int tci_stage_ahead(const tci_kernel *k);
-/* of a MAP stage's vector loop */
+/* loop/schedule.c: of a MAP stage's vector loop; flops of one point. */
 TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
-TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);          /* flops of one point */
+TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);
 
 /* ---- pieces that other schedules share ---- */
 
