@@ -121,6 +121,7 @@
 #include "run/param.c"
 #include "run/resident.c"
 #include "run/buffer.c"
+#include "run/index.c"
 #include "run/program.c"
 #include "run/device.c"
 #include "run/call.c"

@@ -40,10 +40,12 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: another run changes a
  * parameter that f changes. Nothing was written then. TC_ERR_INDEX: an index was outside its axis:
- * outputs are not valid, parameters are as they were. TC_ERR_BACKEND: a device failed at work:
- * neither outputs nor parameters that f changes are valid. tc_error(f) tells (per thread: of its
- * last failing run). Sizes from TC_DIM are those that the numbers of elements make: none in their
- * ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave open. */
+ * outputs are not valid, parameters are as they were; the text names the call that reads there and,
+ * where that takes it from memory that the host can read, the index. TC_ERR_BACKEND: a device
+ * failed at work: neither outputs nor parameters that f changes are valid. tc_error(f) tells (per
+ * thread: of its last failing run). Sizes from TC_DIM are those that the numbers of elements make:
+ * none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave
+ * open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller

@@ -315,6 +315,7 @@ TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here)
     f.ctx = tci_ctx_of(ctx);
     if (f.ctx) {
         f.ctx->graph.site = here;
+        f.ctx->graph.call = op;
     } else {
         f.failed = true;
         f.bad.id = TCI_NULL_CTX;
@@ -328,6 +329,7 @@ TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t)
         f->ctx = tci_ctx_of(t.ctx);
         if (f->ctx) {
             f->ctx->graph.site = f->here;
+            f->ctx->graph.call = f->op;
         }
     }
 }

@@ -262,6 +262,13 @@
  *
  *   app.c:20: tc_read: given room for 3 elements, expected 4 (the tensor was made at app.c:12)
  *
+ * A run that meets an index outside its axis names the call that reads there, and the index where
+ * that lies in an input or other memory that the host can read. Of several calls that read axes of
+ * that size at computed indices it names up to three:
+ *
+ *   app.c:31: tc_run: index 7 (element 3 of input 1 "which") is outside axis 0 of size 6 in
+ *   tc_index_select made at app.c:12: expected -6 to 5
+ *
  * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
  * context's is the last failure that was recorded on it: of a call that could not be made, or of a
  * compile, evaluation or reading that returned a status. To compute from a poisoned tensor is no

@@ -83,6 +83,7 @@ typedef struct tci_node {
     int64_t offset;           /* DATA: elements from storage->data to element 0...0 */
     const char *name;         /* INPUT */
     tc_site site;             /* the user's line that made it */
+    const char *call;         /* the public call that stands there, "tc_gather"; NULL: unknown */
     void *pass;               /* free for the pass that runs */
 } tci_node;
 
@@ -117,7 +118,8 @@ typedef struct tci_graph {
     void *pools[24];             /* free lists of node memory by size class */
     void *slabs;                 /* memory those lists are cut from, newest first */
     char *slab_next, *slab_end;  /* uncut part of the newest slab */
-    tc_site site;                /* stamped on new nodes: the public call that is under way */
+    tc_site site;                /* stamped on new nodes: where the public call under way stands, */
+    const char *call;            /* and its name, which is never freed */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */

@@ -494,18 +494,20 @@ static tc_status tci_call_judge_device(tc_call *c, tc_status status)
     return TC_OK;
 }
 
-static tc_status tci_call_find_fault(tc_call *c)
+TCI_FN int64_t tci_call_fault(const tc_call *c)
 {
     for (int i = 0; i < c->program->max_threads; i++) {
         if (c->faults[i]) {
-            long long n = (long long)(c->faults[i] - 1);
-            return tci_call_refuse(c, TC_ERR_INDEX,
-                                   "an index tensor holds an element outside its axis: the axis"
-                                   " has size %lld, expected indices in [%lld, %lld)",
-                                   n, -n, n);
+            return c->faults[i] - 1;
         }
     }
-    return TC_OK;
+    return -1;
+}
+
+static tc_status tci_call_find_fault(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    int64_t size = tci_call_fault(c);
+    return size < 0 ? TC_OK : tci_index_tell(c, c->program, NULL, size, inputs, outputs);
 }
 
 static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
@@ -540,7 +542,7 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     tci_fpenv_leave(saved);
     if (TCI_UNLIKELY(f->faults && !status)) {
-        status = tci_call_find_fault(c);
+        status = tci_call_find_fault(c, &inputs, &outputs);
     }
     if (TCI_UNLIKELY(c->device && !status)) {
         status = tci_call_judge_device(c, tci_device_finish(c, &inputs, &outputs));

@@ -55,6 +55,32 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
+/* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
+enum { TCI_INDEX_CASTS = 4 };
+typedef struct tci_index_read {
+    const char *call;          /* "tc_gather" */
+    const char *file;          /* where it stands, or NULL */
+    int32_t line, axis;
+    tci_dim size;              /* of the axis, in the symbols of the program */
+    const char *size_text;     /* a symbolic one as the user has it, or NULL */
+    /* The leaf that holds the indices: a number among the code's inputs; -1: they are computed. */
+    int32_t port;
+    int8_t casts[TCI_INDEX_CASTS]; /* of its elements, in order */
+    int32_t n_casts;
+    const char *name;          /* of a user's input, or NULL */
+    const char *leaf_file;     /* where the leaf was made, or NULL */
+    int32_t leaf_line;
+    const int64_t *strides;    /* of a captured leaf; NULL: dense */
+} tci_index_read;
+/* Memory for them and for what they point to. reads NULL: they are only counted. */
+typedef struct tci_index_room {
+    tci_index_read *reads;
+    int64_t *words;
+    char *text;
+    int n_reads;
+    size_t n_words, n_text;
+} tci_index_room;
+
 /* The last failing tc_run of one thread. Only that thread writes the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
@@ -81,6 +107,7 @@ struct tc_program {
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
+    tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
@@ -177,6 +204,14 @@ TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
 TCI_FN tc_status tci_resident_home(tci_storage *s);
 TCI_FN void tci_resident_free(tci_storage *s);
 
+/* ---- run/index.c ---- */
+/* Lists the readings at indices of a request. Strings are copied: the program outlives theirs. */
+TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room);
+/* An index was outside an axis of this size in a run of c's program, or of its instance `ran`,
+ * whose symbols had these values. Writes c->last and returns TC_ERR_INDEX. */
+TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t *values,
+                                int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
+
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
@@ -211,6 +246,8 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
 /* That there are as many buffers as the program takes. */
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* The size of the axis that an index of the last run was outside of; -1: none was. */
+TCI_FN int64_t tci_call_fault(const tc_call *c);
 /* Writes c->last and returns why. */
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);

@@ -532,6 +532,12 @@ TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs output
     if (TCI_UNLIKELY(status)) {
         c->last = d->inner->last;
     }
+    if (TCI_UNLIKELY(status == TC_ERR_INDEX)) { /* the instance knows no names */
+        const tc_program *ran = d->instance->program;
+        int64_t size = ran->faults ? tci_call_fault(d->inner) : -1;
+        status = size < 0 ? status
+                          : tci_index_tell(c, ran, d->instance->values, size, &inputs, &outputs);
+    }
     return status;
 }
 

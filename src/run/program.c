@@ -26,6 +26,7 @@
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds, n_param_binds;
+    tci_index_room index;      /* counted, then laid out */
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -65,8 +66,8 @@ static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_by
     return p;
 }
 
-static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
-                                  const tci_program_sizes *sizes, int64_t **literal_words)
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_program_sizes *sizes,
+                                  int64_t **literal_words)
 {
     char *block = (char *)f;
     tc_program unused;
@@ -83,6 +84,10 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
     p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
+    tci_index_room *index = &sizes->index;
+    index->reads = tci_program_carve(block, &at, (size_t)index->n_reads, sizeof(tci_index_read));
+    index->words = tci_program_carve(block, &at, index->n_words, sizeof(int64_t));
+    index->text = tci_program_carve(block, &at, index->n_text, 1);
     return at;
 }
 
@@ -116,6 +121,17 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     for (int i = 0; i < r->n_effects; i++) {
         f->effects[i].captured = r->effects[i];
     }
+}
+
+/* What was counted is listed in the program's block. */
+static void tci_program_list_reads(tc_program *f, const tci_request *r, const tci_index_room *room)
+{
+    tci_index_room filled = {.reads = room->reads, .words = room->words, .text = room->text};
+    if (room->n_reads) {
+        tci_index_list(r, &filled);
+    }
+    f->reads = filled.reads;
+    f->n_reads = filled.n_reads;
 }
 
 /* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
@@ -355,6 +371,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
                                .n_params = tci_program_count_params(r),
                                .n_effects = r->n_effects};
     int64_t *literal_words = NULL;
+    tci_index_list(r, &sizes.index);
     tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
     if (status) {
         return status;
@@ -363,6 +380,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     p->from_memory = r->found == TCI_FOUND_MEMORY;
     p->from_disk = r->found == TCI_FOUND_DISK;
     tci_program_capture(p, r);
+    tci_program_list_reads(p, r, &sizes.index);
     tci_program_complete(p, sizes.n_steps, literal_words);
 #ifdef TC_DYNAMIC_SHAPES
     if (code->n_symbols && !tci_dynamic_make(p, r)) {

@@ -200,6 +200,161 @@ TEST(indices_outside_their_axis)
     errors_end(&w);
 }
 
+/* A context for tests of the texts; native: by compiled code where a compiler is found. */
+static tc_ctx *index_ctx(bool native)
+{
+    tc_ctx *ctx = NULL;
+    tc_options o = {.backend = native ? NULL : "interp", .no_disk_cache = true, .threads = 2};
+    CHECK_EQ_INT(tc_ctx_make(&ctx, &o), TC_OK);
+    return ctx;
+}
+
+/* The error is "FILE:run: tc_run: text", where the text holds the place of a call as %s. */
+static void index_check(const char *error, int run, const char *op, const char *format, int made)
+{
+    char text[600], place[200];
+    snprintf(place, sizeof(place), "%s:%d", __FILE__, made);
+    int n = snprintf(text, sizeof(text), "%s:%d: %s: ", __FILE__, run, op);
+    snprintf(text + n, sizeof(text) - (size_t)n, format, place);
+    CHECK_MSG(!strcmp(error, text), "\"%s\", expected \"%s\"", error, text);
+}
+
+static const int64_t good_indices[6] = {0, 5, -1, -6, 2, 3};
+
+static void index_of_an_input(bool native)
+{
+    tc_ctx *ctx = index_ctx(native);
+    float x[12] = {0}, out[6];
+    int64_t which[6], other[6];
+    memcpy(which, good_indices, sizeof(which));
+    memcpy(other, good_indices, sizeof(other));
+    tc_tensor data = tc_input(ctx, "data", TC_F32, 6), i = tc_input(ctx, "which", TC_I64, 2, 3);
+    tc_tensor j = tc_input(ctx, "", TC_I64, 6), flat = tc_reshape(tc_cast(i, TC_I32), 6);
+    tc_tensor a = tc_index_select(data, 0, flat); int made_a = __LINE__;
+    tc_tensor b = tc_gather(data, 0, tc_flip(tc_flip(j, 0), 0)); int made_b = __LINE__;
+    tc_tensor y = tc_add(a, b);
+    tc_program *f = NULL;
+    CHECK_EQ_INT(tc_compile_fn(TC_TENSORS(data, i, j), TC_TENSORS(y), NULL, &f), TC_OK);
+    tc_bufs in = TC_BUFS(TC_BUF(x, 6), TC_BUF(which, 6), TC_BUF(other, 6));
+    tc_bufs to = TC_BUFS(TC_BUF(out, 6));
+    CHECK_EQ_INT(tc_run(f, in, to), TC_OK);
+    which[5] = 6;
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX); int run = __LINE__;
+    index_check(tc_error(f), run, "tc_run",
+                "index 6 (element [1, 2] of input 1 \"which\") is outside axis 0 of size 6 in "
+                "tc_index_select made at %s: expected -6 to 5", made_a);
+    which[5] = 3;
+    which[4] = -7;
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
+    CHECK_HAS(tc_error(f), "index -7 (element [1, 1] of input 1 \"which\") is outside axis 0");
+    which[4] = ((int64_t)1 << 32) + 6; /* what is read is what the cast leaves of it */
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX);
+    CHECK_HAS(tc_error(f), "index 6 (element [1, 1] of input 1 \"which\", cast) is outside");
+    which[4] = 2;
+    other[3] = 6; /* the flips are computed, but the other reading was all inside */
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX); run = __LINE__;
+    index_check(tc_error(f), run, "tc_run",
+                "a computed index is outside axis 0 of size 6 in tc_gather made at %s: expected "
+                "-6 to 5", made_b);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+TEST(an_index_of_an_input_is_named)
+{
+    index_of_an_input(false);
+    index_of_an_input(true);
+}
+
+TEST(a_class_outside_the_logits_is_named)
+{
+    tc_ctx *ctx = index_ctx(false);
+    float x[8] = {0}, loss;
+    uint8_t classes[2] = {3, 4};
+    tc_tensor logits = tc_input(ctx, "logits", TC_F32, 2, 4), t = tc_input(ctx, "t", TC_U8, 2);
+    tc_tensor y = tc_cross_entropy(logits, t); int made = __LINE__;
+    tc_program *f = NULL;
+    REQUIRE(!tc_compile(y, &f));
+    tc_bufs in = TC_BUFS(TC_BUF(x, 8), TC_BUF(classes, 2)), to = TC_BUFS(TC_BUF(&loss, 1));
+    CHECK_EQ_INT(tc_run(f, in, to), TC_ERR_INDEX); int run = __LINE__;
+    index_check(tc_error(f), run, "tc_run",
+                "index 4 (element 1 of input 1 \"t\") is outside axis 1 of size 4 in "
+                "tc_cross_entropy made at %s: expected -4 to 3", made);
+    tc_call *call = NULL;
+    REQUIRE(!tc_call_make(f, &call));
+    CHECK_EQ_INT(tc_run_call(call, in, to), TC_ERR_INDEX);
+    CHECK_HAS(tc_error(call), "tc_run_call: index 4 (element 1 of input 1 \"t\") is outside");
+    tc_call_free(call);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
+/* Computed, all of one size: whichever it was, it is among those that are named. */
+TEST(readings_that_nothing_tells_apart_are_all_named)
+{
+    tc_ctx *ctx = index_ctx(false);
+    float x[24] = {0}, out[5];
+    int64_t at[5] = {0, 1, 2, 3, 4}, step = 1;
+    tc_tensor data = tc_input(ctx, "data", TC_F32, 5), i = tc_input(ctx, "i", TC_I64, 5);
+    tc_tensor s = tc_input(ctx, "s", TC_I64), y = data;
+    tc_program *f = NULL;
+    for (int n = 1; n <= 4; n++) {
+        y = tc_add(tc_gather(y, 0, tc_add(i, tc_mul(s, n))), 1); int made = __LINE__;
+        REQUIRE(!tc_compile_fn(TC_TENSORS(data, i, s), TC_TENSORS(y), NULL, &f));
+        tc_bufs in = TC_BUFS(TC_BUF(x, 5), TC_BUF(at, 5), TC_BUF(&step, 1));
+        CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 5))), TC_ERR_INDEX);
+        char text[200];
+        snprintf(text, sizeof(text), "axis 0 of size 5 in tc_gather made at %s:%d%s", __FILE__,
+                 made, n == 1 ? ": expected -5 to 4" : n == 4 ? "; or 1 more of that size" : "");
+        CHECK_HAS(tc_error(f), text);
+        CHECK_HAS(tc_error(f), n == 1 ? "a computed index is" : "an index is outside an axis of");
+        tc_program_free(f);
+    }
+    tc_ctx_free(ctx);
+}
+
+/* Another gather has the size of the axis, other indices, and nothing outside. */
+TEST(memory_of_the_user_holds_the_index)
+{
+    tc_ctx *ctx = index_ctx(false);
+    float x[6] = {0}, out[4];
+    int32_t at[8] = {9, 0, 9, 1, 9, 6, 9, 2};
+    tc_tensor data = tc_copy_in(ctx, x, TC_F32, 6);
+    int64_t size = 4, back = -2;
+    tc_tensor odd = tc_borrow_strided(ctx, at + 7, TC_I32, 1, &size, &back); int leaf = __LINE__;
+    tc_tensor fine = tc_copy_in(ctx, good_indices, TC_I64, 4);
+    tc_tensor sum = tc_add(tc_gather(data, 0, fine), tc_gather(data, 0, odd)); int made = __LINE__;
+    char text[700];
+    CHECK_EQ_INT(tc_read(sum, out, 4), TC_ERR_INDEX);
+    snprintf(text, sizeof(text),
+             "tc_read: index 6 (element 1 of the tensor made at %s:%d) is outside axis 0 of size 6 "
+             "in tc_gather made at %s:%d: expected -6 to 5 (the tensor was made at",
+             __FILE__, leaf, __FILE__, made);
+    CHECK_HAS(tc_error(sum), text);
+    at[5] = 5;
+    CHECK_EQ_INT(tc_touch(odd), TC_OK);
+    CHECK_EQ_INT(tc_read(sum, out, 4), TC_OK);
+    tc_ctx_free(ctx);
+}
+
+/* A later kernel writes its output over the index: what lies there is not what was read. */
+TEST(an_index_that_was_written_over_is_not_told)
+{
+    tc_ctx *ctx = index_ctx(false);
+    float x[12] = {0}, out[12];
+    int64_t at[4] = {0, 4, 1, 2};
+    tc_tensor data = tc_input(ctx, "data", TC_F32, 4, 3), i = tc_input(ctx, "i", TC_I64, 4);
+    tc_tensor rows = tc_index_select(data, 0, i);
+    tc_program *f = NULL;
+    REQUIRE(!tc_compile_fn(TC_TENSORS(data, i), TC_TENSORS(rows, tc_add(i, 70)), NULL, &f));
+    tc_bufs in = TC_BUFS(TC_BUF(x, 12), TC_BUF(at, 4));
+    CHECK_EQ_INT(tc_run(f, in, TC_BUFS(TC_BUF(out, 12), TC_BUF(at, 4))), TC_ERR_INDEX);
+    CHECK(at[0] == 70); /* it was */
+    CHECK_HAS(tc_error(f), "tc_run: an index of input 1 \"i\" is outside axis 0 of size 4");
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* ---- compile ---- */
 
 TEST(compile_refuses_bad_handles)

@@ -79,4 +79,52 @@ TEST(an_unknown_backend_is_an_error)
     }
 }
 
+/* ---- indices in memory of a device ---- */
+
+static bool far_memory;
+
+static bool far_is_device(void *user, const void *memory)
+{
+    (void)user;
+    return memory && far_memory;
+}
+
+static tc_status far_launch(void *user, const tc_launch *launch)
+{
+    (void)user;
+    if (launch->fault) {
+        *launch->fault = 4 + 1;
+    }
+    return TC_OK;
+}
+
+TEST(an_index_on_a_device_is_not_read)
+{
+    static tc_backend far;
+    far = null_backend;
+    far.name = "far";
+    far.launch = far_launch;
+    far.is_device = far_is_device;
+    REQUIRE(tc_register_backend(&far) == TC_OK);
+    tc_options o = {.backend = "far", .no_disk_cache = true};
+    tc_ctx *ctx;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 4), i = tc_input(ctx, "i", TC_I64, 4);
+    tc_program *f = NULL;
+    REQUIRE(tc_compile(tc_gather(x, 0, i), &f) == TC_OK);
+    _Alignas(64) static float in[4], out[4];
+    _Alignas(64) static int64_t at[4] = {0, 1, 2, 4};
+    for (int k = 0; k < 2; k++) {
+        far_memory = k == 1;
+        CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4), TC_BUF(at, 4)), TC_BUFS(TC_BUF(out, 4))),
+                     TC_ERR_INDEX);
+        CHECK_HAS(tc_error(f), k ? "tc_run: an index of input 1 \"i\" is outside axis 0 of size 4"
+                                 : "tc_run: index 4 (element 3 of input 1 \"i\") is outside axis 0");
+        CHECK_HAS(tc_error(f), "in tc_gather made at");
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    tc_shutdown();
+}
+
 TEST_MAIN

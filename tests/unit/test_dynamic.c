@@ -761,6 +761,49 @@ TEST(threads_run_different_sizes_at_once)
     tc_ctx_free(ctx);
 }
 
+/* ---- indices outside their axis ---- */
+
+static tc_status dyn_pick(tc_program *f, int64_t rows, const int32_t *which, const int32_t *where)
+{
+    float x[16] = {0}, out[4], first;
+    tc_bufs in = TC_BUFS(TC_BUF(x, rows), TC_BUF_ND(which, 1, 4), TC_BUF_ND(where, 2, 2));
+    return tc_run(f, in, TC_BUFS(TC_BUF(out, 4), TC_BUF(&first, 1)));
+}
+
+TEST(an_index_outside_a_symbolic_axis_is_named)
+{
+    tc_ctx *ctx = dyn_ctx("interp", 1, NULL);
+    REQUIRE(ctx);
+    int64_t rows = TC_DIM("rows", 1, 16), n = TC_DIM("n", 1, 4);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, rows);
+    tc_tensor which = tc_input(ctx, "which", TC_I32, 1, 4), where = tc_input(ctx, "", TC_I32, 2, n);
+    tc_tensor y = tc_index_select(x, 0, tc_reshape(which, 4)); int made = __LINE__;
+    tc_tensor doubled = tc_reshape(tc_cat(TC_TENSORS(x, x), 0), 2, rows);
+    tc_tensor z = tc_sum(tc_gather(doubled, 1, where), TC_ALL, false);
+    tc_program *f = NULL;
+    REQUIRE(!tc_compile_fn(TC_TENSORS(x, which, where), TC_TENSORS(y, z), NULL, &f));
+    int32_t inside[4] = {0, -1, 1, 2}, outside[4] = {0, 1, 5, -6}, far[4] = {0, 0, -9, 0};
+    char text[300];
+    CHECK_OK(dyn_pick(f, 6, outside, inside));
+    for (int64_t size = 3; size <= 5; size++) { /* another instance each */
+        CHECK_EQ_INT(dyn_pick(f, size, outside, inside), TC_ERR_INDEX);
+        snprintf(text, sizeof(text),
+                 "tc_run: index 5 (element [0, 2] of input 1 \"which\") is outside axis 0 of size"
+                 " %d (rows) in tc_index_select made at %s:%d: expected %d to %d",
+                 (int)size, __FILE__, made, -(int)size, (int)size - 1);
+        CHECK_HAS(tc_error(f), text);
+        CHECK_EQ_INT(dyn_pick(f, size, inside, far), TC_ERR_INDEX);
+        snprintf(text, sizeof(text),
+                 "index -9 (element [1, 0] of input 2) is outside axis 1 of size %d (rows) in "
+                 "tc_gather made at",
+                 (int)size);
+        CHECK_HAS(tc_error(f), text);
+        CHECK_OK(dyn_pick(f, size, inside, inside));
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 /* ---- memory runs out at the n-th request ---- */
 
 static void dyn_arm(long at, bool sticky)
