@@ -204,7 +204,8 @@ static void tci_spawn_limit(pid_t pid, int64_t cpu_s, int depth)
     (void)syscall(SYS_prlimit64, pid, RLIMIT_CPU, limit, NULL);
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
     if (depth < TCI_SPAWN_DEPTH && tci_os_read_file(path, &children, NULL)) {
-        char *at = children.text, *end;
+        const char *at = tci_str_text(&children); /* "" also without memory */
+        char *end;
         for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
             tci_spawn_limit((pid_t)child, cpu_s, depth + 1);
             at = end;
