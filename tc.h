@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "21bd943b908bff09"
+#define TCI_BUILD "f989c7a200c95f6d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -270,6 +270,13 @@
  * A compile, evaluation or reading that fails names its own line, and that of the tensor:
  *
  *   app.c:20: tc_read: given room for 3 elements, expected 4 (the tensor was made at app.c:12)
+ *
+ * A run that meets an index outside its axis names the call that reads there, and the index where
+ * that lies in an input or other memory that the host can read. Of several calls that read axes of
+ * that size at computed indices it names up to three:
+ *
+ *   app.c:31: tc_run: index 7 (element 3 of input 1 "which") is outside axis 0 of size 6 in
+ *   tc_index_select made at app.c:12: expected -6 to 5
  *
  * Functions that can fail return a tc_status; tc_error also takes contexts, programs and calls. A
  * context's is the last failure that was recorded on it: of a call that could not be made, or of a
@@ -1504,10 +1511,12 @@ TC_API void tc_program_free(tc_program *f);
  * TC_ERR_BUFFER: number, dtype, count, NULL, const or overlap are wrong; TC_ERR_ARGUMENT: f is
  * NULL; TC_ERR_MEMORY: no workspace for one more call at once; TC_ERR_BUSY: another run changes a
  * parameter that f changes. Nothing was written then. TC_ERR_INDEX: an index was outside its axis:
- * outputs are not valid, parameters are as they were. TC_ERR_BACKEND: a device failed at work:
- * neither outputs nor parameters that f changes are valid. tc_error(f) tells (per thread: of its
- * last failing run). Sizes from TC_DIM are those that the numbers of elements make: none in their
- * ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave open. */
+ * outputs are not valid, parameters are as they were; the text names the call that reads there and,
+ * where that takes it from memory that the host can read, the index. TC_ERR_BACKEND: a device
+ * failed at work: neither outputs nor parameters that f changes are valid. tc_error(f) tells (per
+ * thread: of its last failing run). Sizes from TC_DIM are those that the numbers of elements make:
+ * none in their ranges, or several, are TC_ERR_BUFFER, and TC_BUF_ND says what the numbers leave
+ * open. */
 TC_API tc_status tc_run_at(tc_program *f, tc_bufs inputs, tc_bufs outputs, tc_site here);
 #define tc_run(f, ...) tc_run_at((f), __VA_ARGS__, TC_HERE)
 /* Full control: a call owns its workspace and its last error; one thread at a time. The caller
@@ -4178,7 +4187,8 @@ static void tci_spawn_limit(pid_t pid, int64_t cpu_s, int depth)
     (void)syscall(SYS_prlimit64, pid, RLIMIT_CPU, limit, NULL);
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
     if (depth < TCI_SPAWN_DEPTH && tci_os_read_file(path, &children, NULL)) {
-        char *at = children.text, *end;
+        const char *at = tci_str_text(&children); /* "" also without memory */
+        char *end;
         for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
             tci_spawn_limit((pid_t)child, cpu_s, depth + 1);
             at = end;
@@ -9027,6 +9037,7 @@ typedef struct tci_node {
     int64_t offset;           /* DATA: elements from storage->data to element 0...0 */
     const char *name;         /* INPUT */
     tc_site site;             /* the user's line that made it */
+    const char *call;         /* the public call that stands there, "tc_gather"; NULL: unknown */
     void *pass;               /* free for the pass that runs */
 } tci_node;
 
@@ -9061,7 +9072,8 @@ typedef struct tci_graph {
     void *pools[24];             /* free lists of node memory by size class */
     void *slabs;                 /* memory those lists are cut from, newest first */
     char *slab_next, *slab_end;  /* uncut part of the newest slab */
-    tc_site site;                /* stamped on new nodes: the public call that is under way */
+    tc_site site;                /* stamped on new nodes: where the public call under way stands, */
+    const char *call;            /* and its name, which is never freed */
     uint64_t n_inputs_made;      /* INPUT nodes so far: their order of creation */
     int64_t bytes;
     tc_status error;             /* of the last builder that returned NULL */
@@ -9416,6 +9428,7 @@ static tci_node *tci_node_make(tci_graph *g, tci_node_want *w)
     n->id = id;
     n->generation = g->generations[id];
     n->site = g->site;
+    n->call = g->call;
     g->slots[id] = n;
     g->n_nodes++;
     if (!unique) {
@@ -40300,6 +40313,32 @@ typedef struct tci_run_effect {
     int64_t bytes;
 } tci_run_effect;
 
+/* One reading at indices in a program, as the user wrote it; for the text of TC_ERR_INDEX. */
+enum { TCI_INDEX_CASTS = 4 };
+typedef struct tci_index_read {
+    const char *call;          /* "tc_gather" */
+    const char *file;          /* where it stands, or NULL */
+    int32_t line, axis;
+    tci_dim size;              /* of the axis, in the symbols of the program */
+    const char *size_text;     /* a symbolic one as the user has it, or NULL */
+    /* The leaf that holds the indices: a number among the code's inputs; -1: they are computed. */
+    int32_t port;
+    int8_t casts[TCI_INDEX_CASTS]; /* of its elements, in order */
+    int32_t n_casts;
+    const char *name;          /* of a user's input, or NULL */
+    const char *leaf_file;     /* where the leaf was made, or NULL */
+    int32_t leaf_line;
+    const int64_t *strides;    /* of a captured leaf; NULL: dense */
+} tci_index_read;
+/* Memory for them and for what they point to. reads NULL: they are only counted. */
+typedef struct tci_index_room {
+    tci_index_read *reads;
+    int64_t *words;
+    char *text;
+    int n_reads;
+    size_t n_words, n_text;
+} tci_index_room;
+
 /* The last failing tc_run of one thread. Only that thread writes the text. */
 typedef struct tci_thread_error {
     struct tci_thread_error *next;
@@ -40326,6 +40365,7 @@ struct tc_program {
     tci_run_step *steps;       /* code->n_steps */
     tci_run_bind *binds; int n_binds;
     tci_alias *aliases;        /* code->aliases, ascending by (output, input) */
+    tci_index_read *reads; int n_reads; /* none in an instance: its family has them */
     int n_slots;               /* operand pointers of all steps */
     int64_t work_bytes;        /* work memory of each thread, the most of any step */
     int max_threads;           /* of any step: how many fault words and workspaces a call has */
@@ -40422,6 +40462,14 @@ TCI_FN void tci_resident_changed(tci_storage *s, const tc_backend *device);
 TCI_FN tc_status tci_resident_home(tci_storage *s);
 TCI_FN void tci_resident_free(tci_storage *s);
 
+/* ---- run/index.c ---- */
+/* Lists the readings at indices of a request. Strings are copied: the program outlives theirs. */
+TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room);
+/* An index was outside an axis of this size in a run of c's program, or of its instance `ran`,
+ * whose symbols had these values. Writes c->last and returns TC_ERR_INDEX. */
+TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t *values,
+                                int64_t size, const tc_bufs *inputs, const tc_bufs *outputs);
+
 /* ---- run/program.c ---- */
 /* A program from code and the request that led to it: captures literal values and leaf memory.
  * Keeps its own count of the code. TC_ERR_LIMIT: the arena is larger than options.memory_limit. */
@@ -40456,6 +40504,8 @@ TCI_FN void tci_call_give(tc_program *f, tc_call *c);
 TCI_FN tc_status tci_call_run(tc_call *c, tc_bufs inputs, tc_bufs outputs);
 /* That there are as many buffers as the program takes. */
 TCI_FN tc_status tci_call_check_lists(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs);
+/* The size of the axis that an index of the last run was outside of; -1: none was. */
+TCI_FN int64_t tci_call_fault(const tc_call *c);
 /* Writes c->last and returns why. */
 TCI_FN tc_status tci_call_refuse(tc_call *c, tc_status why, const char *format, ...)
     TCI_PRINTF(3, 4);
@@ -41113,6 +41163,365 @@ TCI_FN void tci_storage_release(tci_storage *s)
 }
 
 #undef TCI_BUFFER_HEADER
+/* ---- src/run/index.c ---- */
+/* run/index.c - which index was outside its axis: the text of TC_ERR_INDEX.
+ *
+ * In: the readings at indices of a request, when a program is made; the size of an axis, when a run
+ * found an index outside of it. Out: a text that names the index, where it lies, the axis and the
+ * user's call.
+ *
+ * The one idea: generated code tells only the size, so that a run pays nothing; the rest is found
+ * again on the host, in a run that failed. Readings of that size whose indices the host can read
+ * are looked through for the first one outside. Where that finds none, those remain that could not
+ * be looked through, and they are named.
+ *
+ * A leaf is looked through only where its memory is as the run found it: no output lies over it. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+
+#define TCI_INDEX_NAMED 3 /* readings in one text */
+
+/* ---- when a program is made ---- */
+
+static const char *tci_index_keep(tci_index_room *room, const char *s)
+{
+    size_t n = s ? strlen(s) + 1 : 0;
+    char *to = room->text && n ? room->text + room->n_text : NULL;
+    if (to) {
+        memcpy(to, s, n);
+    }
+    room->n_text += n;
+    return to;
+}
+
+static const int64_t *tci_index_keep_strides(tci_index_room *room, const tci_node *leaf)
+{
+    size_t n = leaf->strides ? (size_t)leaf->rank : 0;
+    int64_t *to = room->words && n ? room->words + room->n_words : NULL;
+    for (size_t i = 0; to && i < n; i++) {
+        to[i] = leaf->strides[i];
+    }
+    room->n_words += n;
+    return to;
+}
+
+static int32_t tci_index_port(const tci_request *r, const tci_node *leaf)
+{
+    for (int i = 0; i < r->n_inputs; i++) {
+        if (r->inputs[i] == leaf) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* Below movement that leaves no element of the leaf out. */
+static const tci_node *tci_index_leaf(const tci_node *n, tci_index_read *read)
+{
+    while (!tci_node_is_value(n) && (n->op == TCI_OP_CAST || n->op == TCI_OP_RESHAPE ||
+                                     n->op == TCI_OP_PERMUTE || n->op == TCI_OP_EXPAND)) {
+        if (n->op == TCI_OP_CAST && read->n_casts == TCI_INDEX_CASTS) {
+            return NULL;
+        }
+        if (n->op == TCI_OP_CAST) {
+            read->casts[read->n_casts++] = n->dtype;
+        }
+        n = n->in[0];
+    }
+    for (int i = 0, j = read->n_casts - 1; i < j; i++, j--) {
+        int8_t first = read->casts[i];
+        read->casts[i] = read->casts[j];
+        read->casts[j] = first;
+    }
+    return n;
+}
+
+static tci_dim tci_index_own_size(const tci_request *r, tci_dim size)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_dim_is_known(size)) {
+        size = tci_dim_replace(size, r->n_symbols, r->user_symbols, r->symbols);
+        return tci_dim_is_valid(size) ? size : -1; /* no memory for it: it matches no fault */
+    }
+#endif
+    (void)r;
+    return size;
+}
+
+static void tci_index_add(const tci_request *r, tci_index_room *room, const tci_node *n, int axis)
+{
+    tci_dim size = n->in[0]->shape[axis];
+    tci_dim_text text = tci_dim_text_of(size);
+    const char *size_text = tci_dim_is_known(size) ? NULL : text.text;
+    tci_index_read read = {.call = n->call ? n->call : tci_op_name(n->op),
+                           .file = tci_index_keep(room, n->site.file),
+                           .line = n->site.line,
+                           .axis = axis,
+                           .size = tci_index_own_size(r, size),
+                           .size_text = tci_index_keep(room, size_text)};
+    const tci_node *leaf = tci_index_leaf(n->in[1], &read);
+    read.port = leaf ? tci_index_port(r, leaf) : -1;
+    if (read.port >= r->n_user_inputs) {
+        read.strides = tci_index_keep_strides(room, leaf);
+        read.leaf_file = tci_index_keep(room, leaf->site.file);
+        read.leaf_line = leaf->site.line;
+    } else if (read.port >= 0) {
+        read.name = tci_index_keep(room, leaf->name);
+    }
+    if (room->reads) {
+        room->reads[room->n_reads] = read;
+    }
+    room->n_reads++;
+}
+
+TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const tci_node *n = r->nodes[i];
+        bool gathers = n->op == TCI_OP_GATHER, picks = n->op == TCI_OP_CROSS_ENTROPY;
+        if ((gathers || picks) && !tci_node_is_value(n) && tci_node_count(n->in[1]) != 0) {
+            tci_index_add(r, room, n, gathers ? (int)n->attr[0] : n->in[0]->rank > 1);
+        }
+    }
+}
+
+/* ---- when a run failed ---- */
+
+/* A run that met an index outside its axis. */
+typedef struct tci_index_run {
+    const tc_program *ran;
+    const int64_t *values;     /* of its symbols */
+    int64_t size;
+    const tc_bufs *inputs, *outputs;
+} tci_index_run;
+
+/* The first index outside: its value, its number in the leaf, and whether a cast made it. */
+typedef struct tci_index_hit {
+    int64_t value, at;
+    bool is_cast;
+} tci_index_hit;
+
+static bool tci_index_is_of_size(const tci_index_run *run, const tci_index_read *read)
+{
+#ifdef TC_DYNAMIC_SHAPES
+    if (!tci_dim_is_known(read->size)) {
+        return tci_dim_value(read->size, run->values) == run->size;
+    }
+#endif
+    return read->size == run->size;
+}
+
+static bool tci_index_is_under_output(const tci_index_run *run, const char *data, int64_t bytes)
+{
+    uintptr_t begin = (uintptr_t)data, end = begin + (uintptr_t)bytes;
+    for (int i = 0; i < run->outputs->n; i++) {
+        uintptr_t out = (uintptr_t)run->outputs->items[i].data;
+        if (out < end && begin < out + (uintptr_t)run->ran->code->outputs[i].bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What the host can read of the indices; NULL: nothing, or not as the run found it. */
+static const char *tci_index_memory(const tci_index_run *run, const tci_index_read *read)
+{
+    const tc_program *f = run->ran;
+    const tc_backend *device = f->code->device;
+    if (read->port < 0) {
+        return NULL;
+    }
+    const char *data = read->port < f->n_inputs ? run->inputs->items[read->port].data
+                                                : f->captured_data[read->port - f->n_inputs];
+    bool away = data && device && device->is_device && device->is_device(device->user, data);
+    bool over = away || tci_index_is_under_output(run, data, f->code->inputs[read->port].bytes);
+    return over ? NULL : data;
+}
+
+/* Elements from the lowest address to element number `at` in row-major order. */
+static int64_t tci_index_offset(const tci_index_read *read, const tci_code_port *port, int64_t at)
+{
+    int64_t offset = 0;
+    for (int i = port->rank - 1; read->strides && i >= 0; i--) {
+        int64_t size = port->shape[i], stride = read->strides[i];
+        offset += stride * (at % size) - (stride < 0 ? stride * (size - 1) : 0);
+        at /= size;
+    }
+    return read->strides ? offset : at;
+}
+
+static int64_t tci_index_value(const tci_index_read *read, tci_value v, tc_dtype from)
+{
+    for (int i = 0; i < read->n_casts; i++) {
+        v = tci_value_cast(v, from, (tc_dtype)read->casts[i]);
+        from = (tc_dtype)read->casts[i];
+    }
+    return tci_value_cast(v, from, TC_I64).i;
+}
+
+static bool tci_index_scan(const tci_index_run *run, const tci_index_read *read, const char *data,
+                           tci_index_hit *hit)
+{
+    const tci_code_port *port = &run->ran->code->inputs[read->port];
+    tc_dtype dtype = (tc_dtype)port->dtype;
+    int64_t bytes = tci_dtype_get(dtype)->bytes;
+    for (int64_t i = 0; i < port->n; i++) {
+        tci_value v = tci_value_load(dtype, data + bytes * tci_index_offset(read, port, i));
+        int64_t index = tci_index_value(read, v, dtype);
+        if (index < -run->size || index >= run->size) {
+            bool is_cast = index != tci_value_cast(v, dtype, TC_I64).i;
+            *hit = (tci_index_hit){index, i, is_cast};
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- texts ---- */
+
+typedef struct tci_index_text { char text[320]; } tci_index_text;
+
+/* " made at app.c:12", of a long path its end. */
+static tci_index_text tci_index_made(const char *file, int line)
+{
+    tci_index_text t = {""};
+    size_t n = file ? strlen(file) : 0, most = 100;
+    if (n) {
+        snprintf(t.text, sizeof(t.text), " made at %s%s:%d", n > most ? "..." : "",
+                 n > most ? file + n - most : file, line);
+    }
+    return t;
+}
+
+/* "axis 0 of size 6 in tc_gather made at app.c:12" */
+static tci_index_text tci_index_place(const tci_index_read *read, int64_t size)
+{
+    tci_index_text t, made = tci_index_made(read->file, read->line);
+    bool symbolic = read->size_text != NULL;
+    snprintf(t.text, sizeof(t.text), "axis %d of size %lld%s%.60s%s in %.40s%s", (int)read->axis,
+             (long long)size, symbolic ? " (" : "", symbolic ? read->size_text : "",
+             symbolic ? ")" : "", read->call, made.text);
+    return t;
+}
+
+/* "input 1 "which"" */
+static tci_index_text tci_index_leaf_name(const tci_index_run *run, const tci_index_read *read)
+{
+    tci_index_text t, made = tci_index_made(read->leaf_file, read->leaf_line);
+    if (read->port >= run->ran->n_inputs) {
+        snprintf(t.text, sizeof(t.text), "the tensor%s", made.text[0] ? made.text : " of indices");
+    } else if (read->name && read->name[0]) {
+        snprintf(t.text, sizeof(t.text), "input %d \"%.60s\"", (int)read->port, read->name);
+    } else {
+        snprintf(t.text, sizeof(t.text), "input %d", (int)read->port);
+    }
+    return t;
+}
+
+/* "3", "[1, 2]" */
+static tci_index_text tci_index_element(const tci_code_port *port, int64_t at)
+{
+    enum { most = 8 };
+    tci_index_text t;
+    tci_dim place[most];
+    if (port->rank < 2 || port->rank > most) {
+        snprintf(t.text, sizeof(t.text), "%lld", (long long)at);
+        return t;
+    }
+    for (int i = port->rank - 1; i >= 0; i--) {
+        place[i] = at % port->shape[i];
+        at /= port->shape[i];
+    }
+    tci_graph_print_shape(t.text, sizeof(t.text), port->rank, place);
+    return t;
+}
+
+static tc_status tci_index_tell_hit(tc_call *c, const tci_index_run *run,
+                                    const tci_index_read *read, tci_index_hit hit)
+{
+    tci_index_text element = tci_index_element(&run->ran->code->inputs[read->port], hit.at);
+    tci_index_text leaf = tci_index_leaf_name(run, read), place = tci_index_place(read, run->size);
+    return tci_call_refuse(c, TC_ERR_INDEX,
+                           "index %lld (element %s of %s%s) is outside %s: expected %lld to %lld",
+                           (long long)hit.value, element.text, leaf.text,
+                           hit.is_cast ? ", cast" : "", place.text, (long long)-run->size,
+                           (long long)run->size - 1);
+}
+
+/* One reading whose indices could not be looked through. */
+static tc_status tci_index_tell_one(tc_call *c, const tci_index_run *run,
+                                    const tci_index_read *read)
+{
+    bool computed = read->port < 0;
+    tci_index_text leaf = tci_index_leaf_name(run, read), place = tci_index_place(read, run->size);
+    return tci_call_refuse(c, TC_ERR_INDEX, "%s%s is outside %s: expected %lld to %lld",
+                           computed ? "a computed index" : "an index of ",
+                           computed ? "" : leaf.text, place.text, (long long)-run->size,
+                           (long long)run->size - 1);
+}
+
+/* Readings, of which the text names the first few. */
+typedef struct tci_index_some {
+    const tci_index_read *items[TCI_INDEX_NAMED];
+    int n;
+} tci_index_some;
+
+static void tci_index_add_to(tci_index_some *some, const tci_index_read *read)
+{
+    if (some->n < TCI_INDEX_NAMED) {
+        some->items[some->n] = read;
+    }
+    some->n++;
+}
+
+static tc_status tci_index_tell_some(tc_call *c, const tci_index_run *run,
+                                     const tci_index_some *some)
+{
+    char list[TCI_INDEX_NAMED * sizeof(tci_index_text) + 64] = "";
+    size_t at = 0;
+    for (int i = 0; i < TCI_MIN(some->n, TCI_INDEX_NAMED); i++) {
+        tci_index_text place = tci_index_place(some->items[i], run->size);
+        int more = snprintf(list + at, sizeof(list) - at, "%s%s", i ? "; or " : ": ", place.text);
+        at += more > 0 ? (size_t)more : 0;
+    }
+    if (some->n > TCI_INDEX_NAMED) {
+        snprintf(list + at, sizeof(list) - at, "; or %d more of that size",
+                 some->n - TCI_INDEX_NAMED);
+    }
+    return tci_call_refuse(c, TC_ERR_INDEX,
+                           "an index is outside an axis of size %lld, expected %lld to %lld%s",
+                           (long long)run->size, (long long)-run->size, (long long)run->size - 1,
+                           list);
+}
+
+TCI_FN tc_status tci_index_tell(tc_call *c, const tc_program *ran, const int64_t *values,
+                                int64_t size, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    const tc_program *f = c->program;
+    tci_index_run run = {ran, values, size, inputs, outputs};
+    tci_index_some all = {.n = 0}, unseen = {.n = 0};
+    for (int i = 0; i < f->n_reads; i++) {
+        const tci_index_read *read = &f->reads[i];
+        tci_index_hit hit;
+        if (!tci_index_is_of_size(&run, read)) {
+            continue;
+        }
+        const char *data = tci_index_memory(&run, read);
+        if (data && tci_index_scan(&run, read, data, &hit)) {
+            return tci_index_tell_hit(c, &run, read, hit);
+        }
+        tci_index_add_to(&all, read);
+        if (!data) {
+            tci_index_add_to(&unseen, read);
+        }
+    }
+    return unseen.n == 1 ? tci_index_tell_one(c, &run, unseen.items[0])
+                         : tci_index_tell_some(c, &run, unseen.n ? &unseen : &all);
+}
+
+#undef TCI_INDEX_NAMED
 /* ---- src/run/program.c ---- */
 /* run/program.c - programs: code plus what one compile captured.
  *
@@ -41222,6 +41631,7 @@ TCI_FN void tci_dynamic_explain(const tc_program *f, FILE *out);
 typedef struct tci_program_sizes {
     int n_inputs, n_outputs, n_captured, n_params, n_effects, n_steps;
     size_t n_slots, n_literal_words, n_binds, n_param_binds;
+    tci_index_room index;      /* counted, then laid out */
 } tci_program_sizes;
 
 static bool tci_program_is_user_buffer(const tci_code *code, int n_inputs, int n_outputs,
@@ -41261,8 +41671,8 @@ static void *tci_program_carve(char *block, size_t *at, size_t n, size_t item_by
     return p;
 }
 
-static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
-                                  const tci_program_sizes *sizes, int64_t **literal_words)
+static size_t tci_program_lay_out(tc_program *f, const tci_code *code, tci_program_sizes *sizes,
+                                  int64_t **literal_words)
 {
     char *block = (char *)f;
     tc_program unused;
@@ -41279,6 +41689,10 @@ static size_t tci_program_lay_out(tc_program *f, const tci_code *code,
     p->params = tci_program_carve(block, &at, (size_t)sizes->n_params, sizeof(tci_run_param));
     p->effects = tci_program_carve(block, &at, (size_t)sizes->n_effects, sizeof(tci_run_effect));
     p->param_binds = tci_program_carve(block, &at, sizes->n_param_binds, sizeof(tci_run_bind));
+    tci_index_room *index = &sizes->index;
+    index->reads = tci_program_carve(block, &at, (size_t)index->n_reads, sizeof(tci_index_read));
+    index->words = tci_program_carve(block, &at, index->n_words, sizeof(int64_t));
+    index->text = tci_program_carve(block, &at, index->n_text, 1);
     return at;
 }
 
@@ -41312,6 +41726,17 @@ static void tci_program_capture(tc_program *f, const tci_request *r)
     for (int i = 0; i < r->n_effects; i++) {
         f->effects[i].captured = r->effects[i];
     }
+}
+
+/* What was counted is listed in the program's block. */
+static void tci_program_list_reads(tc_program *f, const tci_request *r, const tci_index_room *room)
+{
+    tci_index_room filled = {.reads = room->reads, .words = room->words, .text = room->text};
+    if (room->n_reads) {
+        tci_index_list(r, &filled);
+    }
+    f->reads = filled.reads;
+    f->n_reads = filled.n_reads;
 }
 
 /* A run that fails midway, or calls the host's own code on the way, has to leave the old value. */
@@ -41551,6 +41976,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
                                .n_params = tci_program_count_params(r),
                                .n_effects = r->n_effects};
     int64_t *literal_words = NULL;
+    tci_index_list(r, &sizes.index);
     tc_status status = tci_program_new(code, &sizes, o, f, &literal_words);
     if (status) {
         return status;
@@ -41559,6 +41985,7 @@ TCI_FN tc_status tci_program_make(tci_code *code, const tci_request *r, const tc
     p->from_memory = r->found == TCI_FOUND_MEMORY;
     p->from_disk = r->found == TCI_FOUND_DISK;
     tci_program_capture(p, r);
+    tci_program_list_reads(p, r, &sizes.index);
     tci_program_complete(p, sizes.n_steps, literal_words);
 #ifdef TC_DYNAMIC_SHAPES
     if (code->n_symbols && !tci_dynamic_make(p, r)) {
@@ -42561,18 +42988,20 @@ static tc_status tci_call_judge_device(tc_call *c, tc_status status)
     return TC_OK;
 }
 
-static tc_status tci_call_find_fault(tc_call *c)
+TCI_FN int64_t tci_call_fault(const tc_call *c)
 {
     for (int i = 0; i < c->program->max_threads; i++) {
         if (c->faults[i]) {
-            long long n = (long long)(c->faults[i] - 1);
-            return tci_call_refuse(c, TC_ERR_INDEX,
-                                   "an index tensor holds an element outside its axis: the axis"
-                                   " has size %lld, expected indices in [%lld, %lld)",
-                                   n, -n, n);
+            return c->faults[i] - 1;
         }
     }
-    return TC_OK;
+    return -1;
+}
+
+static tc_status tci_call_find_fault(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
+{
+    int64_t size = tci_call_fault(c);
+    return size < 0 ? TC_OK : tci_index_tell(c, c->program, NULL, size, inputs, outputs);
 }
 
 static void tci_call_patch(tc_call *c, const tc_bufs *inputs, const tc_bufs *outputs)
@@ -42607,7 +43036,7 @@ static tc_status tci_call_run_checked(tc_call *c, tc_bufs inputs, tc_bufs output
     }
     tci_fpenv_leave(saved);
     if (TCI_UNLIKELY(f->faults && !status)) {
-        status = tci_call_find_fault(c);
+        status = tci_call_find_fault(c, &inputs, &outputs);
     }
     if (TCI_UNLIKELY(c->device && !status)) {
         status = tci_call_judge_device(c, tci_device_finish(c, &inputs, &outputs));
@@ -43962,6 +44391,12 @@ TCI_FN tc_status tci_dynamic_call_run(tc_call *c, tc_bufs inputs, tc_bufs output
     if (TCI_UNLIKELY(status)) {
         c->last = d->inner->last;
     }
+    if (TCI_UNLIKELY(status == TC_ERR_INDEX)) { /* the instance knows no names */
+        const tc_program *ran = d->instance->program;
+        int64_t size = ran->faults ? tci_call_fault(d->inner) : -1;
+        status = size < 0 ? status
+                          : tci_index_tell(c, ran, d->instance->values, size, &inputs, &outputs);
+    }
     return status;
 }
 
@@ -44844,6 +45279,7 @@ TCI_FN tci_frame tci_frame_on(const tc_ctx *ctx, const char *op, tc_site here)
     f.ctx = tci_ctx_of(ctx);
     if (f.ctx) {
         f.ctx->graph.site = here;
+        f.ctx->graph.call = op;
     } else {
         f.failed = true;
         f.bad.id = TCI_NULL_CTX;
@@ -44857,6 +45293,7 @@ TCI_FN void tci_frame_use(tci_frame *f, tc_tensor t)
         f->ctx = tci_ctx_of(t.ctx);
         if (f->ctx) {
             f->ctx->graph.site = f->here;
+            f->ctx->graph.call = f->op;
         }
     }
 }

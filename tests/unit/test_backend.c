@@ -119,7 +119,7 @@ TEST(an_index_on_a_device_is_not_read)
         CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 4), TC_BUF(at, 4)), TC_BUFS(TC_BUF(out, 4))),
                      TC_ERR_INDEX);
         CHECK_HAS(tc_error(f), k ? "tc_run: an index of input 1 \"i\" is outside axis 0 of size 4"
-                                 : "tc_run: index 4 (element 3 of input 1 \"i\") is outside axis 0");
+                                 : "tc_run: index 4 (element 3 of input 1 \"i\") is outside");
         CHECK_HAS(tc_error(f), "in tc_gather made at");
     }
     tc_program_free(f);
