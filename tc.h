@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "f989c7a200c95f6d"
+#define TCI_BUILD "82e0f583ab154091"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -18160,7 +18160,7 @@ typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* is a root, from the next round on if it is none in this one */
     uint8_t why;         /* forced for this reason (plan/why.h) */
-    int32_t buffer;      /* of a leaf */
+    int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
     int32_t group, operand_of;        /* the last group that evaluated it, that read it */
@@ -20968,14 +20968,21 @@ static int tci_plan_leaf_buffer(const tci_plan *p, const tci_node *leaf)
     return -1;
 }
 
-static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f)
+/* Buffers of inputs and slots of literals; one that nothing reads has none. */
+static void tci_plan_leaf_buffers(const tci_plan *p, const tci_fusion *f,
+                                  tci_node *const *literals, int n_literals)
 {
     for (int i = 0; i < f->nodes.n; i++) {
         tci_pnode_of(f->nodes.items[i])->buffer = -1;
     }
     for (int b = 0; b < p->n_buffers; b++) {
-        if (p->buffers[b].node->pass) { /* an input that nothing reads has none */
+        if (p->buffers[b].node->pass) {
             tci_pnode_of(p->buffers[b].node)->buffer = b;
+        }
+    }
+    for (int i = 0; i < n_literals; i++) {
+        if (literals[i]->pass) {
+            tci_pnode_of(literals[i])->buffer = i;
         }
     }
 }
@@ -21066,17 +21073,13 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
 }
 
 /* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
-static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node *const *literals,
-                           int n_literals, tci_str *stored)
+static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_str *stored)
 {
     tci_plan_texts texts = {0};
     bool any = false;
     p->red_of = TCI_NEW_ARRAY(s, int32_t, f->n_roots + 1);
     for (int i = 0; i < f->n_roots; i++) {
         p->red_of[i] = -1;
-    }
-    for (int i = 0; i < n_literals; i++) {
-        literals[i]->id = (uint32_t)i; /* a LITERAL's number is its program slot from here on */
     }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
@@ -21085,7 +21088,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_node 
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
         for (int j = 0; j < low.kernel->n_literals; j++) {
-            step.literals[j] = (int32_t)low.literals[j]->id;
+            step.literals[j] = tci_pnode_of(low.literals[j])->buffer;
         }
         TCI_PUSH(s, p->steps, p->n_steps, p->cap_steps, step);
         any |= stored && tci_plan_store_divided(&low, stored);
@@ -21121,11 +21124,14 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_inputs; i++) {
             inputs[i]->pass = NULL;
         }
+        for (int i = 0; i < n_literals; i++) {
+            literals[i]->pass = NULL;
+        }
         tci_fusion *f = p->fusion = tci_plan_fuse(s, outputs, n_roots, &p->why);
-        tci_plan_leaf_buffers(p, f);
+        tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, literals, n_literals, last ? NULL : &stored)) {
+        if (tci_plan_steps(s, p, f, last ? NULL : &stored)) {
             break;
         }
         p->n_buffers = n_buffers;

@@ -92,7 +92,7 @@ typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* is a root, from the next round on if it is none in this one */
     uint8_t why;         /* forced for this reason (plan/why.h) */
-    int32_t buffer;      /* of a leaf */
+    int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
     int32_t home, n_homes;            /* who evaluated it last, and how often that changed */
     int32_t group, operand_of;        /* the last group that evaluated it, that read it */

@@ -679,4 +679,38 @@ TEST(a_loop_in_scopes_stays_flat)
     tc_ctx_free(ctx);
 }
 
+/* A plan that is made again, because what a RESHAPE reads gets memory, finds its numbers again. */
+TEST(numbers_of_a_plan_that_is_made_twice)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true};
+    tc_ctx *ctx;
+    tc_program *f;
+    tc_program_info info;
+    float in[12], other[12], out[12];
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 3, 4), b = tc_input(ctx, "b", TC_F32, 2, 6);
+    tc_tensor a = tc_add(tc_mul(tc_exp(tc_mul(x, 0.25)), 3.5), 10);
+    tc_tensor y = tc_reshape(tc_transpose(a, 0, 1), 6, 2);
+    y = tc_add(tc_mul(tc_reshape(tc_transpose(tc_mul(y, 7), 0, 1), 4, 3), 5), 20);
+    y = tc_add(tc_reshape(tc_transpose(y, 0, 1), 6, 2), tc_transpose(b, 0, 1));
+    REQUIRE(tc_compile(y, &f) == TC_OK);
+    for (int i = 0; i < 12; i++) {
+        in[i] = (float)i;
+        other[i] = (float)(100 * i);
+    }
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(in, 12), TC_BUF(other, 12)), TC_BUFS(TC_BUF(out, 12))),
+                 TC_OK);
+    tc_program_get_info(f, &info);
+    CHECK_MSG(info.n_kernels > 1, "no value was stored: this tests nothing");
+    for (int i = 0; i < 12; i++) {
+        int j = i % 4 * 3 + i / 4; /* of [4, 3], turned */
+        int k = j % 6 * 2 + j / 6; /* of [6, 2], turned */
+        int l = k % 3 * 4 + k / 3; /* of x, turned */
+        double v = (exp(l * 0.25) * 3.5 + 10) * 7 * 5 + 20 + 100 * (i % 2 * 6 + i / 2);
+        CHECK_CLOSE(out[i], v, 1e-6);
+    }
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+}
+
 TEST_MAIN
