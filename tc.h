@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "82e0f583ab154091"
+#define TCI_BUILD "b2859ecd3075d85d"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -8967,8 +8967,8 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
- * WINDOW but its axis may be symbolic, as sizes are):
+ * Attributes by op (int64 words, all part of every key; their names and kinds are the lists of
+ * ops/table.h: a SIZE or PLACE may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
@@ -16063,7 +16063,9 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
                            tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
                            red->a);
-            tci_str_printf(out, red->b >= 0 ? ", v%d" : "", red->b);
+            if (red->b >= 0) {
+                tci_str_printf(out, ", v%d", red->b);
+            }
             tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
         }
     }

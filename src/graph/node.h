@@ -9,8 +9,8 @@
  *    RESHAPE + EXPAND); movement nodes keep their input's dtype
  *  - REDUCE, ARG and SCAN nodes drop or keep exactly the axes their attributes say
  *
- * Attributes by op (int64 words, all part of every key; starts, steps, counts and the words of a
- * WINDOW but its axis may be symbolic, as sizes are):
+ * Attributes by op (int64 words, all part of every key; their names and kinds are the lists of
+ * ops/table.h: a SIZE or PLACE may be symbolic, as sizes are):
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64

@@ -129,7 +129,9 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
                            tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
                            red->a);
-            tci_str_printf(out, red->b >= 0 ? ", v%d" : "", red->b);
+            if (red->b >= 0) {
+                tci_str_printf(out, ", v%d", red->b);
+            }
             tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
         }
     }
