@@ -74,6 +74,7 @@
 #include "kernel/simplify.c"
 #include "kernel/concrete.c"
 
+#include "plan/parts.c"
 #include "plan/algorithm.c"
 #include "plan/root.c"
 #include "plan/store.c"

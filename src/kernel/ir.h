@@ -23,9 +23,11 @@
  *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
  *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
- *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
- *       unit, which is fixed for a shape. The interpreter computes the chain for both, so results
+ *   DOT (contraction): one FMA chain in row-major order of the inner axes (a long contraction comes
+ *       here in parts: plan/parts.c has made it DOTs of fewer products and a SUM of them); or,
+ *       where its `order` says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the
+ *       order of a matrix unit, which is fixed for a shape. The interpreter computes the chain for
+ *       both, so results
  *       of MATRIX agree between executors within
  *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.

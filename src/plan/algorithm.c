@@ -8,6 +8,7 @@
  *                      first (it is read many times), unless the kernel will pack it and what it
  *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
  *                      longer rows, where its rows begin at odd places)
+ *   long CONTRACT sums in parts (plan/parts.c), unless a matrix unit makes them
  * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 #include "group.h"
 #include "why.h"
@@ -448,20 +449,12 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     return x;
 }
 
-static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+/* Contraction n, which no matrix unit takes, with operands in the order that its loops read. */
+static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool packs = tci_algo_packs(n, machine);
-    if (tci_algo_on_matrix_unit(n, machine)) {
-        for (int i = 0; i < 2; i++) {
-            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
-        }
-        return in[0] == n->in[0] && in[1] == n->in[1]
-                   ? n
-                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
-                                    in, n->n_attr, n->attr);
-    }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
@@ -479,9 +472,34 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                           n->n_attr, attr);
 }
 
+static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                   tci_str *orders)
+{
+    if (tci_algo_on_matrix_unit(n, machine)) {
+        tci_node *in[2];
+        for (int i = 0; i < 2; i++) {
+            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
+        }
+        return in[0] == n->in[0] && in[1] == n->in[1]
+                   ? n
+                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                    in, n->n_attr, n->attr);
+    }
+    tci_node *rows = tci_plan_parts(s, g, n, true, orders);
+    if (rows) {
+        tci_algo_store_operand(n->in[0]);
+        tci_algo_store_operand(n->in[1]);
+        return rows;
+    }
+    n = tci_algo_operands(s, g, n, machine);
+    tci_node *parts = tci_plan_parts(s, g, n, false, orders);
+    return parts ? parts : n;
+}
+
 /* ---- the pass ---- */
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                               tci_str *orders)
 {
     tci_node *made = NULL;
     if (tci_op_is_reduce(n->op)) {
@@ -489,13 +507,13 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = tci_algo_contract(s, g, n, machine);
+        made = tci_algo_contract(s, g, n, machine, orders);
     }
     return made ? made : n;
 }
 
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine)
+                               tci_machine machine, tci_str *orders)
 {
     tci_node_list list = tci_graph_sort(s, roots, n_roots);
     for (int i = 0; i < list.n; i++) {
@@ -515,7 +533,7 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
             fresh->mark |= n->mark; /* it may be a node that was there before */
             fresh->site = fresh->site.file ? fresh->site : n->site;
         }
-        n->pass = tci_algo_node(s, g, fresh, machine);
+        n->pass = tci_algo_node(s, g, fresh, machine, orders);
     }
     for (int i = 0; i < n_roots; i++) {
         roots[i] = roots[i]->pass;

@@ -113,7 +113,12 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
  * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine);
+                               tci_machine machine, tci_str *orders);
+/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one chain. as_rows: only if every
+ * element is read once and neighbours in memory are summed; else the other way, whatever n is.
+ * Appends a line to `orders`. */
+TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
+                                tci_str *orders);
 /* plan/root.c: the roots of a round; fills what root number `root` reads and evaluates. */
 TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
 TCI_FN void tci_root_probe(tci_fusion *f, int root);

@@ -188,6 +188,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
 {
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
+    p->orders.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     for (int i = 0; i < n_inputs; i++) {
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
@@ -199,7 +200,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             outputs[i] = outputs[i]->in[1];
         }
     }
-    tci_plan_algorithm(s, g, outputs, n_roots, machine);
+    tci_plan_algorithm(s, g, outputs, n_roots, machine, &p->orders);
     tci_str stored = {.s = s};
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
@@ -256,5 +257,6 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
                        p->aliases[a].input);
     }
-    tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
+    tci_str_printf(out, "arena %lld bytes\n%s%s", (long long)p->arena_bytes,
+                   tci_str_text(&p->orders), tci_str_text(&p->why));
 }

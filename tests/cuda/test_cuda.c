@@ -90,12 +90,33 @@ static tc_tensor doubles(tc_tensor x) { return tc_cast(tc_exp(tc_cast(x, TC_F64)
 static tc_tensor scanned(tc_tensor x) { return tc_cumsum(x, 0); }
 static tc_tensor columns(tc_tensor x) { return tc_sum(x, TC_AXES(0), false); }
 static tc_tensor product(tc_tensor x) { return tc_matmul(x, tc_permute(x, 1, 0)); }
+/* Of finite numbers: long enough to be summed in parts, with lanes, and with a rest. */
+static tc_tensor finite_rows(tc_tensor x, int64_t rows)
+{
+    return tc_reshape(tc_slice(x, 0, 3, 3 + rows, 1), -1);
+}
+static tc_tensor long_dot(tc_tensor x)
+{
+    x = finite_rows(x, 34);
+    return tc_matmul(x, x);
+}
+static tc_tensor long_product(tc_tensor x)
+{
+    x = tc_reshape(finite_rows(x, 33), 3, -1);
+    return tc_matmul(x, tc_permute(x, 1, 0));
+}
+static tc_tensor long_columns(tc_tensor x)
+{
+    x = tc_reshape(finite_rows(x, 33), -1, 7);
+    return tc_matmul(tc_permute(x, 1, 0), x);
+}
 static tc_tensor reshaped(tc_tensor x) { return tc_reshape(tc_permute(x, 1, 0), M, N); }
 static tc_tensor largest(tc_tensor x) { return tc_cast(tc_argmax(x, 1, false), TC_F32); }
 
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
-                                   columns, product,    reshaped, largest, beside_ties};
+                                   columns, product,    reshaped, largest, beside_ties,
+                                   long_dot, long_product, long_columns};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)

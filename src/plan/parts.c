@@ -1,0 +1,355 @@
+/* plan/parts.c - long contractions as sums of parts.
+ *
+ * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
+ * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
+ * order of any reduction), and the same for what no whole part is left of. Or NULL: it stays one
+ * chain. The one idea: the error of a chain grows with its length, so a chain is at most a few
+ * thousand products long, and what the parts cost beside the products is counted first:
+ *
+ *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
+ *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
+ *   elements read many times  out[part, ..]: the outermost summed axis that leaves a stretch short
+ *                             enough is cut, those before it are parts as they are. A part
+ *                             has products enough that its sum, written and read, costs a few
+ *                             percent of reading the elements or of multiplying them; and there
+ *                             are never more partial sums than elements
+ *
+ * All follows from the shapes and views, so every machine has the same parts, but for products that
+ * a matrix unit sums. Sizes that are symbols say nothing before a run: such contractions stay one
+ * chain. */
+#include "group.h"
+
+#include <math.h>
+
+enum {
+    TCI_PARTS_LONG = 1024,       /* products up to which a sum is one chain */
+    TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
+    TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
+    TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
+    TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
+    TCI_PARTS_LANES = 64,
+    TCI_PARTS_ROWS = 256         /* rows of lanes in a part */
+};
+
+typedef struct tci_parts {
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_node *n;
+    tci_node *in[2];
+    int64_t *labels[2];
+    const int64_t *out;
+    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
+    int n_summed;
+    int64_t fresh;               /* a label that nothing has; the next one too */
+    int at;                      /* summed[at] is cut; those before it are parts as they are */
+    int64_t length, lanes;       /* elements of summed[at] in a part, by lanes */
+} tci_parts;
+
+/* A stretch of summed[at]: from `start`, `parts` times `length` times `lanes` elements. */
+typedef struct tci_parts_piece { int64_t start, parts, length, lanes; } tci_parts_piece;
+
+static int tci_parts_find(const int64_t *labels, int n, int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* ---- what is summed ---- */
+
+static bool tci_parts_is_known(const tci_node *n)
+{
+    for (int i = 0; i < n->rank; i++) {
+        if (!tci_dim_is_known(n->shape[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Fills what n sums; false where an operand lacks one of the labels or a size is unknown. */
+static bool tci_parts_look(tci_parts *p)
+{
+    const tci_node *n = p->n;
+    p->out = n->attr + 3 + n->attr[0] + n->attr[1];
+    for (int k = 0; k < 2; k++) {
+        p->in[k] = n->in[k];
+        p->labels[k] = tci_scratch_copy(p->s, n->attr + 3 + (k ? n->attr[0] : 0),
+                                        sizeof(int64_t) * (size_t)n->attr[k]);
+    }
+    for (int i = 3; i < n->n_attr; i++) {
+        p->fresh = TCI_MAX(p->fresh, n->attr[i] + 1);
+    }
+    p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
+    p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
+    if (!tci_parts_is_known(p->in[0]) || !tci_parts_is_known(p->in[1])) {
+        return false;
+    }
+    int there = 0;
+    for (int i = 0; i < p->in[0]->rank; i++) {
+        int64_t label = p->labels[0][i];
+        if (tci_parts_find(p->out, n->rank, label) < 0) {
+            p->sizes[p->n_summed] = p->in[0]->shape[i];
+            p->summed[p->n_summed++] = label;
+            there += tci_parts_find(p->labels[1], p->in[1]->rank, label) >= 0;
+        }
+    }
+    int there_alone = -there;
+    for (int i = 0; i < p->in[1]->rank; i++) {
+        there_alone += tci_parts_find(p->out, n->rank, p->labels[1][i]) < 0;
+    }
+    return there == p->n_summed && there_alone == 0;
+}
+
+static double tci_parts_products(const tci_parts *p)
+{
+    double products = 1;
+    for (int i = 0; i < p->n_summed; i++) {
+        products *= (double)p->sizes[i];
+    }
+    return products;
+}
+
+/* ---- choice ---- */
+
+/* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
+ * lies fastest in memory? */
+static bool tci_parts_is_row(const tci_parts *p, int k)
+{
+    const tci_node *x = p->in[k];
+    if (x->rank < p->n_summed) {
+        return false;
+    }
+    for (int i = 0; i < p->n_summed; i++) {
+        if (p->labels[k][x->rank - p->n_summed + i] != p->summed[i]) {
+            return false;
+        }
+    }
+    int last = x->rank - 1;
+    for (; x->op == TCI_OP_PERMUTE; x = x->in[0]) {
+        last = (int)x->attr[last];
+    }
+    return last == x->rank - 1 && x->op != TCI_OP_WINDOW;
+}
+
+/* The summed axes as one. */
+static void tci_parts_merge(tci_parts *p)
+{
+    int64_t size = (int64_t)tci_parts_products(p);
+    for (int k = 0; k < 2 && p->n_summed > 1; k++) {
+        tci_node *x = p->in[k];
+        int rank = x->rank - p->n_summed + 1;
+        tci_dim *shape = tci_scratch_copy(p->s, x->shape, sizeof(tci_dim) * (size_t)rank);
+        shape[rank - 1] = size;
+        p->in[k] = tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape, 1, &x, 0,
+                                  NULL);
+    }
+    p->n_summed = 1;
+    p->sizes[0] = size;
+}
+
+/* The least divisor of n from `least` to below its double; 0: there is none. */
+static int64_t tci_parts_divisor(int64_t n, int64_t least)
+{
+    for (int64_t d = least; d < 2 * least && d <= n; d++) {
+        if (n % d == 0) {
+            return d;
+        }
+    }
+    return 0;
+}
+
+/* Lanes and rows that leave no rest, where there are any. */
+static void tci_parts_choose_lanes(tci_parts *p)
+{
+    static const int64_t lanes[] = {TCI_PARTS_LANES, 128, 96, 80, 112, 48, 32};
+    for (int i = 0; i < TCI_COUNT(lanes); i++) {
+        int64_t rows = p->sizes[0] / lanes[i];
+        int64_t even = rows < 2 * TCI_PARTS_ROWS ? rows : tci_parts_divisor(rows, TCI_PARTS_ROWS);
+        if (rows * lanes[i] == p->sizes[0] && even > 0) {
+            p->lanes = lanes[i];
+            p->length = even;
+            return;
+        }
+    }
+    int64_t rows = p->sizes[0] / TCI_PARTS_LANES;
+    p->lanes = TCI_PARTS_LANES;
+    p->length = rows < 2 * TCI_PARTS_ROWS ? rows : TCI_PARTS_ROWS;
+}
+
+/* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
+static bool tci_parts_choose_axis(tci_parts *p, double reads)
+{
+    int64_t least = (int64_t)ceil(reads);
+    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
+    int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
+    want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
+    int64_t inner = 1;
+    p->at = p->n_summed - 1;
+    while (p->at > 0 && inner * p->sizes[p->at] <= want) {
+        inner *= p->sizes[p->at--];
+    }
+    int64_t size = p->sizes[p->at], length = TCI_MAX(want / inner, (least + inner - 1) / inner);
+    if (size < 2 * length) {
+        length = size;
+    } else if (tci_parts_divisor(size, length)) {
+        length = tci_parts_divisor(size, length);
+    }
+    p->length = length;
+    p->lanes = 1;
+    return p->at > 0 || length < size;
+}
+
+static bool tci_parts_choose(tci_parts *p, bool as_rows)
+{
+    double products = tci_parts_products(p), results = (double)tci_node_count(p->n);
+    double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
+    if (products <= (as_rows ? TCI_PARTS_LONG_ROW : TCI_PARTS_LONG) || results == 0) {
+        return false;
+    }
+    double reads = results * products / elements;
+    if (!as_rows) {
+        return tci_parts_choose_axis(p, reads);
+    }
+    if (reads > 1 || !tci_parts_is_row(p, 0) || !tci_parts_is_row(p, 1)) {
+        return false;
+    }
+    tci_parts_merge(p);
+    tci_parts_choose_lanes(p);
+    return true;
+}
+
+/* ---- nodes ---- */
+
+/* Operand k with the piece's stretch of summed[at], and that as axes of parts, length, lanes; the
+ * labels follow. An axis of one part or one lane is none. */
+static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
+{
+    tci_node *x = p->in[k];
+    int axis = tci_parts_find(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
+    if (c.parts * c.length * c.lanes != x->shape[axis]) {
+        int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
+        for (int i = 0; i < x->rank; i++) {
+            shape[i] = i == axis ? c.parts * c.length * c.lanes : x->shape[i];
+            attr[2 * i] = i == axis ? c.start : 0;
+            attr[2 * i + 1] = 1;
+        }
+        x = tci_graph_node(p->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                           2 * x->rank, attr);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        if (i == axis && c.parts > 1) {
+            labels[rank] = p->fresh;
+            shape[rank++] = c.parts;
+        }
+        labels[rank] = p->labels[k][i];
+        shape[rank++] = i == axis ? c.length : x->shape[i];
+        if (i == axis && c.lanes > 1) {
+            labels[rank] = p->fresh + 1;
+            shape[rank++] = c.lanes;
+        }
+    }
+    return rank == x->rank ? x
+                           : tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape,
+                                            1, &x, 0, NULL);
+}
+
+/* Appends an axis of the partial sums, which the sum of parts takes away. */
+static void tci_parts_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
+                           int64_t size, int64_t label)
+{
+    axes[(*n_axes)++] = *rank;
+    shape[*rank] = size;
+    labels[(*rank)++] = label;
+}
+
+/* The sums of one piece. */
+static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
+{
+    const tci_node *n = p->n;
+    int most = p->in[0]->rank + p->in[1]->rank + n->rank + 8, rank = 0, n_axes = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, most);
+    int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, most);
+    int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, most);
+    int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * most);
+    for (int i = 0; i < p->at; i++) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
+    }
+    if (c.parts > 1 && c.lanes == 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
+    }
+    for (int i = 0; i < n->rank; i++) {
+        shape[rank] = n->shape[i];
+        labels[rank++] = p->out[i];
+    }
+    if (c.parts > 1 && c.lanes > 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
+    }
+    if (c.lanes > 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.lanes, p->fresh + 1);
+    }
+    tci_node *in[2];
+    int at = 3;
+    for (int k = 0; k < 2; k++) {
+        in[k] = tci_parts_operand(p, k, c, attr + at);
+        attr[k] = in[k]->rank;
+        at += in[k]->rank;
+    }
+    attr[2] = rank;
+    for (int i = 0; i < rank; i++) {
+        attr[at++] = labels[i];
+    }
+    tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, TC_F32, rank, shape, 2, in, at, attr);
+    return n_axes == 0 ? sum
+                       : tci_graph_node(p->g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &sum,
+                                        n_axes, axes);
+}
+
+/* Adds the sums of a piece, unless it is empty, to those before it. */
+static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_piece c)
+{
+    if (c.parts * c.length * c.lanes == 0) {
+        return before;
+    }
+    tci_node *in[2] = {before, tci_parts_sum(p, c)};
+    return !before ? in[1]
+                   : tci_graph_node(p->g, TCI_OP_ADD, TC_F32, p->n->rank, p->n->shape, 2, in, 0,
+                                    NULL);
+}
+
+TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
+                                tci_str *orders)
+{
+    tci_parts p = {.s = s, .g = g, .n = n};
+    bool half = tci_dtype_is_half((tc_dtype)n->dtype);
+    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) || !tci_parts_choose(&p, as_rows)) {
+        return NULL;
+    }
+    for (int k = 0; k < 2 && half; k++) {
+        p.in[k] = tci_graph_node(g, TCI_OP_CAST, TC_F32, p.in[k]->rank, p.in[k]->shape, 1,
+                                 &p.in[k], 0, NULL);
+    }
+    int64_t size = p.sizes[p.at], unit = p.length * p.lanes;
+    tci_parts_piece whole = {0, size / unit, p.length, p.lanes};
+    tci_parts_piece rows = {size / unit * unit, 1, size % unit / p.lanes, p.lanes};
+    tci_parts_piece rest = {size - size % p.lanes, 1, size % p.lanes, 1};
+    tci_node *sum = tci_parts_add(&p, NULL, whole);
+    sum = tci_parts_add(&p, sum, rows);
+    sum = tci_parts_add(&p, sum, rest);
+    int64_t inner = 1, chains = whole.parts + (rows.length > 0);
+    for (int i = 0; i < p.n_summed; i++) {
+        inner *= i > p.at ? p.sizes[i] : 1;
+        chains *= i < p.at ? p.sizes[i] : 1;
+    }
+    tci_str_printf(orders, "CONTRACT of %lld products a sum: SPLIT(%lld), chains of %lld\n",
+                   (long long)tci_parts_products(&p),
+                   (long long)(chains * p.lanes + (rest.length > 0)),
+                   (long long)(p.length * inner));
+    return !half ? sum
+                 : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &sum, 0,
+                                  NULL);
+}

@@ -1,0 +1,245 @@
+/* Long sums of products keep their digits: contractions against f64, every executor with the same
+ * bits, and what the partial sums take. Numbers are positive, where a chain of f32 additions loses
+ * most. */
+#include "tc.h"
+
+#include "tc_test.h"
+#include "same.h"
+
+#include <math.h>
+
+enum { MOST = 1300000, RESULTS = 2048 };
+
+typedef tc_tensor (*expression)(tc_tensor x, tc_tensor y);
+
+/* ---- sums: of flat inputs ---- */
+
+static tc_tensor dot(tc_tensor x, tc_tensor y) { return tc_matmul(x, y); }
+static tc_tensor inner(tc_tensor x, tc_tensor y)
+{
+    x = tc_reshape(x, 300, -1);
+    return tc_einsum("ij,ij->", TC_TENSORS(x, tc_reshape(y, 300, -1)));
+}
+static tc_tensor inner_rows(tc_tensor x, tc_tensor y)
+{
+    x = tc_reshape(x, 5, 7, -1);
+    return tc_einsum("bij,bij->bi", TC_TENSORS(x, tc_reshape(y, 5, 7, -1)));
+}
+static tc_tensor by_vector(tc_tensor x, tc_tensor y)
+{
+    x = tc_reshape(x, 11, -1);
+    return tc_matmul(x, tc_slice(y, 0, 0, tc_size(x, 1), 1));
+}
+static tc_tensor of_vector(tc_tensor x, tc_tensor y)
+{
+    y = tc_reshape(y, -1, 17);
+    return tc_matmul(tc_slice(x, 0, 0, tc_size(y, 0), 1), y);
+}
+static tc_tensor product(tc_tensor x, tc_tensor y)
+{
+    return tc_matmul(tc_reshape(x, 20, -1), tc_reshape(y, -1, 20));
+}
+static tc_tensor turned(tc_tensor x, tc_tensor y)
+{
+    return tc_matmul(tc_transpose(tc_reshape(x, -1, 20), 0, 1), tc_reshape(y, -1, 20));
+}
+static tc_tensor two_axes(tc_tensor x, tc_tensor y)
+{
+    x = tc_reshape(x, 70, -1, 16);
+    return tc_einsum("bim,bin->mn", TC_TENSORS(x, tc_reshape(y, 70, -1, 16)));
+}
+static tc_tensor two_long_axes(tc_tensor x, tc_tensor y)
+{
+    x = tc_reshape(x, 3, -1, 16);
+    return tc_einsum("bim,bin->mn", TC_TENSORS(x, tc_reshape(y, 3, -1, 16)));
+}
+static tc_tensor computed(tc_tensor x, tc_tensor y)
+{
+    return tc_relu(tc_add(product(tc_mul(x, 0.5), tc_add(y, 0.25)), 1));
+}
+/* Of a 3x3 convolution of images [n, 2, 32, 32]. */
+static tc_tensor weight_gradient(tc_tensor x, tc_tensor y)
+{
+    x = tc_reshape(x, -1, 2, 32, 32);
+    y = tc_reshape(y, -1, 2, 32, 32);
+    tc_tensor w = tc_reshape(tc_slice(tc_reshape(y, -1), 0, 0, 36, 1), 2, 2, 3, 3), dw;
+    tc_tensor z = tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
+    tc_grad(tc_sum(tc_mul(z, y), TC_ALL, false), &w, 1, &dw);
+    return dw;
+}
+
+static const struct { const char *name; expression make; int n; tc_dtype dtype; bool parts; }
+    sums[] = {
+    {"dot", dot, 1 << 20, TC_F32, true},
+    {"dot of a prime length", dot, 1000003, TC_F32, true},
+    {"dot just long enough", dot, 257, TC_F32, true},
+    {"dot just too short", dot, 256, TC_F32, false},
+    {"dot of f16", dot, 100000, TC_F16, true},
+    {"dot of bf16", dot, 99991, TC_BF16, true},
+    {"ij,ij->", inner, 333300, TC_F32, true},
+    {"bij,bij->bi", inner_rows, 35 * 5003, TC_F32, true},
+    {"matrix by vector", by_vector, 11 * 30000, TC_F32, true},
+    {"vector by matrix", of_vector, 17 * 30000, TC_F32, true},
+    {"product", product, 20 * 60000, TC_F32, true},
+    {"product of a prime length", product, 20 * 60013, TC_F32, true},
+    {"product, turned", turned, 20 * 60000, TC_F32, true},
+    {"product of f16", product, 20 * 4000, TC_F16, true},
+    {"product of bf16", product, 20 * 4001, TC_BF16, true},
+    {"product of computed operands", computed, 20 * 30000, TC_F32, true},
+    {"product, short", product, 20 * 1024, TC_F32, false},
+    {"two axes", two_axes, 16 * 70 * 901, TC_F32, true},
+    {"two axes, a long one inside", two_long_axes, 16 * 3 * 20011, TC_F32, true},
+    {"gradient of a weight", weight_gradient, 64 * 2048, TC_F32, true},
+};
+
+enum { SUMS = sizeof(sums) / sizeof(sums[0]) };
+
+/* ---- executors ---- */
+
+static const struct { const char *backend; int vector_bits, threads; } executors[] = {
+    {"interp", 0, 1}, {"cpu", 0, 3}, {"cpu", 0, 1}, {"cpu", 256, 2}, {"cpu", -1, 1}};
+
+enum { EXECUTORS = sizeof(executors) / sizeof(executors[0]) };
+
+static char explained[8192];
+
+static void explain(tc_program *f)
+{
+    FILE *text = tmpfile();
+    memset(explained, 0, sizeof(explained));
+    REQUIRE(text != NULL);
+    CHECK_EQ_INT(tc_explain(f, text), TC_OK);
+    rewind(text);
+    explained[fread(explained, 1, sizeof(explained) - 1, text)] = 0;
+    fclose(text);
+}
+
+/* Sum number i as executor e gives it, of inputs cast to the sum's dtype and then to `in`; the
+ * number of results, -1: there is no compiler. */
+static int64_t run(int i, int e, tc_dtype in, float *x, float *y, double *results)
+{
+    tc_ctx *ctx;
+    tc_program *f = NULL;
+    tc_options o = {.backend = executors[e].backend, .vector_bits = executors[e].vector_bits,
+                    .threads = executors[e].threads, .verify = true, .matrix = -1};
+    o.fallback = e ? TC_FALLBACK_REFUSE : TC_FALLBACK_ALLOW;
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor a = tc_input(ctx, "x", TC_F32, sums[i].n), b = tc_input(ctx, "y", TC_F32, sums[i].n);
+    tc_tensor z = sums[i].make(tc_cast(tc_cast(a, sums[i].dtype), in),
+                               tc_cast(tc_cast(b, sums[i].dtype), in));
+    int64_t n = tc_count(z);
+    tc_status status = tc_compile_fn(TC_TENSORS(a, b), TC_TENSORS(tc_cast(z, TC_F64)), NULL, &f);
+    if (status == TC_ERR_COMPILER) {
+        tc_ctx_free(ctx);
+        return -1;
+    }
+    CHECK_MSG(!status, "%s: %s", sums[i].name, tc_error(ctx));
+    REQUIRE(!status && n <= RESULTS);
+    CHECK_EQ_INT(tc_run(f, TC_BUFS(TC_BUF(x, sums[i].n), TC_BUF(y, sums[i].n)),
+                        TC_BUFS(TC_BUF(results, n))), TC_OK);
+    explain(f);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return n;
+}
+
+static void fill(float *x, uint32_t state)
+{
+    for (int i = 0; i < MOST; i++) {
+        state = state * 1664525u + 1013904223u;
+        x[i] = (float)(state >> 8) / 16777216.0f;
+    }
+}
+
+/* A rounding to the dtype of the result, and some of f32: a chain of a thousand makes up to 40. */
+static double bound_of(int i)
+{
+    tc_dtype t = sums[i].dtype;
+    double last = t == TC_BF16 ? 0x1p-8 : t == TC_F16 ? 0x1p-11 : 0x1p-24;
+    return last + (sums[i].parts ? 15 : 40) * 0x1p-24;
+}
+
+TEST(long_sums_keep_their_digits)
+{
+    float *x = malloc(MOST * sizeof(*x)), *y = malloc(MOST * sizeof(*y));
+    static double exact[RESULTS], got[RESULTS];
+    fill(x, 1);
+    fill(y, 2);
+    for (int i = 0; i < SUMS; i++) {
+        double worst = 0;
+        int64_t n = run(i, 0, TC_F64, x, y, exact);
+        CHECK_EQ_INT(run(i, 0, sums[i].dtype, x, y, got), n);
+        for (int64_t j = 0; j < n; j++) {
+            worst = fmax(worst, fabs(got[j] - exact[j]) / exact[j]);
+        }
+        CHECK_MSG(worst <= bound_of(i), "%s: an error of %.2e", sums[i].name, worst);
+        CHECK_MSG((strstr(explained, ": SPLIT(") != NULL) == sums[i].parts, "%s:\n%s",
+                  sums[i].name, explained);
+    }
+    free(x);
+    free(y);
+}
+
+TEST(long_sums_are_the_same_everywhere)
+{
+    float *x = malloc(MOST * sizeof(*x)), *y = malloc(MOST * sizeof(*y));
+    static double want[RESULTS], got[RESULTS];
+    int without = 0;
+    fill(x, 3);
+    fill(y, 4);
+    for (int i = 0; i < SUMS && !without; i++) {
+        int64_t n = run(i, 0, sums[i].dtype, x, y, want);
+        for (int e = 1; e < EXECUTORS && !without; e++) {
+            without = run(i, e, sums[i].dtype, x, y, got) < 0;
+            CHECK_MSG(without || same_bits(TC_F64, want, got, n),
+                      "%s: other bits of %d bits, %d threads", sums[i].name,
+                      executors[e].vector_bits, executors[e].threads);
+        }
+    }
+    free(x);
+    free(y);
+    if (without) {
+        SKIP("no C compiler here: the interpreter only");
+    }
+}
+
+/* ---- cost ---- */
+
+static tc_program_info plan_product(int m, int k, int n)
+{
+    tc_options o = {.backend = "interp", .no_disk_cache = true, .verify = true};
+    tc_program_info info;
+    tc_program *f = NULL;
+    tc_ctx *ctx;
+    memset(&info, 0, sizeof(info));
+    REQUIRE(tc_ctx_make(&ctx, &o) == TC_OK);
+    tc_tensor x = tc_input(ctx, "x", TC_F32, m, k), y = tc_input(ctx, "y", TC_F32, k, n);
+    REQUIRE(tc_compile_fn(TC_TENSORS(x, y), TC_TENSORS(tc_matmul(x, y)), NULL, &f) == TC_OK);
+    CHECK_EQ_INT(tc_program_get_info(f, &info), TC_OK);
+    tc_program_free(f);
+    tc_ctx_free(ctx);
+    return info;
+}
+
+/* Partial sums: no more bytes than the operands, and few where an element is read a few times; a
+ * product without a very long sum is one kernel. */
+TEST(partial_sums_are_few)
+{
+    static const int sizes[][3] = {{4096, 16384, 4096}, {8192, 8192, 8192}, {16384, 65536, 8192},
+                                   {64, 1000000, 64},   {512, 5003, 512},   {16, 100003, 16},
+                                   {1, 1000003, 1},     {100, 100000, 1},   {1, 100000, 100}};
+    for (int i = 0; i < (int)(sizeof(sizes) / sizeof(sizes[0])); i++) {
+        double m = sizes[i][0], k = sizes[i][1], n = sizes[i][2];
+        double operands = 4 * (m * k + k * n), flops = 2 * m * k * n;
+        tc_program_info info = plan_product(sizes[i][0], sizes[i][1], sizes[i][2]);
+        double extra = (double)info.arena_bytes, rest = 4 * m * n;
+        CHECK_MSG(extra <= operands + rest, "%g x %g x %g: %g bytes of parts, %g of operands", m, k,
+                  n, extra, operands);
+        CHECK_MSG(extra <= operands / 32 + rest || extra <= flops / 1024 + rest,
+                  "%g x %g x %g: %g bytes of parts", m, k, n, extra);
+    }
+    CHECK_EQ_INT(plan_product(2048, 2048, 2048).n_steps, 1);
+    CHECK_EQ_INT(plan_product(512, 3000, 768).n_steps, 1);
+}
+
+TEST_MAIN
