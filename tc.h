@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b2859ecd3075d85d"
+#define TCI_BUILD "0f97016f90292bbd"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -15141,9 +15141,11 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
  *       identity; an element that does not exist changes nothing.
  *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): one FMA chain in row-major order of the inner axes; or, where its `order`
- *       says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the order of a matrix
- *       unit, which is fixed for a shape. The interpreter computes the chain for both, so results
+ *   DOT (contraction): one FMA chain in row-major order of the inner axes (a long contraction comes
+ *       here in parts: plan/parts.c has made it DOTs of fewer products and a SUM of them); or,
+ *       where its `order` says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the
+ *       order of a matrix unit, which is fixed for a shape. The interpreter computes the chain for
+ *       both, so results
  *       of MATRIX agree between executors within
  *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
@@ -17957,18 +17959,26 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 
 #endif
 
-/* ---- src/plan/algorithm.c ---- */
-/* plan/algorithm.c - one node into several, where that is how it should be computed.
+/* ---- src/plan/parts.c ---- */
+/* plan/parts.c - long contractions as sums of parts.
  *
- *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
- *                      partial results a second reduction combines, so that there is parallel work
- *                      and the order is fixed by the shape and the kind of machine
- *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
- *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
- *                      first (it is read many times), unless the kernel will pack it and what it
- *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
- *                      longer rows, where its rows begin at odd places)
- * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
+ * In: a CONTRACT whose sums have many products, with an accumulator of f32. Out: CONTRACTs that
+ * keep an axis of parts and sum a stretch of the products each, a SUM over the parts (which has the
+ * order of any reduction), and the same for what no whole part is left of. Or NULL: it stays one
+ * chain. The one idea: the error of a chain grows with its length, so a chain is at most a few
+ * thousand products long, and what the parts cost beside the products is counted first:
+ *
+ *   every element read once   out[.., part, lane]: a part is so many rows of lanes, and neighbours
+ *     (dot, matrix . vector)  in memory are lanes, so that vectors read them as they lie
+ *   elements read many times  out[part, ..]: the outermost summed axis that leaves a stretch short
+ *                             enough is cut, those before it are parts as they are. A part
+ *                             has products enough that its sum, written and read, costs a few
+ *                             percent of reading the elements or of multiplying them; and there
+ *                             are never more partial sums than elements
+ *
+ * All follows from the shapes and views, so every machine has the same parts, but for products that
+ * a matrix unit sums. Sizes that are symbols say nothing before a run: such contractions stay one
+ * chain. */
 /* ---- src/plan/group.h ---- */
 /* plan/group.h - fusion: which values get memory (roots), and which roots share a kernel (groups).
  *
@@ -18078,6 +18088,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
+    tci_str orders;         /* one line a contraction that is a sum of parts */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
@@ -18183,7 +18194,12 @@ static inline bool tci_plan_is_leaf(const tci_node *n)
  * of large reductions, wide concatenations, operands of contractions) and forces roots (node->mark
  * = 1). */
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine);
+                               tci_machine machine, tci_str *orders);
+/* plan/parts.c: contraction n as a sum of parts, NULL: it stays one chain. as_rows: only if every
+ * element is read once and neighbours in memory are summed; else the other way, whatever n is.
+ * Appends a line to `orders`. */
+TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
+                                tci_str *orders);
 /* plan/root.c: the roots of a round; fills what root number `root` reads and evaluates. */
 TCI_FN void tci_root_find(tci_fusion *f, tci_node *const *outputs, int n_outputs);
 TCI_FN void tci_root_probe(tci_fusion *f, int root);
@@ -18224,6 +18240,355 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 
 #endif
+
+/* ---- src/plan/parts.c, continued ---- */
+#include <math.h>
+
+enum {
+    TCI_PARTS_LONG = 1024,       /* products up to which a sum is one chain */
+    TCI_PARTS_LONG_ROW = 256,    /* the same where every element is read once */
+    TCI_PARTS_LENGTH = 512,      /* products of a part: at least, */
+    TCI_PARTS_LENGTH_MOST = 4096, /* and wanted, however many partial sums there are */
+    TCI_PARTS_FEW = 128,         /* elements of operands for each partial sum, where that can be */
+    TCI_PARTS_LANES = 64,
+    TCI_PARTS_ROWS = 256         /* rows of lanes in a part */
+};
+
+typedef struct tci_parts {
+    tci_scratch *s;
+    tci_graph *g;
+    const tci_node *n;
+    tci_node *in[2];
+    int64_t *labels[2];
+    const int64_t *out;
+    int64_t *summed, *sizes;     /* labels and their sizes, outermost first */
+    int n_summed;
+    int64_t fresh;               /* a label that nothing has; the next one too */
+    int at;                      /* summed[at] is cut; those before it are parts as they are */
+    int64_t length, lanes;       /* elements of summed[at] in a part, by lanes */
+} tci_parts;
+
+/* A stretch of summed[at]: from `start`, `parts` times `length` times `lanes` elements. */
+typedef struct tci_parts_piece { int64_t start, parts, length, lanes; } tci_parts_piece;
+
+static int tci_parts_find(const int64_t *labels, int n, int64_t label)
+{
+    for (int i = 0; i < n; i++) {
+        if (labels[i] == label) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+/* ---- what is summed ---- */
+
+static bool tci_parts_is_known(const tci_node *n)
+{
+    for (int i = 0; i < n->rank; i++) {
+        if (!tci_dim_is_known(n->shape[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Fills what n sums; false where an operand lacks one of the labels or a size is unknown. */
+static bool tci_parts_look(tci_parts *p)
+{
+    const tci_node *n = p->n;
+    p->out = n->attr + 3 + n->attr[0] + n->attr[1];
+    for (int k = 0; k < 2; k++) {
+        p->in[k] = n->in[k];
+        p->labels[k] = tci_scratch_copy(p->s, n->attr + 3 + (k ? n->attr[0] : 0),
+                                        sizeof(int64_t) * (size_t)n->attr[k]);
+    }
+    for (int i = 3; i < n->n_attr; i++) {
+        p->fresh = TCI_MAX(p->fresh, n->attr[i] + 1);
+    }
+    p->summed = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
+    p->sizes = TCI_NEW_ARRAY(p->s, int64_t, p->in[0]->rank + 1);
+    if (!tci_parts_is_known(p->in[0]) || !tci_parts_is_known(p->in[1])) {
+        return false;
+    }
+    int there = 0;
+    for (int i = 0; i < p->in[0]->rank; i++) {
+        int64_t label = p->labels[0][i];
+        if (tci_parts_find(p->out, n->rank, label) < 0) {
+            p->sizes[p->n_summed] = p->in[0]->shape[i];
+            p->summed[p->n_summed++] = label;
+            there += tci_parts_find(p->labels[1], p->in[1]->rank, label) >= 0;
+        }
+    }
+    int there_alone = -there;
+    for (int i = 0; i < p->in[1]->rank; i++) {
+        there_alone += tci_parts_find(p->out, n->rank, p->labels[1][i]) < 0;
+    }
+    return there == p->n_summed && there_alone == 0;
+}
+
+static double tci_parts_products(const tci_parts *p)
+{
+    double products = 1;
+    for (int i = 0; i < p->n_summed; i++) {
+        products *= (double)p->sizes[i];
+    }
+    return products;
+}
+
+/* ---- choice ---- */
+
+/* Are the summed axes the last ones of operand k, in their order, and is its last axis the one that
+ * lies fastest in memory? */
+static bool tci_parts_is_row(const tci_parts *p, int k)
+{
+    const tci_node *x = p->in[k];
+    if (x->rank < p->n_summed) {
+        return false;
+    }
+    for (int i = 0; i < p->n_summed; i++) {
+        if (p->labels[k][x->rank - p->n_summed + i] != p->summed[i]) {
+            return false;
+        }
+    }
+    int last = x->rank - 1;
+    for (; x->op == TCI_OP_PERMUTE; x = x->in[0]) {
+        last = (int)x->attr[last];
+    }
+    return last == x->rank - 1 && x->op != TCI_OP_WINDOW;
+}
+
+/* The summed axes as one. */
+static void tci_parts_merge(tci_parts *p)
+{
+    int64_t size = (int64_t)tci_parts_products(p);
+    for (int k = 0; k < 2 && p->n_summed > 1; k++) {
+        tci_node *x = p->in[k];
+        int rank = x->rank - p->n_summed + 1;
+        tci_dim *shape = tci_scratch_copy(p->s, x->shape, sizeof(tci_dim) * (size_t)rank);
+        shape[rank - 1] = size;
+        p->in[k] = tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape, 1, &x, 0,
+                                  NULL);
+    }
+    p->n_summed = 1;
+    p->sizes[0] = size;
+}
+
+/* The least divisor of n from `least` to below its double; 0: there is none. */
+static int64_t tci_parts_divisor(int64_t n, int64_t least)
+{
+    for (int64_t d = least; d < 2 * least && d <= n; d++) {
+        if (n % d == 0) {
+            return d;
+        }
+    }
+    return 0;
+}
+
+/* Lanes and rows that leave no rest, where there are any. */
+static void tci_parts_choose_lanes(tci_parts *p)
+{
+    static const int64_t lanes[] = {TCI_PARTS_LANES, 128, 96, 80, 112, 48, 32};
+    for (int i = 0; i < TCI_COUNT(lanes); i++) {
+        int64_t rows = p->sizes[0] / lanes[i];
+        int64_t even = rows < 2 * TCI_PARTS_ROWS ? rows : tci_parts_divisor(rows, TCI_PARTS_ROWS);
+        if (rows * lanes[i] == p->sizes[0] && even > 0) {
+            p->lanes = lanes[i];
+            p->length = even;
+            return;
+        }
+    }
+    int64_t rows = p->sizes[0] / TCI_PARTS_LANES;
+    p->lanes = TCI_PARTS_LANES;
+    p->length = rows < 2 * TCI_PARTS_ROWS ? rows : TCI_PARTS_ROWS;
+}
+
+/* Which axis is cut, and the length of a part; `reads`: how often an element is read. */
+static bool tci_parts_choose_axis(tci_parts *p, double reads)
+{
+    int64_t least = (int64_t)ceil(reads);
+    int64_t few = TCI_MAX(TCI_PARTS_LENGTH, TCI_PARTS_FEW * least);
+    int64_t want = TCI_MAX(TCI_MIN(TCI_PARTS_LENGTH_MOST, few), least);
+    want = reads <= 1 ? TCI_PARTS_LENGTH_MOST : want; /* memory is the limit: long streams */
+    int64_t inner = 1;
+    p->at = p->n_summed - 1;
+    while (p->at > 0 && inner * p->sizes[p->at] <= want) {
+        inner *= p->sizes[p->at--];
+    }
+    int64_t size = p->sizes[p->at], length = TCI_MAX(want / inner, (least + inner - 1) / inner);
+    if (size < 2 * length) {
+        length = size;
+    } else if (tci_parts_divisor(size, length)) {
+        length = tci_parts_divisor(size, length);
+    }
+    p->length = length;
+    p->lanes = 1;
+    return p->at > 0 || length < size;
+}
+
+static bool tci_parts_choose(tci_parts *p, bool as_rows)
+{
+    double products = tci_parts_products(p), results = (double)tci_node_count(p->n);
+    double elements = (double)tci_node_count(p->in[0]) + (double)tci_node_count(p->in[1]);
+    if (products <= (as_rows ? TCI_PARTS_LONG_ROW : TCI_PARTS_LONG) || results == 0) {
+        return false;
+    }
+    double reads = results * products / elements;
+    if (!as_rows) {
+        return tci_parts_choose_axis(p, reads);
+    }
+    if (reads > 1 || !tci_parts_is_row(p, 0) || !tci_parts_is_row(p, 1)) {
+        return false;
+    }
+    tci_parts_merge(p);
+    tci_parts_choose_lanes(p);
+    return true;
+}
+
+/* ---- nodes ---- */
+
+/* Operand k with the piece's stretch of summed[at], and that as axes of parts, length, lanes; the
+ * labels follow. An axis of one part or one lane is none. */
+static tci_node *tci_parts_operand(const tci_parts *p, int k, tci_parts_piece c, int64_t *labels)
+{
+    tci_node *x = p->in[k];
+    int axis = tci_parts_find(p->labels[k], x->rank, p->summed[p->at]), rank = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, x->rank + 2);
+    if (c.parts * c.length * c.lanes != x->shape[axis]) {
+        int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * x->rank);
+        for (int i = 0; i < x->rank; i++) {
+            shape[i] = i == axis ? c.parts * c.length * c.lanes : x->shape[i];
+            attr[2 * i] = i == axis ? c.start : 0;
+            attr[2 * i + 1] = 1;
+        }
+        x = tci_graph_node(p->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
+                           2 * x->rank, attr);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        if (i == axis && c.parts > 1) {
+            labels[rank] = p->fresh;
+            shape[rank++] = c.parts;
+        }
+        labels[rank] = p->labels[k][i];
+        shape[rank++] = i == axis ? c.length : x->shape[i];
+        if (i == axis && c.lanes > 1) {
+            labels[rank] = p->fresh + 1;
+            shape[rank++] = c.lanes;
+        }
+    }
+    return rank == x->rank ? x
+                           : tci_graph_node(p->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, rank, shape,
+                                            1, &x, 0, NULL);
+}
+
+/* Appends an axis of the partial sums, which the sum of parts takes away. */
+static void tci_parts_axis(tci_dim *shape, int64_t *labels, int *rank, int64_t *axes, int *n_axes,
+                           int64_t size, int64_t label)
+{
+    axes[(*n_axes)++] = *rank;
+    shape[*rank] = size;
+    labels[(*rank)++] = label;
+}
+
+/* The sums of one piece. */
+static tci_node *tci_parts_sum(const tci_parts *p, tci_parts_piece c)
+{
+    const tci_node *n = p->n;
+    int most = p->in[0]->rank + p->in[1]->rank + n->rank + 8, rank = 0, n_axes = 0;
+    tci_dim *shape = TCI_NEW_ARRAY(p->s, tci_dim, most);
+    int64_t *labels = TCI_NEW_ARRAY(p->s, int64_t, most);
+    int64_t *axes = TCI_NEW_ARRAY(p->s, int64_t, most);
+    int64_t *attr = TCI_NEW_ARRAY(p->s, int64_t, 2 * most);
+    for (int i = 0; i < p->at; i++) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, p->sizes[i], p->summed[i]);
+    }
+    if (c.parts > 1 && c.lanes == 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
+    }
+    for (int i = 0; i < n->rank; i++) {
+        shape[rank] = n->shape[i];
+        labels[rank++] = p->out[i];
+    }
+    if (c.parts > 1 && c.lanes > 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.parts, p->fresh);
+    }
+    if (c.lanes > 1) {
+        tci_parts_axis(shape, labels, &rank, axes, &n_axes, c.lanes, p->fresh + 1);
+    }
+    tci_node *in[2];
+    int at = 3;
+    for (int k = 0; k < 2; k++) {
+        in[k] = tci_parts_operand(p, k, c, attr + at);
+        attr[k] = in[k]->rank;
+        at += in[k]->rank;
+    }
+    attr[2] = rank;
+    for (int i = 0; i < rank; i++) {
+        attr[at++] = labels[i];
+    }
+    tci_node *sum = tci_graph_node(p->g, TCI_OP_CONTRACT, TC_F32, rank, shape, 2, in, at, attr);
+    return n_axes == 0 ? sum
+                       : tci_graph_node(p->g, TCI_OP_SUM, TC_F32, n->rank, n->shape, 1, &sum,
+                                        n_axes, axes);
+}
+
+/* Adds the sums of a piece, unless it is empty, to those before it. */
+static tci_node *tci_parts_add(const tci_parts *p, tci_node *before, tci_parts_piece c)
+{
+    if (c.parts * c.length * c.lanes == 0) {
+        return before;
+    }
+    tci_node *in[2] = {before, tci_parts_sum(p, c)};
+    return !before ? in[1]
+                   : tci_graph_node(p->g, TCI_OP_ADD, TC_F32, p->n->rank, p->n->shape, 2, in, 0,
+                                    NULL);
+}
+
+TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool as_rows,
+                                tci_str *orders)
+{
+    tci_parts p = {.s = s, .g = g, .n = n};
+    bool half = tci_dtype_is_half((tc_dtype)n->dtype);
+    if ((n->dtype != TC_F32 && !half) || !tci_parts_look(&p) || !tci_parts_choose(&p, as_rows)) {
+        return NULL;
+    }
+    for (int k = 0; k < 2 && half; k++) {
+        p.in[k] = tci_graph_node(g, TCI_OP_CAST, TC_F32, p.in[k]->rank, p.in[k]->shape, 1,
+                                 &p.in[k], 0, NULL);
+    }
+    int64_t size = p.sizes[p.at], unit = p.length * p.lanes;
+    tci_parts_piece whole = {0, size / unit, p.length, p.lanes};
+    tci_parts_piece rows = {size / unit * unit, 1, size % unit / p.lanes, p.lanes};
+    tci_parts_piece rest = {size - size % p.lanes, 1, size % p.lanes, 1};
+    tci_node *sum = tci_parts_add(&p, NULL, whole);
+    sum = tci_parts_add(&p, sum, rows);
+    sum = tci_parts_add(&p, sum, rest);
+    int64_t inner = 1, chains = whole.parts + (rows.length > 0);
+    for (int i = 0; i < p.n_summed; i++) {
+        inner *= i > p.at ? p.sizes[i] : 1;
+        chains *= i < p.at ? p.sizes[i] : 1;
+    }
+    tci_str_printf(orders, "CONTRACT of %lld products a sum: SPLIT(%lld), chains of %lld\n",
+                   (long long)tci_parts_products(&p),
+                   (long long)(chains * p.lanes + (rest.length > 0)),
+                   (long long)(p.length * inner));
+    return !half ? sum
+                 : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank, n->shape, 1, &sum, 0,
+                                  NULL);
+}
+/* ---- src/plan/algorithm.c ---- */
+/* plan/algorithm.c - one node into several, where that is how it should be computed.
+ *
+ *   large reductions   few results from many elements: cut along one reduced axis into chunks whose
+ *                      partial results a second reduction combines, so that there is parallel work
+ *                      and the order is fixed by the shape and the kind of machine
+ *   wide CAT           more than eight parts: a tree of CATs of eight, each in memory
+ *   CONTRACT operands  a computed operand, or one whose vector axis is strided, goes to memory
+ *                      first (it is read many times), unless the kernel will pack it and what it
+ *                      computes is cheap, or a matrix unit reads it as it lies (or a copy with
+ *                      longer rows, where its rows begin at odd places)
+ *   long CONTRACT sums in parts (plan/parts.c), unless a matrix unit makes them
+ * Works on the rewritten graph in place: the replaced node's users are pointed to the new one. */
 /* ---- src/plan/why.h ---- */
 /* plan/why.h - the reasons why two values were not computed by one kernel, one row each. */
 #ifndef TCI_PLAN_WHY_H
@@ -18699,20 +19064,12 @@ static tci_node *tci_algo_operand_order(tci_scratch *s, tci_graph *g, const tci_
     return x;
 }
 
-static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+/* Contraction n, which no matrix unit takes, with operands in the order that its loops read. */
+static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
     bool packs = tci_algo_packs(n, machine);
-    if (tci_algo_on_matrix_unit(n, machine)) {
-        for (int i = 0; i < 2; i++) {
-            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
-        }
-        return in[0] == n->in[0] && in[1] == n->in[1]
-                   ? n
-                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
-                                    in, n->n_attr, n->attr);
-    }
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
@@ -18730,9 +19087,34 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                           n->n_attr, attr);
 }
 
+static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                                   tci_str *orders)
+{
+    if (tci_algo_on_matrix_unit(n, machine)) {
+        tci_node *in[2];
+        for (int i = 0; i < 2; i++) {
+            in[i] = tci_algo_pitch(s, g, n->in[i], tci_algo_half_source(n->in[i]));
+        }
+        return in[0] == n->in[0] && in[1] == n->in[1]
+                   ? n
+                   : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
+                                    in, n->n_attr, n->attr);
+    }
+    tci_node *rows = tci_plan_parts(s, g, n, true, orders);
+    if (rows) {
+        tci_algo_store_operand(n->in[0]);
+        tci_algo_store_operand(n->in[1]);
+        return rows;
+    }
+    n = tci_algo_operands(s, g, n, machine);
+    tci_node *parts = tci_plan_parts(s, g, n, false, orders);
+    return parts ? parts : n;
+}
+
 /* ---- the pass ---- */
 
-static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine,
+                               tci_str *orders)
 {
     tci_node *made = NULL;
     if (tci_op_is_reduce(n->op)) {
@@ -18740,13 +19122,13 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
     } else if (n->op == TCI_OP_CONTRACT) {
-        made = tci_algo_contract(s, g, n, machine);
+        made = tci_algo_contract(s, g, n, machine, orders);
     }
     return made ? made : n;
 }
 
 TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, int n_roots,
-                               tci_machine machine)
+                               tci_machine machine, tci_str *orders)
 {
     tci_node_list list = tci_graph_sort(s, roots, n_roots);
     for (int i = 0; i < list.n; i++) {
@@ -18766,7 +19148,7 @@ TCI_FN void tci_plan_algorithm(tci_scratch *s, tci_graph *g, tci_node **roots, i
             fresh->mark |= n->mark; /* it may be a node that was there before */
             fresh->site = fresh->site.file ? fresh->site : n->site;
         }
-        n->pass = tci_algo_node(s, g, fresh, machine);
+        n->pass = tci_algo_node(s, g, fresh, machine, orders);
     }
     for (int i = 0; i < n_roots; i++) {
         roots[i] = roots[i]->pass;
@@ -21107,6 +21489,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
 {
     tci_plan *p = TCI_NEW(s, tci_plan);
     p->why.s = s;
+    p->orders.s = s;
     tci_node **outputs = tci_scratch_copy(s, roots, sizeof(tci_node *) * (size_t)n_roots);
     for (int i = 0; i < n_inputs; i++) {
         tci_plan_add_buffer(s, p, TCI_BUF_INPUT, inputs[i], i, tci_plan_leaf_extent(inputs[i]));
@@ -21118,7 +21501,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
             outputs[i] = outputs[i]->in[1];
         }
     }
-    tci_plan_algorithm(s, g, outputs, n_roots, machine);
+    tci_plan_algorithm(s, g, outputs, n_roots, machine, &p->orders);
     tci_str stored = {.s = s};
     int n_buffers = p->n_buffers;
     size_t n_why = p->why.n;
@@ -21175,7 +21558,8 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
         tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
                        p->aliases[a].input);
     }
-    tci_str_printf(out, "arena %lld bytes\n%s", (long long)p->arena_bytes, tci_str_text(&p->why));
+    tci_str_printf(out, "arena %lld bytes\n%s%s", (long long)p->arena_bytes,
+                   tci_str_text(&p->orders), tci_str_text(&p->why));
 }
 /* ---- src/plan/verify.c ---- */
 /* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
@@ -44771,6 +45155,10 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
     tci_str_add(out, "launches:\n");
     for (int t = 0; t < plan->n_steps; t++) {
         tci_explain_step(out, plan, code, t);
+    }
+    if (plan->orders.n > 0) {
+        tci_str_add(out, "orders of long sums:\n");
+        tci_explain_lines(out, tci_str_text(&plan->orders));
     }
     if (plan->why.n > 0) {
         tci_str_printf(out, "not fused, and why:\n%s", tci_str_text(&plan->why));
