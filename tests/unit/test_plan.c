@@ -34,7 +34,8 @@ static int64_t chunk_of(tci_scratch *s, int64_t n, int64_t *padded)
     int64_t axis = 0;
     tci_node *sum = tci_graph_node(&g, TCI_OP_SUM, TC_F32, 0, NULL, 1, &x, 1, &axis);
     tci_machine machine = {.vector_bytes = 32};
-    tci_plan_algorithm(s, &g, &sum, 1, machine);
+    tci_str orders = {.s = s};
+    tci_plan_algorithm(s, &g, &sum, 1, machine, &orders);
     const tci_node *parts = sum->in[0]->in[0]; /* of the sum of the partial sums */
     REQUIRE(parts->op == TCI_OP_RESHAPE && parts->rank == 2);
     *padded = parts->in[0]->shape[0];
@@ -83,7 +84,8 @@ TEST(a_node_that_was_there_before_stays_marked)
     roots[1] = tci_graph_node(&g, TCI_OP_EXP, TC_F32, 1, &sizes[2], 1, &flat, 0, NULL);
     roots[0]->mark = 1;
     tci_machine machine = {.vector_bytes = 32};
-    tci_plan_algorithm(&s, &g, roots, 2, machine);
+    tci_str orders = {.s = &s};
+    tci_plan_algorithm(&s, &g, roots, 2, machine, &orders);
     CHECK(roots[0] == roots[1]);
     CHECK_EQ_INT(roots[0]->mark, 1);
     tci_scratch_free(&s);
