@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "0f97016f90292bbd"
+#define TCI_BUILD "716611a5309e1f43"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -15528,16 +15528,6 @@ static int tci_kx_scaled(tci_kernel *k, int atom, tci_dim c)
 {
     tci_dim lo = tci_dim_mul(k->kx[atom].lo, c), hi = tci_dim_mul(k->kx[atom].hi, c);
     return tci_kx_intern(k, TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi));
-}
-
-static int tci_kx_sum_find(const tci_kx_sum *sum, int atom)
-{
-    for (int i = 0; i < sum->n; i++) {
-        if (sum->terms[i].atom == atom) {
-            return i;
-        }
-    }
-    return -1;
 }
 
 static int tci_kx_quotient(tci_kernel *k, int y, tci_dim c);

@@ -176,7 +176,7 @@ static void orc_repeat(orc_case *c) /* also tile */
             int64_t repeat = i >= out - n ? times[i - (out - n)] : 1;
             spread[2 * i] = pass ? repeat : 1;
             spread[2 * i + 1] = size;
-            merged[i] = size * repeat;
+            merged[i] = tc_dim_mul(size, repeat);
         }
         x = pass ? tc_expand_at(x, 2 * out, spread, TC_HERE)
                  : tc_reshape_at(x, 2 * out, spread, TC_HERE);

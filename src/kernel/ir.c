@@ -208,16 +208,6 @@ static int tci_kx_scaled(tci_kernel *k, int atom, tci_dim c)
     return tci_kx_intern(k, TCI_KX_MUL, atom, -1, c, tci_dim_min(lo, hi), tci_dim_max(lo, hi));
 }
 
-static int tci_kx_sum_find(const tci_kx_sum *sum, int atom)
-{
-    for (int i = 0; i < sum->n; i++) {
-        if (sum->terms[i].atom == atom) {
-            return i;
-        }
-    }
-    return -1;
-}
-
 static int tci_kx_quotient(tci_kernel *k, int y, tci_dim c);
 
 /* m * (y mod c) + m * c * floor(y / c) = m * y: what a reshape takes apart and another, or an
