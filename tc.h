@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "716611a5309e1f43"
+#define TCI_BUILD "ca9cb03bb67b0f0f"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -5044,7 +5044,7 @@ static bool tci_dim_is_of_shown(uint64_t v)
 
 TCI_FN bool tci_dim_is_stray(int64_t given)
 {
-    const uint64_t slack = (uint64_t)1 << 40, tag = (uint64_t)TCI_DIM_TAG;
+    const uint64_t slack = (uint64_t)1 << 39, tag = (uint64_t)TCI_DIM_TAG;
     uint64_t v = (uint64_t)given, positive = given < 0 ? 0 - v : v;
     uint64_t highest = (uint64_t)__atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
     uint64_t width = (highest + 1) << TCI_DIM_CHECK_BITS;

@@ -237,7 +237,7 @@ static bool tci_dim_is_of_shown(uint64_t v)
 
 TCI_FN bool tci_dim_is_stray(int64_t given)
 {
-    const uint64_t slack = (uint64_t)1 << 40, tag = (uint64_t)TCI_DIM_TAG;
+    const uint64_t slack = (uint64_t)1 << 39, tag = (uint64_t)TCI_DIM_TAG;
     uint64_t v = (uint64_t)given, positive = given < 0 ? 0 - v : v;
     uint64_t highest = (uint64_t)__atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
     uint64_t width = (highest + 1) << TCI_DIM_CHECK_BITS;

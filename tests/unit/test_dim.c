@@ -717,7 +717,8 @@ TEST(c_arithmetic_is_refused)
 TEST(other_numbers_are_not)
 {
     begin();
-    TC_DIM("n", 1, 100);
+    int64_t n = TC_DIM("n", 1, 100);
+    CHECK(tci_dim_is_stray(n + ((int64_t)1 << 38)) && !tci_dim_is_stray(n + ((int64_t)1 << 40)));
     const uint64_t plain[] = {1u << 20, INT_MAX, UINT_MAX, 1000000007, 1ull << 32, 1ull << 40,
                               1ull << 53, 1ull << 60, 1ull << 61, 1ull << 62, 3ull << 61,
                               1ull << 63, UINT64_MAX, INT64_MAX, INT64_MAX - 1,
