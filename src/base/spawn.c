@@ -194,29 +194,36 @@ static int tci_spawn_start(const char *path, const tci_command *c, int to, pid_t
     return code;
 }
 
-/* Of the process and those below it; what they start from now on inherits it. */
-static void tci_spawn_limit(pid_t pid, int64_t cpu_s, int depth)
+/* For the process and those below it: limits their processor time, which what they start from now
+ * on inherits; or, with cpu_s < 0, ends them. A process is stopped before its children are read, so
+ * that it reaps none of them and their numbers stay theirs. */
+static void tci_spawn_tree(pid_t pid, int64_t cpu_s, int depth)
 {
 #if defined(__linux__) && defined(SYS_prlimit64)
     uint64_t limit[2] = {(uint64_t)cpu_s, (uint64_t)cpu_s + 1}; /* a signal, then the other one */
     char path[64];
     tci_str children = {0};
-    (void)syscall(SYS_prlimit64, pid, RLIMIT_CPU, limit, NULL);
+    if (cpu_s < 0) {
+        kill(pid, SIGSTOP);
+    } else {
+        (void)syscall(SYS_prlimit64, pid, RLIMIT_CPU, limit, NULL);
+    }
     snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
     if (depth < TCI_SPAWN_DEPTH && tci_os_read_file(path, &children, NULL)) {
         const char *at = tci_str_text(&children); /* "" also without memory */
         char *end;
         for (long child = strtol(at, &end, 10); end != at; child = strtol(at, &end, 10)) {
-            tci_spawn_limit((pid_t)child, cpu_s, depth + 1);
+            tci_spawn_tree((pid_t)child, cpu_s, depth + 1);
             at = end;
         }
     }
     tci_str_free(&children);
 #else
-    (void)pid;
-    (void)cpu_s;
     (void)depth;
 #endif
+    if (cpu_s < 0) {
+        kill(pid, SIGKILL);
+    }
 }
 
 /* ---- wait ---- */
@@ -243,7 +250,7 @@ static void tci_spawn_look(tci_spawn_child *c)
     c->ended = found || got < 0;
     c->reaped = got < 0;
     if (!c->ended && c->cpu_s > 0 && c->looks++ < TCI_SPAWN_LIMITS) {
-        tci_spawn_limit(c->pid, c->cpu_s, 0); /* it may have started others before the first time */
+        tci_spawn_tree(c->pid, c->cpu_s, 0); /* it may have started others before the first time */
     }
 }
 
@@ -320,11 +327,13 @@ static void tci_spawn_finish(tci_spawn_child *c)
     int64_t drain_end_ns = tci_os_now_ns() + 1000000000;
     while (tci_spawn_poll(c, 0) && tci_os_now_ns() < drain_end_ns) {
     }
+    if (!c->reaped) {
+        tci_spawn_tree(c->pid, -1, 0); /* in case one of them left the group */
+    }
     if (!c->reaped || c->from >= 0) {
         kill(-c->pid, SIGKILL);
     }
     if (!c->reaped) {
-        kill(c->pid, SIGKILL); /* in case it left its group */
         tci_spawn_reap(c);
     }
     if (c->from >= 0) {
