@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "acd03d979d67fdab"
+#define TCI_BUILD "e042d70d2ddf66de"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -4567,20 +4567,25 @@ TCI_FN void tci_workdir_end(tci_workdir *w, bool failed)
 
 #undef TCI_WORKDIR_PREFIX
 #undef TCI_WORKDIR_DAY_NS
-/* ---- src/base/dim.c ---- */
-/* base/dim.c - see base/dim.h: sizes as canonical expressions over symbols.
+/* ---- src/base/dim_table.c ---- */
+/* base/dim_table.c - the symbolic sizes that there are, each once.
  *
- * In: sizes, known or symbolic. Out: sizes, interned. Data structures:
+ * In: sums of terms and atoms. Out: their numbers; from a number what it stands for. Tables are
+ * lists of chunks that never move: readers take no lock, as an index only reaches them after the
+ * entry was written (through the lock or whatever handed the number over). Entries are found again
+ * by hash tables of indices, which only the lock's holder touches. */
+/* ---- src/base/dim_expr.h ---- */
+/* base/dim_expr.h - what a symbolic size is made of; for the rooms dim*.c alone.
+ *
  *   atom   a symbol, or floor(a / b), min(a, b), max(a, b) of two expressions, one of them unknown
  *   term   coefficient * product of atoms (ascending, repeated for powers)
  *   expression  a sum of terms, highest first, the constant last; bounds of its value and a hint
  * Canonical: no two terms with the same atoms, no coefficient 0, and never a plain number or an
  * expression that is known. The order of atoms compares what they are, never where they lie, so
- * the text of an expression is the same in every process.
- *
- * Tables are lists of chunks that never move: readers take no lock, as an index only reaches them
- * after the entry was written (through the lock or whatever handed the number over). Entries are
- * found again by hash tables of indices, which only the lock's holder touches. */
+ * the text of an expression is the same in every process. */
+#ifndef TCI_BASE_DIM_EXPR_H
+#define TCI_BASE_DIM_EXPR_H
+
 /* ---- src/base/dim.h ---- */
 /* base/dim.h - sizes: plain numbers, or (under TC_DYNAMIC_SHAPES) expressions over named symbols.
  *
@@ -4830,34 +4835,11 @@ static inline int64_t tci_dim_hint(tci_dim d)
 
 #endif
 
-/* ---- src/base/dim.c, continued ---- */
-TCI_FN tc_status tci_dim_fault_status(int fault)
-{
-    static const uint8_t statuses[] = {
-#define TCI_ROW(id, status, text) status,
-        TCI_DIM_FAULTS(TCI_ROW)
-#undef TCI_ROW
-    };
-    return (tc_status)statuses[fault];
-}
-
-TCI_FN const char *tci_dim_fault_text(int fault)
-{
-    static const char *const texts[] = {
-#define TCI_ROW(id, status, text) text,
-        TCI_DIM_FAULTS(TCI_ROW)
-#undef TCI_ROW
-    };
-    return texts[fault];
-}
-
+/* ---- src/base/dim_expr.h, continued ---- */
 #ifdef TC_DYNAMIC_SHAPES
 
-#include <string.h>
-
-
-enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256, TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
-enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
+enum { TCI_DIM_TERMS = 64, TCI_DIM_ATOMS = 16 };
+enum { TCI_DIM_CHUNKS = 22, TCI_DIM_FIRST = 256 };
 enum { TCI_DIM_INDEX_BITS = 24, TCI_DIM_CHECK_BITS = 24 }; /* of a symbolic number, below its tag */
 
 typedef enum tci_dim_kind { TCI_DIM_SYMBOL, TCI_DIM_DIV, TCI_DIM_MIN, TCI_DIM_MAX } tci_dim_kind;
@@ -4897,18 +4879,89 @@ typedef struct tci_dim_table {
     int n, n_slots; /* n_slots: a power of two, above n */
 } tci_dim_table;
 
+typedef struct tci_dim_range { int64_t least, most, hint; } tci_dim_range;
+
+/* ---- dim_table.c ---- */
+
+TCI_FN void tci_dim_take_lock(void);
+TCI_FN void tci_dim_give_lock(void);
+TCI_FN int tci_dim_highest_index(void); /* of all expressions that ever were; 0: none */
+TCI_FN const tci_dim_atom *tci_dim_atom_at(int index);
+/* NULL for a number that stands for none. */
+TCI_FN const tci_dim_expr *tci_dim_expr_of(tci_dim d);
+/* The order of what they are: below, at or above 0. Of terms: more atoms first, so that the
+ * constant comes last. */
+TCI_FN int tci_dim_atom_compare(int32_t x, int32_t y);
+TCI_FN int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y);
+TCI_FN int tci_dim_compare(tci_dim a, tci_dim b);
+/* With the lock held: the expression of these terms, found or made; or a fault. */
+TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s);
+/* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
+TCI_FN int tci_dim_atom_intern(tci_dim_atom atom);
+
+/* ---- dim_bounds.c: numbers saturated at +-2^61 ---- */
+
+static const int64_t tci_dim_limit = (int64_t)1 << 61;
+
+TCI_FN int64_t tci_dim_plus(int64_t a, int64_t b);
+TCI_FN int64_t tci_dim_times(int64_t a, int64_t b);
+TCI_FN int64_t tci_dim_quotient(int64_t a, int64_t b); /* rounded down; 0 where b is */
+TCI_FN tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n);
+
+/* ---- dim_stray.c ---- */
+
+/* With the lock held: no user has any symbolic size from now on. */
+TCI_FN void tci_dim_hide_all(void);
+
+/* ---- dim.c ---- */
+
+static const tci_dim_term tci_dim_one = {1, 0, {0}};
+
+/* Only the terms in use; from NULL: none. */
+TCI_FN void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from);
+TCI_FN void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t);
+/* s += scale * d */
+TCI_FN void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scale);
+/* Terms of a number (kept in *known) or an expression; *n of them, -1 for one of no meaning. */
+TCI_FN const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n);
+TCI_FN tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad);
+TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom);
+
+/* ---- dim_value.c ---- */
+
+/* The quotient (0 where b is not above 0), minimum or maximum that an atom of this kind is. */
+TCI_FN tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b);
+
+#endif
+#endif
+
+/* ---- src/base/dim_table.c, continued ---- */
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+
 static tci_mutex tci_dim_lock = TCI_MUTEX_INIT;
 static tci_dim_table tci_dim_atoms, tci_dim_exprs;
-static tci_dim tci_dim_shown[256]; /* those that users have: the first so many */
-static int tci_dim_n_shown, tci_dim_highest; /* index ever given */
+static int tci_dim_highest; /* index ever given */
 
-static void tci_dim_take_lock(void)
+TCI_FN void tci_dim_take_lock(void)
 {
     tci_os_keep_over_fork(&tci_dim_lock, NULL);
     pthread_mutex_lock(&tci_dim_lock);
 }
 
-/* ---- tables: chunk i holds 256 << i entries ---- */
+TCI_FN void tci_dim_give_lock(void)
+{
+    pthread_mutex_unlock(&tci_dim_lock);
+}
+
+TCI_FN int tci_dim_highest_index(void)
+{
+    return __atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
+}
+
+/* ---- chunk i holds 256 << i entries ---- */
 
 static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make)
 {
@@ -4927,7 +4980,7 @@ static void *tci_dim_slot(void **chunks, size_t item_bytes, int index, bool make
     return chunks[chunk] ? (char *)chunks[chunk] + item_bytes * (size_t)(index - first) : NULL;
 }
 
-static const tci_dim_atom *tci_dim_atom_at(int index)
+TCI_FN const tci_dim_atom *tci_dim_atom_at(int index)
 {
     return tci_dim_slot(tci_dim_atoms.chunks, sizeof(tci_dim_atom), index, false);
 }
@@ -4985,7 +5038,7 @@ static tci_dim tci_dim_number(int index, uint32_t hash)
     return TCI_DIM_TAG | (int64_t)index << TCI_DIM_CHECK_BITS | (hash & 0xffffff);
 }
 
-static const tci_dim_expr *tci_dim_expr_of(tci_dim d)
+TCI_FN const tci_dim_expr *tci_dim_expr_of(tci_dim d)
 {
     int64_t rest = d ^ TCI_DIM_TAG, index = rest >> TCI_DIM_CHECK_BITS;
     if (index <= 0 || index >> TCI_DIM_INDEX_BITS) {
@@ -5000,113 +5053,14 @@ TCI_FN bool tci_dim_is_valid(tci_dim d)
     return tci_dim_is_known(d) || tci_dim_expr_of(d);
 }
 
-/* ---- what C arithmetic makes of them ---- */
-
-/* It cannot be told for certain: n % 8 is a number like any other. What can: sums with numbers and
- * with each other, as multiples of the tag; quotients; and, of the symbolic sizes that users have,
- * differences, products and what is left of one in an int. How far from each of these still counts
- * is so little that a number which only happens to look so is one in 100,000 of all. */
-enum { TCI_DIM_MULTIPLES = 16, TCI_DIM_QUOTIENTS = 4096, TCI_DIM_REAL_QUOTIENTS = 1024 };
-static const uint64_t tci_dim_small = (uint64_t)1 << 20; /* below that nothing is suspected */
-
-TCI_FN tci_dim tci_dim_show(tci_dim d)
-{
-    if (tci_dim_is_known(d) || !tci_dim_expr_of(d)) {
-        return d;
-    }
-    tci_dim_take_lock();
-    int at = 0, n = tci_dim_n_shown;
-    while (at < n && tci_dim_shown[at] != d) {
-        at++;
-    }
-    if (at == n && n < TCI_COUNT(tci_dim_shown)) {
-        tci_dim_shown[at] = d;
-        __atomic_store_n(&tci_dim_n_shown, n + 1, __ATOMIC_RELEASE);
-    }
-    pthread_mutex_unlock(&tci_dim_lock);
-    return d;
-}
-
-/* v in [first - slack, first + width + slack], modulo 2^64 */
-static bool tci_dim_is_near(uint64_t v, uint64_t first, uint64_t width, uint64_t slack)
-{
-    return v - first + slack <= width + 2 * slack;
-}
-
-static bool tci_dim_is_of_shown(uint64_t v)
-{
-    int n = __atomic_load_n(&tci_dim_n_shown, __ATOMIC_ACQUIRE);
-    for (int i = 0; i < n; i++) {
-        uint64_t cut = (uint64_t)tci_dim_shown[i] & UINT32_MAX; /* as an int */
-        if (tci_dim_is_near(v, cut, 0, 16) || tci_dim_is_near(v, cut - 1 - UINT32_MAX, 0, 16)) {
-            return true;
-        }
-        for (int j = 0; j < n; j++) {
-            uint64_t a = (uint64_t)tci_dim_shown[i], b = (uint64_t)tci_dim_shown[j];
-            if ((i != j && tci_dim_is_near(v, a - b, 0, 16)) || tci_dim_is_near(v, a * b, 0, 16)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-TCI_FN bool tci_dim_is_stray(int64_t given)
-{
-    const uint64_t slack = (uint64_t)1 << 39, tag = (uint64_t)TCI_DIM_TAG;
-    uint64_t v = (uint64_t)given, positive = given < 0 ? 0 - v : v;
-    uint64_t highest = (uint64_t)__atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
-    uint64_t width = (highest + 1) << TCI_DIM_CHECK_BITS;
-    if (v - tag < TCI_DIM_FAULT_COUNT) {
-        return true;
-    }
-    if (highest == 0 || positive < tci_dim_small ||
-        (!tci_dim_is_known(given) && tci_dim_expr_of(given))) {
-        return false;
-    }
-    for (uint64_t k = 1; k <= TCI_DIM_MULTIPLES; k++) {
-        if (tci_dim_is_near(v, k * tag, k * width, slack) ||
-            tci_dim_is_near(0 - v, k * tag, k * width, slack)) {
-            return true;
-        }
-    }
-    uint64_t k = positive > tag / TCI_DIM_QUOTIENTS ? (tag + positive / 2) / positive : 0;
-    if (k >= 2 && tci_dim_is_near(positive, tag / k, width / k + 1, slack / k)) {
-        return true;
-    }
-    return tci_dim_is_of_shown(v);
-}
-
-/* v or 1 / v is, as exactly as a float tells, a multiple or a part of one. */
-TCI_FN bool tci_dim_is_stray_real(double v)
-{
-    double tag = (double)TCI_DIM_TAG, x = v < 0 ? -v : v;
-    int highest = __atomic_load_n(&tci_dim_highest, __ATOMIC_RELAXED);
-    if (highest == 0 || x == 0 || (x > 1e-10 && x < 1e10)) {
-        return false;
-    }
-    x = x < 1 ? 1 / x : x;
-    double width = 1 + 0x1p-22 + (double)(highest + 1) / (double)((int64_t)1 << 38);
-    for (int k = 1; k <= TCI_DIM_REAL_QUOTIENTS; k++) {
-        double part = tag / k;
-        if ((x >= part * (1 - 0x1p-22) && x <= part * width) ||
-            (k <= TCI_DIM_MULTIPLES && x >= tag * k * (1 - 0x1p-22) && x <= tag * k * width)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- order ---- */
-
-static int tci_dim_compare(tci_dim a, tci_dim b);
 
 static int tci_dim_sign(int64_t a, int64_t b)
 {
     return a < b ? -1 : a > b;
 }
 
-static int tci_dim_atom_compare(int32_t x, int32_t y)
+TCI_FN int tci_dim_atom_compare(int32_t x, int32_t y)
 {
     if (x == y) {
         return 0;
@@ -5123,8 +5077,7 @@ static int tci_dim_atom_compare(int32_t x, int32_t y)
     return order ? order : tci_dim_sign(a->most, b->most);
 }
 
-/* More atoms first, so that the constant comes last. */
-static int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y)
+TCI_FN int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y)
 {
     int order = tci_dim_sign(y->n, x->n);
     for (int i = 0; !order && i < x->n; i++) {
@@ -5133,7 +5086,7 @@ static int tci_dim_term_compare(const tci_dim_term *x, const tci_dim_term *y)
     return order;
 }
 
-static int tci_dim_compare(tci_dim a, tci_dim b)
+TCI_FN int tci_dim_compare(tci_dim a, tci_dim b)
 {
     const tci_dim_expr *x = tci_dim_is_known(a) ? NULL : tci_dim_expr_of(a);
     const tci_dim_expr *y = tci_dim_is_known(b) ? NULL : tci_dim_expr_of(b);
@@ -5148,21 +5101,151 @@ static int tci_dim_compare(tci_dim a, tci_dim b)
     return order;
 }
 
-/* ---- bounds, saturated at +-2^61: there they say nothing ---- */
+/* ---- entries ---- */
 
-static const int64_t tci_dim_limit = (int64_t)1 << 61;
+static uint32_t tci_dim_hash(const tci_dim_sum *s)
+{
+    uint64_t h = 0x9e3779b97f4a7c15u;
+    for (int i = 0; i < s->n; i++) {
+        h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
+        for (int a = 0; a < s->terms[i].n; a++) {
+            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
+        }
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+static bool tci_dim_same_terms(int index, const void *want)
+{
+    const tci_dim_expr *e = tci_dim_expr_at(index);
+    const tci_dim_sum *s = want;
+    bool same = e->n == s->n;
+    for (int i = 0; same && i < s->n; i++) {
+        same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
+               e->terms[i].coef == s->terms[i].coef;
+    }
+    return same;
+}
+
+TCI_FN tci_dim tci_dim_intern(const tci_dim_sum *s)
+{
+    uint32_t hash = tci_dim_hash(s);
+    if (!tci_dim_grow(&tci_dim_exprs)) {
+        return TCI_DIM_OF_FAULT(MEMORY);
+    }
+    int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
+    if (*slot) {
+        return tci_dim_number(*slot - 1, hash);
+    }
+    int index = TCI_MAX(tci_dim_exprs.n, 1);
+    bool fits = index < 1 << TCI_DIM_INDEX_BITS;
+    tci_dim_expr *e =
+        fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
+    tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
+    if (!terms) {
+        return TCI_DIM_OF_FAULT(MEMORY);
+    }
+    memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
+    tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
+    tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
+    *e = fresh;
+    *slot = index + 1;
+    tci_dim_exprs.n = index + 1;
+    if (index > tci_dim_highest) {
+        __atomic_store_n(&tci_dim_highest, index, __ATOMIC_RELAXED);
+    }
+    return tci_dim_number(index, hash);
+}
+
+static bool tci_dim_same_atom(int index, const void *want)
+{
+    const tci_dim_atom *x = tci_dim_atom_at(index), *y = want;
+    return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
+           strcmp(x->name, y->name) == 0 &&
+           (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
+}
+
+static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
+{
+    uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
+    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
+    for (const char *c = a->name; *c; c++) {
+        h = tci_hash_mix(h, (uint8_t)*c);
+    }
+    return (uint32_t)(h ^ h >> 32);
+}
+
+TCI_FN int tci_dim_atom_intern(tci_dim_atom atom)
+{
+    atom.hash = tci_dim_hash_atom(&atom);
+    if (!tci_dim_grow(&tci_dim_atoms)) {
+        return -1;
+    }
+    int32_t *slot = tci_dim_find(&tci_dim_atoms, atom.hash, &atom, tci_dim_same_atom);
+    if (*slot) {
+        return *slot - 1;
+    }
+    tci_dim_atom *a = tci_dim_slot(tci_dim_atoms.chunks, sizeof(*a), tci_dim_atoms.n, true);
+    size_t n = strlen(atom.name) + 1;
+    char *name = a ? tci_heap_get(n) : NULL;
+    if (!name) {
+        return -1;
+    }
+    memcpy(name, atom.name, n);
+    atom.name = name;
+    *a = atom;
+    *slot = ++tci_dim_atoms.n;
+    return tci_dim_atoms.n - 1;
+}
+
+/* ---- the end ---- */
+
+TCI_FN void tci_dim_free_all(void)
+{
+    tci_dim_take_lock();
+    for (int i = 1; i < tci_dim_exprs.n; i++) {
+        tci_heap_free(tci_dim_expr_at(i)->terms);
+    }
+    for (int i = 0; i < tci_dim_atoms.n; i++) {
+        tci_heap_free(tci_dim_atom_at(i)->name);
+    }
+    tci_dim_table *tables[2] = {&tci_dim_atoms, &tci_dim_exprs};
+    for (int k = 0; k < 2; k++) {
+        for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
+            tci_heap_free(tables[k]->chunks[i]);
+        }
+        tci_heap_free(tables[k]->slots);
+        memset(tables[k], 0, sizeof(*tables[k]));
+    }
+    tci_dim_hide_all();
+    pthread_mutex_unlock(&tci_dim_lock);
+}
+
+#endif
+/* ---- src/base/dim_bounds.c ---- */
+/* base/dim_bounds.c - between which numbers a size lies, and what follows from it for certain.
+ *
+ * In: sizes. Out: bounds, saturated at +-2^61, where they say nothing; whether a <= b whatever the
+ * symbols are: "no" also means "not found out". */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
+enum { TCI_DIM_DEPTH = 3 }; /* bounds looked at inside of bounds, for one comparison */
 
 static int64_t tci_dim_clamp(int64_t v)
 {
     return TCI_MIN(TCI_MAX(v, -tci_dim_limit), tci_dim_limit);
 }
 
-static int64_t tci_dim_plus(int64_t a, int64_t b)
+TCI_FN int64_t tci_dim_plus(int64_t a, int64_t b)
 {
     return tci_dim_clamp(tci_dim_clamp(a) + tci_dim_clamp(b));
 }
 
-static int64_t tci_dim_times(int64_t a, int64_t b)
+TCI_FN int64_t tci_dim_times(int64_t a, int64_t b)
 {
     uint64_t x = a < 0 ? 0 - (uint64_t)a : (uint64_t)a, y = b < 0 ? 0 - (uint64_t)b : (uint64_t)b;
     bool negative = (a < 0) != (b < 0);
@@ -5172,7 +5255,7 @@ static int64_t tci_dim_times(int64_t a, int64_t b)
     return negative ? -(int64_t)(x * y) : (int64_t)(x * y);
 }
 
-static int64_t tci_dim_quotient(int64_t a, int64_t b)
+TCI_FN int64_t tci_dim_quotient(int64_t a, int64_t b)
 {
     if (b == 0) {
         return 0;
@@ -5180,8 +5263,6 @@ static int64_t tci_dim_quotient(int64_t a, int64_t b)
     int64_t q = a / b;
     return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
 }
-
-typedef struct tci_dim_range { int64_t least, most, hint; } tci_dim_range;
 
 static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
 {
@@ -5197,7 +5278,7 @@ static tci_dim_range tci_dim_range_of_term(const tci_dim_term *t)
     return r;
 }
 
-static tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
+TCI_FN tci_dim_range tci_dim_range_of_terms(const tci_dim_term *terms, int n)
 {
     tci_dim_range all = {0, 0, 0};
     bool no_least = false, no_most = false;
@@ -5232,10 +5313,320 @@ TCI_FN int64_t tci_dim_hint_any(tci_dim d)
     return e ? e->hint : 0;
 }
 
+/* ---- what is certain ---- */
+
+/* Takes one atom that is never negative and stands in every term out of all of them. */
+static bool tci_dim_factor(tci_dim_sum *s)
+{
+    for (int i = 0; s->n > 0 && i < s->terms[0].n; i++) {
+        int32_t atom = s->terms[0].atoms[i];
+        bool all = tci_dim_atom_at(atom)->least >= 0;
+        for (int t = 1; all && t < s->n; t++) {
+            int at = 0;
+            while (at < s->terms[t].n && s->terms[t].atoms[at] != atom) {
+                at++;
+            }
+            all = at < s->terms[t].n;
+        }
+        for (int t = 0; all && t < s->n; t++) {
+            tci_dim_term *term = &s->terms[t];
+            int at = 0;
+            while (term->atoms[at] != atom) {
+                at++;
+            }
+            term->n--;
+            memmove(&term->atoms[at], &term->atoms[at + 1],
+                    sizeof(*term->atoms) * (size_t)(term->n - at));
+        }
+        if (all) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its bounds are not the saturated ones. */
+static bool tci_dim_is_bounded(tci_dim d)
+{
+    return tci_dim_is_known(d) ||
+           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
+}
+
+/* Every atom written as its least value and what it has above that: no coefficient is below 0. */
+static bool tci_dim_is_above_least(const tci_dim_sum *s)
+{
+    tci_dim_sum all;
+    tci_dim_sum_copy(&all, NULL);
+    for (int t = 0; t < s->n; t++) {
+        tci_dim_sum product;
+        tci_dim_sum_copy(&product, NULL);
+        product.n = 1;
+        product.terms[0] = tci_dim_one;
+        product.terms[0].coef = s->terms[t].coef;
+        for (int i = 0; i < s->terms[t].n; i++) {
+            tci_dim_sum longer;
+            tci_dim_sum_copy(&longer, NULL);
+            tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
+            least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
+            longer.bad = product.bad || least.coef <= -tci_dim_limit;
+            for (int k = 0; k < product.n && !longer.bad; k++) {
+                tci_dim_term x = tci_dim_term_product(&product.terms[k], &above, &longer.bad);
+                tci_dim_term y = tci_dim_term_product(&product.terms[k], &least, &longer.bad);
+                tci_dim_sum_add(&longer, &x);
+                tci_dim_sum_add(&longer, &y);
+            }
+            tci_dim_sum_copy(&product, &longer);
+        }
+        all.bad = all.bad || product.bad;
+        for (int k = 0; k < product.n && !all.bad; k++) {
+            tci_dim_sum_add(&all, &product.terms[k]);
+        }
+    }
+    bool holds = !all.bad;
+    for (int t = 0; t < all.n; t++) {
+        holds = holds && all.terms[t].coef >= 0;
+    }
+    return holds;
+}
+
+static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
+
+/* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
+ * above 0: all terms are multiplied by it. */
+static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
+                               bool rounded_down, int depth)
+{
+    tci_dim_sum with;
+    tci_dim_sum_copy(&with, NULL);
+    tci_dim_term cut = s->terms[t];
+    cut.n--;
+    memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
+    for (int i = 0; i < s->n; i++) {
+        tci_dim_sum_take(&with, i == t ? x : scale, i == t ? &cut : &s->terms[i]);
+    }
+    if (rounded_down) { /* it was x - scale + 1 at the least */
+        tci_dim_sum_add(&with, &cut);
+        cut.coef = -cut.coef;
+        tci_dim_sum_take(&with, scale, &cut);
+    }
+    return tci_dim_is_never_negative(&with, depth);
+}
+
+/* The other atoms of the term are never negative, so a bound of this one bounds the term. */
+static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
+{
+    const tci_dim_atom *a = tci_dim_atom_at(s->terms[t].atoms[at]);
+    bool more = s->terms[t].coef > 0;
+    for (int i = 0; i < s->terms[t].n; i++) {
+        if (i != at && tci_dim_atom_at(s->terms[t].atoms[i])->least < 0) {
+            return false;
+        }
+    }
+    if (a->kind == TCI_DIM_DIV) {
+        return tci_dim_least(a->b) >= 1 && tci_dim_holds_with(s, t, at, a->a, a->b, more, depth);
+    }
+    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth);
+    bool either = more == (a->kind == TCI_DIM_MAX);
+    if (first == either) {
+        return first;
+    }
+    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth);
+}
+
+/* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
+ * maximum in it replaced by what bounds it. */
+static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
+{
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, given);
+    if (s.bad) {
+        return false;
+    }
+    do {
+        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0 || tci_dim_is_above_least(&s)) {
+            return true;
+        }
+    } while (tci_dim_factor(&s));
+    for (int t = 0; depth > 0 && t < s.n; t++) {
+        for (int at = 0; at < s.terms[t].n; at++) {
+            if (tci_dim_atom_at(s.terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
+                tci_dim_holds_by(&s, t, at, depth - 1)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
+{
+    tci_dim_sum s;
+    tci_dim_sum_copy(&s, NULL);
+    tci_dim_term minus = tci_dim_one;
+    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
+        return a == b && tci_dim_is_valid(a);
+    }
+    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
+        if (tci_dim_most(a) <= tci_dim_least(b)) {
+            return true;
+        }
+        if (tci_dim_least(a) > tci_dim_most(b)) {
+            return false;
+        }
+    }
+    minus.coef = -1;
+    tci_dim_sum_take(&s, b, &tci_dim_one);
+    tci_dim_sum_take(&s, a, &minus);
+    return tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
+}
+
+#endif
+/* ---- src/base/dim_stray.c ---- */
+/* base/dim_stray.c - numbers that C arithmetic made of symbolic sizes, found out as far as can be.
+ *
+ * In: a number that a user gave. Out: whether it is such a one.
+ *
+ * It cannot be told for certain: n % 8 is a number like any other. What can: sums with numbers and
+ * with each other, as multiples of the tag; quotients; and, of the symbolic sizes that users have,
+ * differences, products and what is left of one in an int. How far from each of these still counts
+ * is so little that a number which only happens to look so is one in 100,000 of all. */
+
+#ifdef TC_DYNAMIC_SHAPES
+
+enum { TCI_DIM_MULTIPLES = 16, TCI_DIM_QUOTIENTS = 4096, TCI_DIM_REAL_QUOTIENTS = 1024 };
+static tci_dim tci_dim_shown[256]; /* those that users have: the first so many */
+static int tci_dim_n_shown;
+static const uint64_t tci_dim_small = (uint64_t)1 << 20; /* below that nothing is suspected */
+
+TCI_FN tci_dim tci_dim_show(tci_dim d)
+{
+    if (tci_dim_is_known(d) || !tci_dim_expr_of(d)) {
+        return d;
+    }
+    tci_dim_take_lock();
+    int at = 0, n = tci_dim_n_shown;
+    while (at < n && tci_dim_shown[at] != d) {
+        at++;
+    }
+    if (at == n && n < TCI_COUNT(tci_dim_shown)) {
+        tci_dim_shown[at] = d;
+        __atomic_store_n(&tci_dim_n_shown, n + 1, __ATOMIC_RELEASE);
+    }
+    tci_dim_give_lock();
+    return d;
+}
+
+/* With the lock held: nobody has any more. */
+TCI_FN void tci_dim_hide_all(void)
+{
+    __atomic_store_n(&tci_dim_n_shown, 0, __ATOMIC_RELEASE);
+}
+
+/* v in [first - slack, first + width + slack], modulo 2^64 */
+static bool tci_dim_is_near(uint64_t v, uint64_t first, uint64_t width, uint64_t slack)
+{
+    return v - first + slack <= width + 2 * slack;
+}
+
+static bool tci_dim_is_of_shown(uint64_t v)
+{
+    int n = __atomic_load_n(&tci_dim_n_shown, __ATOMIC_ACQUIRE);
+    for (int i = 0; i < n; i++) {
+        uint64_t cut = (uint64_t)tci_dim_shown[i] & UINT32_MAX; /* as an int */
+        if (tci_dim_is_near(v, cut, 0, 16) || tci_dim_is_near(v, cut - 1 - UINT32_MAX, 0, 16)) {
+            return true;
+        }
+        for (int j = 0; j < n; j++) {
+            uint64_t a = (uint64_t)tci_dim_shown[i], b = (uint64_t)tci_dim_shown[j];
+            if ((i != j && tci_dim_is_near(v, a - b, 0, 16)) || tci_dim_is_near(v, a * b, 0, 16)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+TCI_FN bool tci_dim_is_stray(int64_t given)
+{
+    const uint64_t slack = (uint64_t)1 << 39, tag = (uint64_t)TCI_DIM_TAG;
+    uint64_t v = (uint64_t)given, positive = given < 0 ? 0 - v : v;
+    uint64_t highest = (uint64_t)tci_dim_highest_index();
+    uint64_t width = (highest + 1) << TCI_DIM_CHECK_BITS;
+    if (v - tag < TCI_DIM_FAULT_COUNT) {
+        return true;
+    }
+    if (highest == 0 || positive < tci_dim_small ||
+        (!tci_dim_is_known(given) && tci_dim_expr_of(given))) {
+        return false;
+    }
+    for (uint64_t k = 1; k <= TCI_DIM_MULTIPLES; k++) {
+        if (tci_dim_is_near(v, k * tag, k * width, slack) ||
+            tci_dim_is_near(0 - v, k * tag, k * width, slack)) {
+            return true;
+        }
+    }
+    uint64_t k = positive > tag / TCI_DIM_QUOTIENTS ? (tag + positive / 2) / positive : 0;
+    if (k >= 2 && tci_dim_is_near(positive, tag / k, width / k + 1, slack / k)) {
+        return true;
+    }
+    return tci_dim_is_of_shown(v);
+}
+
+/* v or 1 / v is, as exactly as a float tells, a multiple or a part of one. */
+TCI_FN bool tci_dim_is_stray_real(double v)
+{
+    double tag = (double)TCI_DIM_TAG, x = v < 0 ? -v : v;
+    int highest = tci_dim_highest_index();
+    if (highest == 0 || x == 0 || (x > 1e-10 && x < 1e10)) {
+        return false;
+    }
+    x = x < 1 ? 1 / x : x;
+    double width = 1 + 0x1p-22 + (double)(highest + 1) / (double)((int64_t)1 << 38);
+    for (int k = 1; k <= TCI_DIM_REAL_QUOTIENTS; k++) {
+        double part = tag / k;
+        if ((x >= part * (1 - 0x1p-22) && x <= part * width) ||
+            (k <= TCI_DIM_MULTIPLES && x >= tag * k * (1 - 0x1p-22) && x <= tag * k * width)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+#endif
+/* ---- src/base/dim.c ---- */
+/* base/dim.c - arithmetic on sizes; see base/dim.h, and base/dim_expr.h for what one is made of.
+ *
+ * In: sizes, known or symbolic. Out: sizes, interned. A result is made as a tci_dim_sum on the
+ * stack, with room for as many terms as an expression may have, and finished: a number, the one
+ * expression with these terms, or a fault. */
+
+TCI_FN tc_status tci_dim_fault_status(int fault)
+{
+    static const uint8_t statuses[] = {
+#define TCI_ROW(id, status, text) status,
+        TCI_DIM_FAULTS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return (tc_status)statuses[fault];
+}
+
+TCI_FN const char *tci_dim_fault_text(int fault)
+{
+    static const char *const texts[] = {
+#define TCI_ROW(id, status, text) text,
+        TCI_DIM_FAULTS(TCI_ROW)
+#undef TCI_ROW
+    };
+    return texts[fault];
+}
+
+#ifdef TC_DYNAMIC_SHAPES
+
+#include <string.h>
+
 /* ---- sums ---- */
 
-/* Only the terms in use; from NULL: none. */
-static void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
+TCI_FN void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
 {
     to->n = from ? from->n : 0;
     to->bad = from && from->bad;
@@ -5244,7 +5635,7 @@ static void tci_dim_sum_copy(tci_dim_sum *to, const tci_dim_sum *from)
     }
 }
 
-static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
+TCI_FN void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
 {
     int at = 0, order = 1;
     while (at < s->n && (order = tci_dim_term_compare(&s->terms[at], t)) < 0) {
@@ -5271,8 +5662,7 @@ static void tci_dim_sum_add(tci_dim_sum *s, const tci_dim_term *t)
     s->n++;
 }
 
-/* Terms of a number or an expression; *n of them. */
-static const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
+TCI_FN const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
 {
     *n = 1;
     if (tci_dim_is_known(d)) {
@@ -5286,7 +5676,7 @@ static const tci_dim_term *tci_dim_terms(tci_dim d, tci_dim_term *known, int *n)
     return e ? e->terms : NULL;
 }
 
-static tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad)
+TCI_FN tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_term *y, bool *bad)
 {
     tci_dim_term r;
     memset(&r, 0, sizeof(r));
@@ -5301,8 +5691,7 @@ static tci_dim_term tci_dim_term_product(const tci_dim_term *x, const tci_dim_te
     return r;
 }
 
-/* s += scale * d */
-static void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scale)
+TCI_FN void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scale)
 {
     int n;
     tci_dim_term known;
@@ -5312,61 +5701,6 @@ static void tci_dim_sum_take(tci_dim_sum *s, tci_dim d, const tci_dim_term *scal
         tci_dim_term t = tci_dim_term_product(&terms[i], scale, &s->bad);
         tci_dim_sum_add(s, &t);
     }
-}
-
-static uint32_t tci_dim_hash(const tci_dim_sum *s)
-{
-    uint64_t h = 0x9e3779b97f4a7c15u;
-    for (int i = 0; i < s->n; i++) {
-        h = tci_hash_mix(h, (uint64_t)s->terms[i].coef);
-        for (int a = 0; a < s->terms[i].n; a++) {
-            h = tci_hash_mix(h, tci_dim_atom_at(s->terms[i].atoms[a])->hash);
-        }
-    }
-    return (uint32_t)(h ^ h >> 32);
-}
-
-static bool tci_dim_same_terms(int index, const void *want)
-{
-    const tci_dim_expr *e = tci_dim_expr_at(index);
-    const tci_dim_sum *s = want;
-    bool same = e->n == s->n;
-    for (int i = 0; same && i < s->n; i++) {
-        same = tci_dim_term_compare(&e->terms[i], &s->terms[i]) == 0 &&
-               e->terms[i].coef == s->terms[i].coef;
-    }
-    return same;
-}
-
-/* With the lock held. */
-static tci_dim tci_dim_intern(const tci_dim_sum *s)
-{
-    uint32_t hash = tci_dim_hash(s);
-    if (!tci_dim_grow(&tci_dim_exprs)) {
-        return TCI_DIM_OF_FAULT(MEMORY);
-    }
-    int32_t *slot = tci_dim_find(&tci_dim_exprs, hash, s, tci_dim_same_terms);
-    if (*slot) {
-        return tci_dim_number(*slot - 1, hash);
-    }
-    int index = TCI_MAX(tci_dim_exprs.n, 1);
-    bool fits = index < 1 << TCI_DIM_INDEX_BITS;
-    tci_dim_expr *e =
-        fits ? tci_dim_slot(tci_dim_exprs.chunks, sizeof(*e), index, true) : NULL;
-    tci_dim_term *terms = e ? tci_heap_get(sizeof(*terms) * (size_t)s->n) : NULL;
-    if (!terms) {
-        return TCI_DIM_OF_FAULT(MEMORY);
-    }
-    memcpy(terms, s->terms, sizeof(*terms) * (size_t)s->n);
-    tci_dim_range r = tci_dim_range_of_terms(terms, s->n);
-    tci_dim_expr fresh = {s->n, terms, hash, r.least, r.most, r.hint};
-    *e = fresh;
-    *slot = index + 1;
-    tci_dim_exprs.n = index + 1;
-    if (index > tci_dim_highest) {
-        __atomic_store_n(&tci_dim_highest, index, __ATOMIC_RELAXED);
-    }
-    return tci_dim_number(index, hash);
 }
 
 static tci_dim tci_dim_finish(const tci_dim_sum *s)
@@ -5379,56 +5713,13 @@ static tci_dim tci_dim_finish(const tci_dim_sum *s)
     }
     tci_dim_take_lock();
     tci_dim d = tci_dim_intern(s);
-    pthread_mutex_unlock(&tci_dim_lock);
+    tci_dim_give_lock();
     return d;
 }
 
 /* ---- atoms ---- */
 
-static bool tci_dim_same_atom(int index, const void *want)
-{
-    const tci_dim_atom *x = tci_dim_atom_at(index), *y = want;
-    return x->kind == y->kind && x->ordinal == y->ordinal && x->a == y->a && x->b == y->b &&
-           strcmp(x->name, y->name) == 0 &&
-           (x->kind != TCI_DIM_SYMBOL || (x->least == y->least && x->most == y->most));
-}
-
-static uint32_t tci_dim_hash_atom(const tci_dim_atom *a)
-{
-    uint64_t h = tci_hash_mix(a->kind, (uint64_t)(int64_t)a->ordinal);
-    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->a), (uint64_t)a->b);
-    h = tci_hash_mix(tci_hash_mix(h, (uint64_t)a->least), (uint64_t)a->most);
-    for (const char *c = a->name; *c; c++) {
-        h = tci_hash_mix(h, (uint8_t)*c);
-    }
-    return (uint32_t)(h ^ h >> 32);
-}
-
-/* With the lock held: the index of an atom, found or made; -1: out of memory. Copies the name. */
-static int tci_dim_atom_intern(tci_dim_atom atom)
-{
-    atom.hash = tci_dim_hash_atom(&atom);
-    if (!tci_dim_grow(&tci_dim_atoms)) {
-        return -1;
-    }
-    int32_t *slot = tci_dim_find(&tci_dim_atoms, atom.hash, &atom, tci_dim_same_atom);
-    if (*slot) {
-        return *slot - 1;
-    }
-    tci_dim_atom *a = tci_dim_slot(tci_dim_atoms.chunks, sizeof(*a), tci_dim_atoms.n, true);
-    size_t n = strlen(atom.name) + 1;
-    char *name = a ? tci_heap_get(n) : NULL;
-    if (!name) {
-        return -1;
-    }
-    memcpy(name, atom.name, n);
-    atom.name = name;
-    *a = atom;
-    *slot = ++tci_dim_atoms.n;
-    return tci_dim_atoms.n - 1;
-}
-
-static tci_dim tci_dim_of_atom(tci_dim_atom atom)
+TCI_FN tci_dim tci_dim_of_atom(tci_dim_atom atom)
 {
     tci_dim_sum s;
     s.n = 1;
@@ -5437,7 +5728,7 @@ static tci_dim tci_dim_of_atom(tci_dim_atom atom)
     s.terms[0].n = 1;
     tci_dim_take_lock();
     int index = tci_dim_atom_intern(atom);
-    pthread_mutex_unlock(&tci_dim_lock);
+    tci_dim_give_lock();
     s.bad = false;
     s.terms[0].atoms[0] = index;
     return index < 0 ? TCI_DIM_OF_FAULT(MEMORY) : tci_dim_finish(&s);
@@ -5473,8 +5764,6 @@ static tci_dim tci_dim_of_pair(tci_dim_kind kind, tci_dim a, tci_dim b, tci_dim_
 }
 
 /* ---- arithmetic ---- */
-
-static const tci_dim_term tci_dim_one = {1, 0, {0}};
 
 /* The fault of a or b, as a result; 0: they have none. */
 static tci_dim tci_dim_spoiled(tci_dim a, tci_dim b)
@@ -5708,172 +5997,14 @@ TCI_FN tci_dim tci_dim_extreme(tci_dim a, tci_dim b, bool max)
     return tci_dim_of_pair(max ? TCI_DIM_MAX : TCI_DIM_MIN, a, b, r);
 }
 
-/* ---- what is certain ---- */
+#endif
+/* ---- src/base/dim_value.c ---- */
+/* base/dim_value.c - sizes where the symbols have values, or other sizes in their place.
+ *
+ * In: a size; symbols and what they are replaced by, values or ranges by number. Out: the symbols
+ * in it, another size, a value, bounds of it, which way it goes. */
 
-/* Takes one atom that is never negative and stands in every term out of all of them. */
-static bool tci_dim_factor(tci_dim_sum *s)
-{
-    for (int i = 0; s->n > 0 && i < s->terms[0].n; i++) {
-        int32_t atom = s->terms[0].atoms[i];
-        bool all = tci_dim_atom_at(atom)->least >= 0;
-        for (int t = 1; all && t < s->n; t++) {
-            int at = 0;
-            while (at < s->terms[t].n && s->terms[t].atoms[at] != atom) {
-                at++;
-            }
-            all = at < s->terms[t].n;
-        }
-        for (int t = 0; all && t < s->n; t++) {
-            tci_dim_term *term = &s->terms[t];
-            int at = 0;
-            while (term->atoms[at] != atom) {
-                at++;
-            }
-            term->n--;
-            memmove(&term->atoms[at], &term->atoms[at + 1],
-                    sizeof(*term->atoms) * (size_t)(term->n - at));
-        }
-        if (all) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Its bounds are not the saturated ones. */
-static bool tci_dim_is_bounded(tci_dim d)
-{
-    return tci_dim_is_known(d) ||
-           (tci_dim_least(d) > -tci_dim_limit && tci_dim_most(d) < tci_dim_limit);
-}
-
-/* Every atom written as its least value and what it has above that: no coefficient is below 0. */
-static bool tci_dim_is_above_least(const tci_dim_sum *s)
-{
-    tci_dim_sum all;
-    tci_dim_sum_copy(&all, NULL);
-    for (int t = 0; t < s->n; t++) {
-        tci_dim_sum product;
-        tci_dim_sum_copy(&product, NULL);
-        product.n = 1;
-        product.terms[0] = tci_dim_one;
-        product.terms[0].coef = s->terms[t].coef;
-        for (int i = 0; i < s->terms[t].n; i++) {
-            tci_dim_sum longer;
-            tci_dim_sum_copy(&longer, NULL);
-            tci_dim_term above = {1, 1, {s->terms[t].atoms[i]}}, least = tci_dim_one;
-            least.coef = tci_dim_atom_at(s->terms[t].atoms[i])->least;
-            longer.bad = product.bad || least.coef <= -tci_dim_limit;
-            for (int k = 0; k < product.n && !longer.bad; k++) {
-                tci_dim_term x = tci_dim_term_product(&product.terms[k], &above, &longer.bad);
-                tci_dim_term y = tci_dim_term_product(&product.terms[k], &least, &longer.bad);
-                tci_dim_sum_add(&longer, &x);
-                tci_dim_sum_add(&longer, &y);
-            }
-            tci_dim_sum_copy(&product, &longer);
-        }
-        all.bad = all.bad || product.bad;
-        for (int k = 0; k < product.n && !all.bad; k++) {
-            tci_dim_sum_add(&all, &product.terms[k]);
-        }
-    }
-    bool holds = !all.bad;
-    for (int t = 0; t < all.n; t++) {
-        holds = holds && all.terms[t].coef >= 0;
-    }
-    return holds;
-}
-
-static bool tci_dim_is_never_negative(const tci_dim_sum *s, int depth);
-
-/* Whether s >= 0 follows when the atom at place `at` of term t is taken for x / scale, with scale
- * above 0: all terms are multiplied by it. */
-static bool tci_dim_holds_with(const tci_dim_sum *s, int t, int at, tci_dim x, tci_dim scale,
-                               bool rounded_down, int depth)
-{
-    tci_dim_sum with;
-    tci_dim_sum_copy(&with, NULL);
-    tci_dim_term cut = s->terms[t];
-    cut.n--;
-    memmove(&cut.atoms[at], &cut.atoms[at + 1], sizeof(*cut.atoms) * (size_t)(cut.n - at));
-    for (int i = 0; i < s->n; i++) {
-        tci_dim_sum_take(&with, i == t ? x : scale, i == t ? &cut : &s->terms[i]);
-    }
-    if (rounded_down) { /* it was x - scale + 1 at the least */
-        tci_dim_sum_add(&with, &cut);
-        cut.coef = -cut.coef;
-        tci_dim_sum_take(&with, scale, &cut);
-    }
-    return tci_dim_is_never_negative(&with, depth);
-}
-
-/* The other atoms of the term are never negative, so a bound of this one bounds the term. */
-static bool tci_dim_holds_by(const tci_dim_sum *s, int t, int at, int depth)
-{
-    const tci_dim_atom *a = tci_dim_atom_at(s->terms[t].atoms[at]);
-    bool more = s->terms[t].coef > 0;
-    for (int i = 0; i < s->terms[t].n; i++) {
-        if (i != at && tci_dim_atom_at(s->terms[t].atoms[i])->least < 0) {
-            return false;
-        }
-    }
-    if (a->kind == TCI_DIM_DIV) {
-        return tci_dim_least(a->b) >= 1 && tci_dim_holds_with(s, t, at, a->a, a->b, more, depth);
-    }
-    bool first = tci_dim_holds_with(s, t, at, a->a, 1, false, depth);
-    bool either = more == (a->kind == TCI_DIM_MAX);
-    if (first == either) {
-        return first;
-    }
-    return tci_dim_holds_with(s, t, at, a->b, 1, false, depth);
-}
-
-/* By its bounds, or those of what is left when a common factor goes, or with a quotient, minimum or
- * maximum in it replaced by what bounds it. */
-static bool tci_dim_is_never_negative(const tci_dim_sum *given, int depth)
-{
-    tci_dim_sum s;
-    tci_dim_sum_copy(&s, given);
-    if (s.bad) {
-        return false;
-    }
-    do {
-        if (tci_dim_range_of_terms(s.terms, s.n).least >= 0 || tci_dim_is_above_least(&s)) {
-            return true;
-        }
-    } while (tci_dim_factor(&s));
-    for (int t = 0; depth > 0 && t < s.n; t++) {
-        for (int at = 0; at < s.terms[t].n; at++) {
-            if (tci_dim_atom_at(s.terms[t].atoms[at])->kind != TCI_DIM_SYMBOL &&
-                tci_dim_holds_by(&s, t, at, depth - 1)) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-TCI_FN bool tci_dim_le_any(tci_dim a, tci_dim b)
-{
-    tci_dim_sum s;
-    tci_dim_sum_copy(&s, NULL);
-    tci_dim_term minus = tci_dim_one;
-    if (a == b || !tci_dim_is_valid(a) || !tci_dim_is_valid(b)) {
-        return a == b && tci_dim_is_valid(a);
-    }
-    if (tci_dim_is_bounded(a) && tci_dim_is_bounded(b)) {
-        if (tci_dim_most(a) <= tci_dim_least(b)) {
-            return true;
-        }
-        if (tci_dim_least(a) > tci_dim_most(b)) {
-            return false;
-        }
-    }
-    minus.coef = -1;
-    tci_dim_sum_take(&s, b, &tci_dim_one);
-    tci_dim_sum_take(&s, a, &minus);
-    return tci_dim_is_never_negative(&s, TCI_DIM_DEPTH);
-}
+#ifdef TC_DYNAMIC_SHAPES
 
 /* ---- symbols, replacement, values ---- */
 
@@ -5919,8 +6050,7 @@ TCI_FN const char *tci_dim_name(tci_dim symbol)
     return a ? a->name : "";
 }
 
-/* A quotient by 0 is 0. */
-static tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
+TCI_FN tci_dim tci_dim_join(int kind, tci_dim a, tci_dim b)
 {
     if (kind == TCI_DIM_DIV) {
         return tci_dim_is_known(b) && b <= 0 ? 0 : tci_dim_div(a, b);
@@ -6086,7 +6216,11 @@ TCI_FN int tci_dim_direction(tci_dim d, int ordinal)
     return all;
 }
 
-/* ---- text ---- */
+#endif
+/* ---- src/base/dim_text.c ---- */
+/* base/dim_text.c - sizes as text for messages, and as words for the disk and back. */
+
+#ifdef TC_DYNAMIC_SHAPES
 
 static void tci_dim_print_atom(tci_str *out, int32_t index)
 {
@@ -6229,29 +6363,6 @@ TCI_FN tci_dim tci_dim_read(const int64_t **words, const int64_t *end, const tci
     bool bad = false;
     tci_dim d = tci_dim_read_sum(words, end, symbols, n, 0, &bad);
     return bad ? TCI_DIM_OF_FAULT(NONE) : d;
-}
-
-/* ---- the end ---- */
-
-TCI_FN void tci_dim_free_all(void)
-{
-    tci_dim_take_lock();
-    for (int i = 1; i < tci_dim_exprs.n; i++) {
-        tci_heap_free(tci_dim_expr_at(i)->terms);
-    }
-    for (int i = 0; i < tci_dim_atoms.n; i++) {
-        tci_heap_free(tci_dim_atom_at(i)->name);
-    }
-    tci_dim_table *tables[2] = {&tci_dim_atoms, &tci_dim_exprs};
-    for (int k = 0; k < 2; k++) {
-        for (int i = 0; i < TCI_DIM_CHUNKS; i++) {
-            tci_heap_free(tables[k]->chunks[i]);
-        }
-        tci_heap_free(tables[k]->slots);
-        memset(tables[k], 0, sizeof(*tables[k]));
-    }
-    __atomic_store_n(&tci_dim_n_shown, 0, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&tci_dim_lock);
 }
 
 #endif

@@ -43,7 +43,12 @@
 #include "base/object.c"
 #include "base/spawn.c"
 #include "base/workdir.c"
+#include "base/dim_table.c"
+#include "base/dim_bounds.c"
+#include "base/dim_stray.c"
 #include "base/dim.c"
+#include "base/dim_value.c"
+#include "base/dim_text.c"
 
 #include "ops/dtype.c"
 #include "ops/info.c"
