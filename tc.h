@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e042d70d2ddf66de"
+#define TCI_BUILD "c103d6653d06bf46"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -32242,7 +32242,7 @@ TCI_FN tci_dialect *tci_dialect_make(tci_scratch *s, const tc_dialect *words, in
 #include <math.h>
 
 /* ---- src/interp/steps.h ---- */
-/* interp/steps.h - the prepared form of a kernel, between interp/prepare.c (makes it) and
+/* interp/steps.h - the prepared form of a kernel, between interp/prepare.h (makes it) and
  * interp/kernels.c (runs it); and the block loops (interp/loops.c). Private to this room.
  *
  * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
@@ -32951,18 +32951,24 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_find(int prim, tc_dtype t, tc_
     }
     return NULL;
 }
-/* ---- src/interp/prepare.c ---- */
-/* interp/prepare.c - makes a kernel ready for interpretation.
+/* ---- src/interp/values.c ---- */
+/* interp/values.c - scalar operations as the nodes that an interpreted kernel is prepared from.
  *
- * In: kernel IR. Out: struct tci_interp (interp/steps.h): sections of steps and the workspace
- * layout. Three walks: (1) instructions become nodes: MATH prims are replaced by their recipe,
- * storage conversions, bool masks and sign tricks are spelled out, equal nodes are one; (2) from
- * what each node depends on follows the section (or sections) that evaluates it; (3) each section's
- * nodes become steps, and values get memory by liveness. */
+ * In: an operation over nodes, with its dtypes. Out: the node of its value, one for equal ones. A
+ * node is in terms of storage bits and of loops that interp/loops.c has: MATH prims are replaced by
+ * their recipe, storage conversions, bool masks and sign tricks are spelled out. */
 #include <string.h>
 
+/* ---- src/interp/prepare.h ---- */
+/* interp/prepare.h - a kernel on its way to steps: what the rooms that prepare it share.
+ *
+ * A node is one value: an operation over storage bits (bools are lane masks), a load, an index.
+ * They stand in the order of the instructions, so that a node follows what it reads; equal ones are
+ * one. The rooms in order: values and nodes make them, needs says where each is evaluated, access,
+ * steps and reds write the steps, place gives memory. Private to this folder. */
+#ifndef TCI_INTERP_PREPARE_H
+#define TCI_INTERP_PREPARE_H
 
-/* ---- nodes ---- */
 
 typedef enum tci_prep_kind {
     TCI_PREP_CONST,
@@ -33022,6 +33028,62 @@ typedef struct tci_prep {
     int32_t *block;            /* by kx: value with x per lane, -1 none yet */
 } tci_prep;
 
+/* interp/values.c */
+TCI_FN int tci_prep_add(tci_prep *b, tci_prep_node n);
+TCI_FN tci_prep_node tci_prep_blank(tci_prep_kind kind, int bytes);
+TCI_FN int tci_prep_bytes(tc_dtype t);
+TCI_FN int tci_prep_const(tci_prep *b, uint64_t bits, int bytes);
+TCI_FN uint64_t tci_prep_bits(tc_dtype t, tci_value v);
+TCI_FN int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0,
+                       int a1, int a2);
+TCI_FN int tci_prep_resize(tci_prep *b, int a, tc_dtype from, int bytes);
+TCI_FN int tci_prep_mask(tci_prep *b, int a, int bytes);
+TCI_FN int tci_prep_bitwise(tci_prep *b, int prim, int a0, int a1);
+TCI_FN int tci_prep_cast(tci_prep *b, int a, tc_dtype from, tc_dtype to);
+TCI_FN int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a,
+                         int n);
+TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a);
+
+/* interp/nodes.c */
+TCI_FN void tci_prep_nodes(tci_prep *b);
+
+/* interp/needs.c */
+TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
+TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
+TCI_FN void tci_prep_derive(tci_prep *b);
+TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
+TCI_FN void tci_prep_needs(tci_prep *b);
+
+/* interp/access.c */
+TCI_FN int tci_prep_block(tci_prep *b, int x);
+TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n);
+TCI_FN void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot);
+
+/* interp/steps.c */
+TCI_FN int tci_prep_value(tci_prep *b, int bytes, bool varies);
+TCI_FN void tci_prep_step(tci_prep *b, tci_interp_step st);
+TCI_FN tci_interp_step tci_prep_blank_step(tci_interp_kind kind);
+TCI_FN int tci_prep_step_value(tci_prep *b, tci_interp_step st, int bytes, bool varies);
+TCI_FN tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int bytes, int n_in);
+TCI_FN int tci_prep_value_of(const tci_prep *b, int node);
+TCI_FN bool tci_prep_varies(const tci_prep *b, const uint8_t *row);
+TCI_FN int tci_prep_outer_vec(const tci_prep *b);
+TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which);
+TCI_FN void tci_prep_stage(tci_prep *b, int s);
+
+/* interp/reds.c */
+TCI_FN int tci_prep_red(tci_prep *b, int red);
+TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
+TCI_FN void tci_prep_reds(tci_prep *b);
+TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
+
+/* interp/place.c */
+TCI_FN void tci_prep_memory(tci_prep *b);
+TCI_FN void tci_prep_mark_all(tci_prep *b);
+
+#endif
+
+/* ---- src/interp/values.c, continued ---- */
 static uint64_t tci_prep_hash(const tci_prep_node *n)
 {
     uint64_t words[sizeof(*n) / sizeof(uint64_t)];
@@ -33033,7 +33095,7 @@ static uint64_t tci_prep_hash(const tci_prep_node *n)
     return h;
 }
 
-static int tci_prep_add(tci_prep *b, tci_prep_node n)
+TCI_FN int tci_prep_add(tci_prep *b, tci_prep_node n)
 {
     n.chain = 0;
     int32_t *head = &b->buckets[tci_prep_hash(&n) % TCI_PREP_BUCKETS];
@@ -33050,7 +33112,7 @@ static int tci_prep_add(tci_prep *b, tci_prep_node n)
     return b->n_nodes - 1;
 }
 
-static tci_prep_node tci_prep_blank(tci_prep_kind kind, int bytes)
+TCI_FN tci_prep_node tci_prep_blank(tci_prep_kind kind, int bytes)
 {
     tci_prep_node n;
     memset(&n, 0, sizeof n);
@@ -33060,7 +33122,7 @@ static tci_prep_node tci_prep_blank(tci_prep_kind kind, int bytes)
     return n;
 }
 
-static int tci_prep_bytes(tc_dtype t)
+TCI_FN int tci_prep_bytes(tc_dtype t)
 {
     return tci_dtype_get(t)->bytes;
 }
@@ -33075,7 +33137,7 @@ static tc_dtype tci_prep_sint(int bytes)
     return bytes == 1 ? TC_I8 : bytes == 2 ? TC_I16 : bytes == 4 ? TC_I32 : TC_I64;
 }
 
-static int tci_prep_const(tci_prep *b, uint64_t bits, int bytes)
+TCI_FN int tci_prep_const(tci_prep *b, uint64_t bits, int bytes)
 {
     tci_prep_node n = tci_prep_blank(TCI_PREP_CONST, bytes);
     n.bits = bytes == 8 ? bits : bits & (((uint64_t)1 << (8 * bytes)) - 1);
@@ -33083,7 +33145,7 @@ static int tci_prep_const(tci_prep *b, uint64_t bits, int bytes)
 }
 
 /* A number as its storage bits; bool as a mask. */
-static uint64_t tci_prep_bits(tc_dtype t, tci_value v)
+TCI_FN uint64_t tci_prep_bits(tc_dtype t, tci_value v)
 {
     if (t == TC_BOOL) {
         return v.i != 0 ? 0xff : 0;
@@ -33093,7 +33155,7 @@ static uint64_t tci_prep_bits(tc_dtype t, tci_value v)
     return bits;
 }
 
-static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0,
+TCI_FN int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int bytes, int a0,
                        int a1, int a2)
 {
     tci_prep_node n = tci_prep_blank(TCI_PREP_OP, bytes);
@@ -33108,7 +33170,7 @@ static int tci_prep_op(tci_prep *b, int prim, tc_dtype dtype, tc_dtype to, int b
 }
 
 /* Integer width change: extension by the signedness of `from`, or cutting. */
-static int tci_prep_resize(tci_prep *b, int a, tc_dtype from, int bytes)
+TCI_FN int tci_prep_resize(tci_prep *b, int a, tc_dtype from, int bytes)
 {
     int have = tci_prep_bytes(from);
     if (have == bytes) {
@@ -33120,12 +33182,12 @@ static int tci_prep_resize(tci_prep *b, int a, tc_dtype from, int bytes)
                        bytes, a, -1, -1);
 }
 
-static int tci_prep_mask(tci_prep *b, int a, int bytes)
+TCI_FN int tci_prep_mask(tci_prep *b, int a, int bytes)
 {
     return tci_prep_resize(b, a, tci_prep_sint(b->nodes[a].bytes), bytes);
 }
 
-static int tci_prep_bitwise(tci_prep *b, int prim, int a0, int a1)
+TCI_FN int tci_prep_bitwise(tci_prep *b, int prim, int a0, int a1)
 {
     int bytes = b->nodes[a0].bytes;
     return tci_prep_op(b, prim, tci_prep_uint(bytes), tci_prep_uint(bytes), bytes, a0, a1, -1);
@@ -33156,7 +33218,7 @@ static int tci_prep_bool(tci_prep *b, int prim, int a0, int a1)
     }
 }
 
-static int tci_prep_cast(tci_prep *b, int a, tc_dtype from, tc_dtype to)
+TCI_FN int tci_prep_cast(tci_prep *b, int a, tc_dtype from, tc_dtype to)
 {
     int bytes = tci_prep_bytes(to);
     if (from == to) {
@@ -33224,7 +33286,7 @@ static int tci_prep_lane(tci_prep *b, int helper, const int *a, int n)
 }
 
 /* A BASE prim over operands of dtype t with result dtype `to`. */
-static int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a,
+TCI_FN int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm, const int *a,
                          int n)
 {
     int bytes = tci_prep_bytes(t);
@@ -33260,7 +33322,7 @@ static int tci_prep_base(tci_prep *b, int prim, tc_dtype t, tc_dtype to, int imm
     return tci_prep_op(b, prim, t, to, bytes, a[0], n > 1 ? a[1] : -1, n > 2 ? a[2] : -1);
 }
 
-static int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
+TCI_FN int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
 {
     const tci_recipe *r = tci_math_recipe((tci_prim)prim, t);
     TCI_ASSERT(b->s, r && r->n > 0);
@@ -33284,8 +33346,11 @@ static int tci_prep_recipe(tci_prep *b, int prim, tc_dtype t, const int *a)
     }
     return node[r->n - 1];
 }
-
-/* ---- walk 1: instructions to nodes ---- */
+/* ---- src/interp/nodes.c ---- */
+/* interp/nodes.c - the instructions of a kernel, and what it stores, as nodes.
+ *
+ * In: kernel IR. Out: the nodes (interp/prepare.h) of every instruction, of every index that is
+ * loaded, and of the storage bits of every stored value. */
 
 static int tci_prep_load(tci_prep *b, const tci_kinst *i)
 {
@@ -33325,36 +33390,6 @@ static int tci_prep_prim(tci_prep *b, const tci_kinst *i)
         return tci_prep_recipe(b, i->prim, t, a);
     }
     return tci_prep_base(b, i->prim, t, (tc_dtype)i->dtype, (int)i->imm, a, i->n_args);
-}
-
-static bool tci_prep_is_arg(const tci_kred *r)
-{
-    return tci_kred_is_arg(r->op);
-}
-
-static int tci_prep_red(tci_prep *b, int red)
-{
-    const tci_kred *r = &b->k->reds[red];
-    tc_dtype t = (tc_dtype)r->dtype;
-    int a = tci_prep_cast(b, b->inst_node[r->a], (tc_dtype)b->k->insts[r->a].dtype, t);
-    int other = r->b >= 0 ? b->inst_node[r->b] : -1;
-    if (other >= 0) {
-        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype,
-                              tci_prep_is_arg(r) ? TC_I64 : t);
-    }
-    if (t == TC_BOOL) {
-        a = tci_prep_mask(b, a, 1);
-        if (r->op == TCI_RED_DOT) { /* any(a and b) */
-            a = tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_mask(b, other, 1));
-            other = -1;
-        }
-    }
-    b->red_a[red] = a;
-    b->red_b[red] = other;
-    tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_is_arg(r) ? 8 : tci_prep_bytes(t));
-    n.ref = red;
-    n.dtype = (int8_t)t;
-    return tci_prep_add(b, n);
 }
 
 static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
@@ -33412,7 +33447,7 @@ static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
     return a;
 }
 
-static void tci_prep_nodes(tci_prep *b)
+TCI_FN void tci_prep_nodes(tci_prep *b)
 {
     const tci_kernel *k = b->k;
     b->inst_node = TCI_NEW_ARRAY(b->s, int32_t, k->n_insts + 1);
@@ -33441,8 +33476,143 @@ static void tci_prep_nodes(tci_prep *b)
         b->stores[i] = to;
     }
 }
+/* ---- src/interp/reds.c ---- */
+/* interp/reds.c - the reductions of an interpreted kernel: what each takes in, its combine step,
+ * its accumulators, and the step that folds a block into them. */
 
-/* ---- walk 2: dependence and need ---- */
+static bool tci_prep_is_arg(const tci_kred *r)
+{
+    return tci_kred_is_arg(r->op);
+}
+
+TCI_FN int tci_prep_red(tci_prep *b, int red)
+{
+    const tci_kred *r = &b->k->reds[red];
+    tc_dtype t = (tc_dtype)r->dtype;
+    int a = tci_prep_cast(b, b->inst_node[r->a], (tc_dtype)b->k->insts[r->a].dtype, t);
+    int other = r->b >= 0 ? b->inst_node[r->b] : -1;
+    if (other >= 0) {
+        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype,
+                              tci_prep_is_arg(r) ? TC_I64 : t);
+    }
+    if (t == TC_BOOL) {
+        a = tci_prep_mask(b, a, 1);
+        if (r->op == TCI_RED_DOT) { /* any(a and b) */
+            a = tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_mask(b, other, 1));
+            other = -1;
+        }
+    }
+    b->red_a[red] = a;
+    b->red_b[red] = other;
+    tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_is_arg(r) ? 8 : tci_prep_bytes(t));
+    n.ref = red;
+    n.dtype = (int8_t)t;
+    return tci_prep_add(b, n);
+}
+
+TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
+{
+    const int32_t from[2] = {b->red_a[red], b->red_b[red]};
+    for (int j = 0; j < 2; j++) {
+        for (int axis = 0; from[j] >= 0 && axis < b->k->n_outer; axis++) {
+            row[axis] |= tci_prep_row(b, from[j])[axis];
+        }
+    }
+    row[b->k->n_axes + b->k->reds[red].stage] = 1;
+}
+
+/* One step: of bools on masks; of an ARG the comparison is the step's own. */
+static int tci_prep_combine(int op, tc_dtype t)
+{
+    bool is_float = tci_dtype_is_float(t), is_mask = t == TC_BOOL;
+    switch ((tci_kred_op)op) {
+    case TCI_RED_SUM: return is_mask ? TCI_P_OR : TCI_P_ADD;
+    case TCI_RED_PROD: return is_mask ? TCI_P_AND : TCI_P_MUL;
+    case TCI_RED_MAX: return is_mask ? TCI_P_OR : is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
+    case TCI_RED_MIN: return is_mask ? TCI_P_AND : is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
+    case TCI_RED_ANY: return TCI_P_OR;
+    case TCI_RED_ALL: return TCI_P_AND;
+    case TCI_RED_DOT: return is_mask ? TCI_P_OR : is_float ? TCI_P_FMA : TCI_IP_MULADD;
+    case TCI_RED_ARGMAX:
+    case TCI_RED_ARGMIN: break;
+    }
+    return is_mask ? TCI_P_OR : TCI_P_ADD;
+}
+
+static void tci_prep_make_red(tci_prep *b, int red)
+{
+    const tci_kred *from = &b->k->reds[red];
+    tci_interp_red *r = &b->p->reds[red];
+    tc_dtype t = (tc_dtype)from->dtype;
+    int node = b->inst_node[from->inst];
+    int vec = tci_prep_outer_vec(b);
+    bool varies = vec >= 0 && tci_prep_row(b, node)[vec];
+    r->op = from->op;
+    r->dtype = from->dtype;
+    r->bytes = (uint8_t)tci_prep_bytes(t);
+    r->inner = b->p->inner;
+    r->arg = tci_prep_is_arg(from);
+    r->max = from->op == TCI_RED_ARGMAX;
+    r->identity = tci_prep_bits(t, tci_kred_identity(from->op, t));
+    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
+                                  t == TC_BOOL ? TC_U8 : t, r->bytes,
+                                  b->red_b[red] >= 0 && !r->arg ? 3 : 2);
+    r->acc = tci_prep_value(b, r->bytes, varies);
+    r->at = r->arg ? tci_prep_value(b, 8, varies) : -1;
+    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false)
+                : r->arg ? r->at
+                         : r->acc;
+    b->values[r->acc].own = true;
+    b->values[r->result].own = true;
+    if (r->arg) {
+        b->values[r->at].own = true;
+    }
+    if (r->inner) {
+        const tci_kstage *stage = &b->k->stages[from->stage];
+        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+        b->values[r->acc].lanes = b->k->vlanes;
+        if (r->arg) {
+            b->values[r->at].lanes = b->k->vlanes;
+        }
+    }
+    b->outer_value[node] = r->result;
+}
+
+TCI_FN void tci_prep_reds(tci_prep *b)
+{
+    const tci_kernel *k = b->k;
+    b->section_id = -1;
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_prep_make_red(b, r);
+    }
+    for (int s = 0; s < k->n_stages; s++) {
+        tci_interp_stage *st = &b->p->stages[s];
+        st->reds = TCI_NEW_ARRAY(b->s, int32_t, k->n_reds + 1);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == s) {
+                st->reds[st->n_reds++] = r;
+            }
+        }
+    }
+}
+
+TCI_FN void tci_prep_emit_fold(tci_prep *b, int red)
+{
+    const tci_interp_red *r = &b->p->reds[red];
+    tci_interp_step st = tci_prep_blank_step(TCI_STEP_FOLD);
+    st.ref = red;
+    st.out = -1;
+    st.in[0] = tci_prep_value_of(b, b->red_a[red]);
+    st.in[1] = b->red_b[red] >= 0 ? tci_prep_value_of(b, b->red_b[red]) : -1;
+    st.bytes = r->bytes;
+    st.varies = b->values[r->acc].varies;
+    tci_prep_step(b, st);
+}
+/* ---- src/interp/needs.c ---- */
+/* interp/needs.c - from what each node depends on follows which section evaluates it.
+ *
+ * In: nodes. Out: for each the axes along which it differs and the stages whose results it uses
+ * (deps), and whether the outer level or a stage needs it, or both. */
 
 static void tci_prep_merge(tci_prep *b, uint8_t *row, const uint8_t *from)
 {
@@ -33451,12 +33621,12 @@ static void tci_prep_merge(tci_prep *b, uint8_t *row, const uint8_t *from)
     }
 }
 
-static uint8_t *tci_prep_row(const tci_prep *b, int node)
+TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node)
 {
     return b->deps + (size_t)node * (size_t)b->width;
 }
 
-static const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
+TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
 {
     uint8_t *row = b->kx_deps + (size_t)x * (size_t)b->width;
     const tci_kx *e = &b->k->kx[x];
@@ -33477,18 +33647,7 @@ static const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     return row;
 }
 
-static void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
-{
-    const int32_t from[2] = {b->red_a[red], b->red_b[red]};
-    for (int j = 0; j < 2; j++) {
-        for (int axis = 0; from[j] >= 0 && axis < b->k->n_outer; axis++) {
-            row[axis] |= tci_prep_row(b, from[j])[axis];
-        }
-    }
-    row[b->k->n_axes + b->k->reds[red].stage] = 1;
-}
-
-static void tci_prep_derive(tci_prep *b)
+TCI_FN void tci_prep_derive(tci_prep *b)
 {
     const tci_kernel *k = b->k;
     b->width = k->n_axes + k->n_stages;
@@ -33515,7 +33674,7 @@ static void tci_prep_derive(tci_prep *b)
 }
 
 /* Does stage s evaluate the node itself (or take it from the outer level)? */
-static bool tci_prep_in_stage(const tci_prep *b, int node, int s)
+TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
 {
     const uint8_t *row = tci_prep_row(b, node);
     if (s < 0) {
@@ -33574,7 +33733,7 @@ static void tci_prep_need_inputs(tci_prep *b, int node, int s)
     }
 }
 
-static void tci_prep_needs(tci_prep *b)
+TCI_FN void tci_prep_needs(tci_prep *b)
 {
     const tci_kernel *k = b->k;
     b->need_outer = TCI_NEW_ARRAY(b->s, uint8_t, b->n_nodes + 1);
@@ -33600,117 +33759,12 @@ static void tci_prep_needs(tci_prep *b)
         }
     }
 }
-
-/* ---- walk 3: steps ---- */
-
-static int tci_prep_value(tci_prep *b, int bytes, bool varies)
-{
-    tci_interp_value v = {(uint8_t)bytes,
-                          varies,
-                          false,
-                          false,
-                          b->section_id,
-                          b->section ? b->section->n : 0,
-                          0,
-                          0,
-                          0};
-    v.last = v.first;
-    TCI_PUSH(b->s, b->values, b->n_values, b->cap_values, v);
-    return b->n_values - 1;
-}
-
-static void tci_prep_use(tci_prep *b, int value, bool stored)
-{
-    tci_interp_value *v = &b->values[value];
-    v->own |= v->section != b->section_id;
-    v->last = b->section->n;
-    v->stored |= stored;
-}
-
-static void tci_prep_use_addr(tci_prep *b, const tci_interp_addr *a, bool stored)
-{
-    for (int i = 0; i < a->n_atoms; i++) {
-        if (a->atoms[i].op == TCI_KX_VALUE) {
-            tci_prep_use(b, a->atoms[i].value, stored);
-        } else {
-            tci_prep_use_addr(b, a->atoms[i].arg, stored);
-        }
-    }
-}
-
-/* Appends a step; notes what it reads. */
-static void tci_prep_step(tci_prep *b, tci_interp_step st)
-{
-    bool stored = st.kind == TCI_STEP_STORE;
-    for (int i = 0; i < 3; i++) {
-        if (st.in[i] >= 0) {
-            st.vary[i] = b->values[st.in[i]].varies;
-            tci_prep_use(b, st.in[i], stored);
-        }
-    }
-    if (st.x) {
-        tci_prep_use_addr(b, st.x, stored);
-    }
-    for (int g = 0; g < st.n_guards; g++) {
-        if (st.guards[g].block >= 0) {
-            tci_prep_use(b, st.guards[g].block, stored);
-        } else {
-            tci_prep_use_addr(b, st.guards[g].x, stored);
-        }
-    }
-    TCI_PUSH(b->s, b->section->steps, b->section->n, b->section->cap, st);
-}
-
-static tci_interp_step tci_prep_blank_step(tci_interp_kind kind)
-{
-    tci_interp_step st;
-    memset(&st, 0, sizeof st);
-    st.kind = (uint8_t)kind;
-    st.out = st.in[0] = st.in[1] = st.in[2] = -1;
-    return st;
-}
-
-static int tci_prep_step_value(tci_prep *b, tci_interp_step st, int bytes, bool varies)
-{
-    st.bytes = (uint8_t)bytes;
-    st.varies = varies;
-    st.out = tci_prep_value(b, bytes, varies);
-    tci_prep_step(b, st);
-    return st.out;
-}
-
-static tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int bytes, int n_in)
-{
-    tci_interp_op op;
-    memset(&op, 0, sizeof op);
-    const tci_interp_loop_row *row = tci_interp_loop_find(prim, dtype, to);
-    if (row) {
-        op.loop = tci_interp_has_avx2() ? row->best : row->base;
-        op.group = row->group;
-    }
-    op.prim = (uint8_t)prim;
-    op.dtype = (int8_t)dtype;
-    op.to = (int8_t)to;
-    op.bytes = (uint8_t)bytes;
-    op.n_in = (uint8_t)n_in;
-    for (int i = 0; i < 3; i++) {
-        op.in_bytes[i] = (uint8_t)tci_prep_bytes(dtype);
-    }
-    op.mask = prim == TCI_P_EQ || prim == TCI_P_LT || prim == TCI_P_LE;
-    return op;
-}
-
-static int tci_prep_value_of(const tci_prep *b, int node)
-{
-    int value = tci_prep_in_stage(b, node, b->stage) ? b->stage_value[node] : b->outer_value[node];
-    TCI_ASSERT(b->s, value >= 0);
-    return value;
-}
-
-static bool tci_prep_varies(const tci_prep *b, const uint8_t *row)
-{
-    return b->section->vec >= 0 && row[b->section->vec];
-}
+/* ---- src/interp/access.c ---- */
+/* interp/access.c - addresses, guards and indices of interpreted loads and stores.
+ *
+ * In: index expressions and guards of the kernel. Out: the linear forms that a step evaluates once
+ * a block, or, where an expression is not linear along the vector axis, a value with it per
+ * lane. */
 
 static tci_interp_addr *tci_prep_addr(tci_prep *b, int x);
 
@@ -33765,7 +33819,7 @@ static int tci_prep_step_op(tci_prep *b, int prim, tc_dtype t, int in0, int in1)
 }
 
 /* A value that holds x for each lane (i64). */
-static int tci_prep_block(tci_prep *b, int x)
+TCI_FN int tci_prep_block(tci_prep *b, int x)
 {
     const tci_kx *e = &b->k->kx[x];
     if (b->block[x] >= 0) {
@@ -33804,7 +33858,7 @@ static int tci_prep_block(tci_prep *b, int x)
     return value;
 }
 
-static void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n)
+TCI_FN void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, int n)
 {
     tci_interp_guard *list = TCI_NEW_ARRAY(b->s, tci_interp_guard, n + 1);
     for (int g = 0; g < n; g++) {
@@ -33819,7 +33873,7 @@ static void tci_prep_step_guards(tci_prep *b, tci_interp_step *st, int first, in
 }
 
 /* x of a LOAD or STORE; a non-linear x becomes a block of offsets in in[slot]. */
-static void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot)
+TCI_FN void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot)
 {
     st->x = tci_prep_addr(b, x);
     if (!st->x->linear) {
@@ -33827,18 +33881,121 @@ static void tci_prep_step_x(tci_prep *b, tci_interp_step *st, int x, int slot)
         st->in[slot] = tci_prep_block(b, x);
     }
 }
+/* ---- src/interp/steps.c ---- */
+/* interp/steps.c - the nodes of each section as steps.
+ *
+ * In: nodes, and the sections that evaluate them. Out: the steps of the sections in order, and the
+ * values they read and write with the first and the last step of each. */
+#include <string.h>
 
-static void tci_prep_emit_fold(tci_prep *b, int red)
+
+TCI_FN int tci_prep_value(tci_prep *b, int bytes, bool varies)
 {
-    const tci_interp_red *r = &b->p->reds[red];
-    tci_interp_step st = tci_prep_blank_step(TCI_STEP_FOLD);
-    st.ref = red;
-    st.out = -1;
-    st.in[0] = tci_prep_value_of(b, b->red_a[red]);
-    st.in[1] = b->red_b[red] >= 0 ? tci_prep_value_of(b, b->red_b[red]) : -1;
-    st.bytes = r->bytes;
-    st.varies = b->values[r->acc].varies;
+    tci_interp_value v = {(uint8_t)bytes,
+                          varies,
+                          false,
+                          false,
+                          b->section_id,
+                          b->section ? b->section->n : 0,
+                          0,
+                          0,
+                          0};
+    v.last = v.first;
+    TCI_PUSH(b->s, b->values, b->n_values, b->cap_values, v);
+    return b->n_values - 1;
+}
+
+static void tci_prep_use(tci_prep *b, int value, bool stored)
+{
+    tci_interp_value *v = &b->values[value];
+    v->own |= v->section != b->section_id;
+    v->last = b->section->n;
+    v->stored |= stored;
+}
+
+static void tci_prep_use_addr(tci_prep *b, const tci_interp_addr *a, bool stored)
+{
+    for (int i = 0; i < a->n_atoms; i++) {
+        if (a->atoms[i].op == TCI_KX_VALUE) {
+            tci_prep_use(b, a->atoms[i].value, stored);
+        } else {
+            tci_prep_use_addr(b, a->atoms[i].arg, stored);
+        }
+    }
+}
+
+/* Appends a step; notes what it reads. */
+TCI_FN void tci_prep_step(tci_prep *b, tci_interp_step st)
+{
+    bool stored = st.kind == TCI_STEP_STORE;
+    for (int i = 0; i < 3; i++) {
+        if (st.in[i] >= 0) {
+            st.vary[i] = b->values[st.in[i]].varies;
+            tci_prep_use(b, st.in[i], stored);
+        }
+    }
+    if (st.x) {
+        tci_prep_use_addr(b, st.x, stored);
+    }
+    for (int g = 0; g < st.n_guards; g++) {
+        if (st.guards[g].block >= 0) {
+            tci_prep_use(b, st.guards[g].block, stored);
+        } else {
+            tci_prep_use_addr(b, st.guards[g].x, stored);
+        }
+    }
+    TCI_PUSH(b->s, b->section->steps, b->section->n, b->section->cap, st);
+}
+
+TCI_FN tci_interp_step tci_prep_blank_step(tci_interp_kind kind)
+{
+    tci_interp_step st;
+    memset(&st, 0, sizeof st);
+    st.kind = (uint8_t)kind;
+    st.out = st.in[0] = st.in[1] = st.in[2] = -1;
+    return st;
+}
+
+TCI_FN int tci_prep_step_value(tci_prep *b, tci_interp_step st, int bytes, bool varies)
+{
+    st.bytes = (uint8_t)bytes;
+    st.varies = varies;
+    st.out = tci_prep_value(b, bytes, varies);
     tci_prep_step(b, st);
+    return st.out;
+}
+
+TCI_FN tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int bytes, int n_in)
+{
+    tci_interp_op op;
+    memset(&op, 0, sizeof op);
+    const tci_interp_loop_row *row = tci_interp_loop_find(prim, dtype, to);
+    if (row) {
+        op.loop = tci_interp_has_avx2() ? row->best : row->base;
+        op.group = row->group;
+    }
+    op.prim = (uint8_t)prim;
+    op.dtype = (int8_t)dtype;
+    op.to = (int8_t)to;
+    op.bytes = (uint8_t)bytes;
+    op.n_in = (uint8_t)n_in;
+    for (int i = 0; i < 3; i++) {
+        op.in_bytes[i] = (uint8_t)tci_prep_bytes(dtype);
+    }
+    op.mask = prim == TCI_P_EQ || prim == TCI_P_LT || prim == TCI_P_LE;
+    return op;
+}
+
+TCI_FN int tci_prep_value_of(const tci_prep *b, int node)
+{
+    int value = tci_prep_in_stage(b, node, b->stage) ? b->stage_value[node] : b->outer_value[node];
+    TCI_ASSERT(b->s, value >= 0);
+    return value;
+}
+
+TCI_FN bool tci_prep_varies(const tci_prep *b, const uint8_t *row)
+{
+    return b->section->vec >= 0 && row[b->section->vec];
 }
 
 /* The step of one node in the section at hand; gives its value. */
@@ -33898,7 +34055,7 @@ static void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, 
     }
 }
 
-static int tci_prep_outer_vec(const tci_prep *b)
+TCI_FN int tci_prep_outer_vec(const tci_prep *b)
 {
     return !b->p->inner && b->p->n_outer > 0 ? b->p->walk[b->p->n_outer - 1] : -1;
 }
@@ -33916,7 +34073,7 @@ static int tci_prep_outer_section(const tci_prep *b, int node)
     return at;
 }
 
-static void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which)
+TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which)
 {
     tci_prep_begin(b, section, -1, which < 0 ? -1 : tci_prep_outer_vec(b));
     for (int node = 0; node < b->n_nodes; node++) {
@@ -33960,7 +34117,7 @@ static void tci_prep_emit_stores(tci_prep *b, int s)
     }
 }
 
-static void tci_prep_stage(tci_prep *b, int s)
+TCI_FN void tci_prep_stage(tci_prep *b, int s)
 {
     const tci_kstage *st = &b->k->stages[s];
     tci_interp_stage *to = &b->p->stages[s];
@@ -33983,85 +34140,11 @@ static void tci_prep_stage(tci_prep *b, int s)
     }
     tci_prep_emit_stores(b, s);
 }
-
-/* ---- reductions ---- */
-
-/* One step: of bools on masks; of an ARG the comparison is the step's own. */
-static int tci_prep_combine(int op, tc_dtype t)
-{
-    bool is_float = tci_dtype_is_float(t), is_mask = t == TC_BOOL;
-    switch ((tci_kred_op)op) {
-    case TCI_RED_SUM: return is_mask ? TCI_P_OR : TCI_P_ADD;
-    case TCI_RED_PROD: return is_mask ? TCI_P_AND : TCI_P_MUL;
-    case TCI_RED_MAX: return is_mask ? TCI_P_OR : is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
-    case TCI_RED_MIN: return is_mask ? TCI_P_AND : is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
-    case TCI_RED_ANY: return TCI_P_OR;
-    case TCI_RED_ALL: return TCI_P_AND;
-    case TCI_RED_DOT: return is_mask ? TCI_P_OR : is_float ? TCI_P_FMA : TCI_IP_MULADD;
-    case TCI_RED_ARGMAX:
-    case TCI_RED_ARGMIN: break;
-    }
-    return is_mask ? TCI_P_OR : TCI_P_ADD;
-}
-
-static void tci_prep_make_red(tci_prep *b, int red)
-{
-    const tci_kred *from = &b->k->reds[red];
-    tci_interp_red *r = &b->p->reds[red];
-    tc_dtype t = (tc_dtype)from->dtype;
-    int node = b->inst_node[from->inst];
-    int vec = tci_prep_outer_vec(b);
-    bool varies = vec >= 0 && tci_prep_row(b, node)[vec];
-    r->op = from->op;
-    r->dtype = from->dtype;
-    r->bytes = (uint8_t)tci_prep_bytes(t);
-    r->inner = b->p->inner;
-    r->arg = tci_prep_is_arg(from);
-    r->max = from->op == TCI_RED_ARGMAX;
-    r->identity = tci_prep_bits(t, tci_kred_identity(from->op, t));
-    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
-                                  t == TC_BOOL ? TC_U8 : t, r->bytes,
-                                  b->red_b[red] >= 0 && !r->arg ? 3 : 2);
-    r->acc = tci_prep_value(b, r->bytes, varies);
-    r->at = r->arg ? tci_prep_value(b, 8, varies) : -1;
-    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false)
-                : r->arg ? r->at
-                         : r->acc;
-    b->values[r->acc].own = true;
-    b->values[r->result].own = true;
-    if (r->arg) {
-        b->values[r->at].own = true;
-    }
-    if (r->inner) {
-        const tci_kstage *stage = &b->k->stages[from->stage];
-        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
-        b->values[r->acc].lanes = b->k->vlanes;
-        if (r->arg) {
-            b->values[r->at].lanes = b->k->vlanes;
-        }
-    }
-    b->outer_value[node] = r->result;
-}
-
-static void tci_prep_reds(tci_prep *b)
-{
-    const tci_kernel *k = b->k;
-    b->section_id = -1;
-    for (int r = 0; r < k->n_reds; r++) {
-        tci_prep_make_red(b, r);
-    }
-    for (int s = 0; s < k->n_stages; s++) {
-        tci_interp_stage *st = &b->p->stages[s];
-        st->reds = TCI_NEW_ARRAY(b->s, int32_t, k->n_reds + 1);
-        for (int r = 0; r < k->n_reds; r++) {
-            if (k->reds[r].stage == s) {
-                st->reds[st->n_reds++] = r;
-            }
-        }
-    }
-}
-
-/* ---- memory ---- */
+/* ---- src/interp/place.c ---- */
+/* interp/place.c - memory of the values of an interpreted kernel.
+ *
+ * In: values with the steps between which they live. Out: the length of a block, the layout of the
+ * workspace, and which loads may use the memory of their operand. */
 
 typedef struct tci_prep_pool {
     int64_t *items;
@@ -34154,7 +34237,7 @@ static int64_t tci_prep_layout(tci_prep *b)
 }
 
 /* Block length: as long as the axis needs, and short enough that the block's values stay near. */
-static void tci_prep_memory(tci_prep *b)
+TCI_FN void tci_prep_memory(tci_prep *b)
 {
     tci_interp *p = b->p;
     int64_t longest = 1;
@@ -34193,7 +34276,7 @@ static void tci_prep_mark_direct(tci_prep *b, tci_interp_section *section)
     }
 }
 
-static void tci_prep_mark_all(tci_prep *b)
+TCI_FN void tci_prep_mark_all(tci_prep *b)
 {
     tci_interp *p = b->p;
     for (int s = 0; s < p->n_stages; s++) {
@@ -34203,8 +34286,14 @@ static void tci_prep_mark_all(tci_prep *b)
         }
     }
 }
-
-/* ---- the whole ---- */
+/* ---- src/interp/prepare.c ---- */
+/* interp/prepare.c - makes a kernel ready for interpretation.
+ *
+ * In: kernel IR. Out: struct tci_interp (interp/steps.h): sections of steps and the workspace
+ * layout. Three walks: instructions become nodes (interp/nodes.c, interp/values.c); from what each
+ * node depends on follows the section (or sections) that evaluates it (interp/needs.c); each
+ * section's nodes become steps (interp/steps.c), and values get memory by liveness
+ * (interp/place.c). */
 
 /* The outer axes in their order; but where blocks along the last one would be so short that
  * starting a step costs more than its lanes do, the longest axis comes last instead. */

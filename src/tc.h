@@ -110,6 +110,13 @@
 #include "emit/c_dialect.c"
 
 #include "interp/loops.c"
+#include "interp/values.c"
+#include "interp/nodes.c"
+#include "interp/reds.c"
+#include "interp/needs.c"
+#include "interp/access.c"
+#include "interp/steps.c"
+#include "interp/place.c"
 #include "interp/prepare.c"
 #include "interp/kernels.c"
 #include "interp/verify.c"

@@ -1,4 +1,4 @@
-/* interp/steps.h - the prepared form of a kernel, between interp/prepare.c (makes it) and
+/* interp/steps.h - the prepared form of a kernel, between interp/prepare.h (makes it) and
  * interp/kernels.c (runs it); and the block loops (interp/loops.c). Private to this room.
  *
  * A kernel becomes sections of steps. A section runs once per call (constants), once per outer
