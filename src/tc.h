@@ -153,7 +153,11 @@
 #include "api/leaf.c"
 #include "api/ops.c"
 #include "api/grad.c"
-#include "api/eval.c"
+#include "api/batch.c"
+#include "api/run.c"
+#include "api/lazy.c"
+#include "api/read.c"
+#include "api/inspect.c"
 #include "api/print.c"
 
 #ifdef TCI_HAS_CPU

@@ -51,17 +51,17 @@ TCI_FN tc_tensor tci_handle_move_poison(tc_tensor t); /* the same error in the s
 /* The context's last error as a poison. */
 TCI_FN tc_tensor tci_handle_keep_last(tci_ctx *ctx);
 
-/* ---- api/eval.c: values within another public call ---- */
+/* ---- api/lazy.c: values within another public call ---- */
 /* *node: the live node of t, whose value is there if this succeeds. */
-TCI_FN tc_status tci_eval_value(const tci_frame *f, tc_tensor t, tci_node **node);
+TCI_FN tc_status tci_lazy_value(const tci_frame *f, tc_tensor t, tci_node **node);
 /* The same as memory that the host can read, and that stays as it is until the drop. */
-typedef struct tci_eval_memory {
+typedef struct tci_lazy_held {
     tci_node *node;
     const char *first; /* element 0...0 */
     tci_param_value *held;
-} tci_eval_memory;
-TCI_FN tc_status tci_eval_hold(const tci_frame *f, tc_tensor t, tci_eval_memory *m);
-TCI_FN void tci_eval_drop(const tci_eval_memory *m);
+} tci_lazy_held;
+TCI_FN tc_status tci_lazy_hold(const tci_frame *f, tc_tensor t, tci_lazy_held *m);
+TCI_FN void tci_lazy_drop(const tci_lazy_held *m);
 
 static inline bool tci_is_none(tc_tensor t) { return !t.ctx && t.id == UINT32_MAX; }
 

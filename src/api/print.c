@@ -497,7 +497,7 @@ static void tci_print_text(tci_str *out, tci_print_view *v)
 }
 
 /* m is let go of before the user's file is written to. */
-static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tci_eval_memory *m)
+static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tci_lazy_held *m)
 {
     const tci_node *n = m->node;
     tci_print_view v = {.data = m->first,
@@ -508,7 +508,7 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
     tc_status status = TC_OK;
     tci_str text = {0};
     tci_print_text(&text, &v);
-    tci_eval_drop(m);
+    tci_lazy_drop(m);
     if (text.failed) {
         status = tci_fail(t, f->op, f->here, TC_ERR_MEMORY, "out of memory for the text");
     } else if (!out) {
@@ -524,8 +524,8 @@ static tc_status tci_print_memory(const tci_frame *f, FILE *out, tc_tensor t, tc
 TC_API tc_status tc_print_at(FILE *out, tc_tensor t, tc_site here)
 {
     tci_frame f = tci_frame_begin("tc_print", here);
-    tci_eval_memory m;
-    tc_status status = tci_eval_hold(&f, t, &m);
+    tci_lazy_held m;
+    tc_status status = tci_lazy_hold(&f, t, &m);
     if (!status) {
         status = tci_print_memory(&f, out, t, &m);
     }

@@ -277,7 +277,7 @@ TC_API tc_tensor tc_keep_at(tc_tensor t, tc_site here)
     if (!n) {
         return tci_scope_keep_failure(&f);
     }
-    if (tci_eval_value(&f, t, &n)) {
+    if (tci_lazy_value(&f, t, &n)) {
         f.bad = tci_handle_keep_last(f.ctx);
         f.failed = true;
         return tci_scope_keep_failure(&f);

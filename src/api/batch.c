@@ -1,0 +1,413 @@
+/* api/batch.c - the calls that compile: checked handles to programs.
+ *
+ * In: handles. Out: programs; statuses, with the text in ctx->last.
+ *
+ * The one idea: every compile is a batch of jobs that goes through the same steps: make a request
+ * of each (which finds mistakes), have all of them compiled at once, make a program of each.
+ *
+ * Requests live in the batch's scratch. Every function that takes scratch memory is called through
+ * tci_batch_armed, which sets the escape anew; nothing is taken outside. */
+#include "batch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "../run/dynamic.h"
+
+/* ---- errors ---- */
+
+TCI_FN tc_status tci_batch_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
+                                tc_status why, const char *format, ...)
+{
+    tci_ctx *ctx = tci_ctx_of(about.ctx);
+    char made_at[320] = "", place[320] = "", text[sizeof(ctx->last.text)];
+    if (made && made->file) {
+        snprintf(made_at, sizeof(made_at), " (the tensor was made at %.256s:%d)", made->file,
+                 made->line);
+    }
+    if (f->here.file) {
+        snprintf(place, sizeof(place), "%.256s:%d: ", f->here.file, f->here.line);
+    }
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    int room = (int)(sizeof(ctx->last.text) - strlen(place) - strlen(f->op) - strlen(made_at)) - 3;
+    snprintf(ctx->last.text, sizeof(ctx->last.text), "%s%s: %.*s%s", place, f->op, room, text,
+             made_at);
+    ctx->last.status = why;
+    ctx->last_on = about;
+    return why;
+}
+
+TCI_FN tci_node *tci_batch_node(const tci_frame *f, tc_tensor about, tc_tensor t, tc_status *status)
+{
+    tci_node *n = tci_handle_node(t);
+    if (TCI_LIKELY(n != NULL)) {
+        return n;
+    }
+    tci_error e;
+    *status = tci_handle_error(t, e.text, sizeof(e.text));
+    tc_tensor on = about.ctx ? about : t;
+    if (tci_ctx_of(on.ctx)) {
+        tci_batch_fail(f, on, NULL, *status, "%s", e.text);
+    }
+    return NULL;
+}
+
+/* ---- options ---- */
+
+/* Zero fields of `over` leave the context's choice. */
+static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
+{
+    tc_options o = ctx->options;
+    if (!over) {
+        return o;
+    }
+#define TCI_BATCH_TAKE(field)                                                                      \
+    if (over->field) {                                                                             \
+        o.field = over->field;                                                                     \
+    }
+    TCI_BATCH_TAKE(backend)
+    TCI_BATCH_TAKE(math)
+    TCI_BATCH_TAKE(fallback)
+    TCI_BATCH_TAKE(threads)
+    TCI_BATCH_TAKE(vector_bits)
+    TCI_BATCH_TAKE(matrix)
+    TCI_BATCH_TAKE(spin_us)
+    TCI_BATCH_TAKE(cc)
+    TCI_BATCH_TAKE(cc_timeout_s)
+    TCI_BATCH_TAKE(cache_dir)
+    TCI_BATCH_TAKE(cache_bytes)
+    TCI_BATCH_TAKE(memory_cache_bytes)
+    TCI_BATCH_TAKE(no_disk_cache)
+    TCI_BATCH_TAKE(cache_read_only)
+    TCI_BATCH_TAKE(verify)
+    TCI_BATCH_TAKE(dump)
+    TCI_BATCH_TAKE(dump_dir)
+    TCI_BATCH_TAKE(trace)
+    TCI_BATCH_TAKE(memory_limit)
+#undef TCI_BATCH_TAKE
+    if (over->log) {
+        o.log = over->log;
+        o.log_user = over->log_user;
+    }
+    if (over->parallel_for) {
+        o.parallel_for = over->parallel_for;
+        o.parallel_user = over->parallel_user;
+    }
+    return o;
+}
+
+/* ---- batches ---- */
+
+TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body)
+{
+    if (setjmp(b->s.escape)) {
+        return tci_batch_fail(b->f, job ? job->about : b->about, job ? &job->site : NULL, b->s.why,
+                              "%s", b->s.message);
+    }
+    return body(b, job);
+}
+
+/* The job failed and ctx->last tells why. Of many, the first keeps the last word. */
+static void tci_batch_settle(tci_batch *b, tci_batch_job *job, tc_status status)
+{
+    job->status = status;
+    if (status && !b->first) {
+        b->first = status;
+        b->first_error = b->ctx->last;
+        b->first_on = b->ctx->last_on;
+    }
+}
+
+static tc_status tci_batch_get_lists(tci_batch *b, tci_batch_job *none)
+{
+    (void)none;
+    b->requests = TCI_NEW_ARRAY(&b->s, tci_request *, b->n);
+    b->codes = TCI_NEW_ARRAY(&b->s, tci_code *, b->n);
+    b->statuses = TCI_NEW_ARRAY(&b->s, tc_status, b->n);
+    return TC_OK;
+}
+
+TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const tc_tensors *list,
+                                 tci_node **nodes)
+{
+    tc_status status = TC_OK;
+    for (int i = 0; i < list->n && !status; i++) {
+        nodes[i] = tci_batch_node(b->f, job->about, list->items[i], &status);
+        if (nodes[i] && list->items[i].ctx != b->about.ctx) {
+            status = tci_batch_fail(b->f, job->about, &nodes[i]->site, TC_ERR_HANDLE,
+                                    "given tensors of two contexts, expected all from one");
+        }
+    }
+    return status;
+}
+
+static tc_status tci_batch_check_job(tci_batch *b, const tci_batch_job *job)
+{
+    if (!job->program) {
+        return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
+                              "given NULL, expected a place for the program");
+    }
+    if (job->outputs.n < 1 || !job->outputs.items) {
+        return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
+                              "given no outputs, expected at least one");
+    }
+    if (job->inputs.n < 0 || (job->inputs.n && !job->inputs.items)) {
+        return tci_batch_fail(b->f, job->about, NULL, TC_ERR_ARGUMENT,
+                              "given a list of %d inputs at %p", job->inputs.n,
+                              (const void *)job->inputs.items);
+    }
+    return TC_OK;
+}
+
+static tc_status tci_batch_check_inputs(tci_batch *b, const tci_batch_job *job,
+                                        tci_node *const *inputs)
+{
+    for (int i = 0; i < job->inputs.n; i++) {
+        if (inputs[i]->op != TCI_OP_INPUT) {
+            return tci_batch_fail(
+                b->f, job->about, &inputs[i]->site, TC_ERR_ARGUMENT,
+                "input %d: given a tensor made by %s, expected a tc_input placeholder", i,
+                tci_op_name(inputs[i]->op));
+        }
+    }
+    return TC_OK;
+}
+
+/* Checks one job and makes its request. */
+static tc_status tci_batch_request(tci_batch *b, tci_batch_job *job)
+{
+    tc_status status = tci_batch_check_job(b, job);
+    if (status) {
+        return status;
+    }
+    tci_node **outputs = TCI_NEW_ARRAY(&b->s, tci_node *, job->outputs.n);
+    status = tci_batch_nodes(b, job, &job->outputs, outputs);
+    if (status) {
+        return status;
+    }
+    job->site = outputs[0]->site;
+    tci_node **inputs = NULL;
+    if (!job->find_inputs) {
+        inputs = TCI_NEW_ARRAY(&b->s, tci_node *, TCI_MAX(1, job->inputs.n));
+        status = tci_batch_nodes(b, job, &job->inputs, inputs);
+        if (!status) {
+            status = tci_batch_check_inputs(b, job, inputs);
+        }
+        if (status) {
+            return status;
+        }
+    }
+    job->request = tci_request_make(&b->s, inputs, job->inputs.n, outputs, job->outputs.n,
+                                    b->options, NULL, NULL);
+    return TC_OK;
+}
+
+TCI_FN void tci_batch_compile(tci_batch *b)
+{
+    b->n_requests = 0;
+    for (int i = 0; i < b->n; i++) {
+        if (b->jobs[i].request) {
+            b->requests[b->n_requests++] = b->jobs[i].request;
+        }
+    }
+    if (!b->n_requests) {
+        return;
+    }
+    tci_str log = {0};
+    tci_compile_requests(&b->s, b->requests, b->n_requests, b->options, b->codes, b->statuses,
+                         &log);
+    for (int i = 0, r = 0; i < b->n; i++) {
+        tci_batch_job *job = &b->jobs[i];
+        if (!job->request) {
+            continue;
+        }
+        tc_status status = b->statuses[r];
+        job->code = b->codes[r++];
+        if (!job->code) {
+            const char *text = tci_str_text(&log);
+            status = status ? status : TC_ERR_INTERNAL;
+            tci_batch_fail(b->f, job->about, &job->site, status, "%s%s%s", tc_status_text(status),
+                           *text ? ": " : "", text);
+            tci_batch_settle(b, job, status);
+        }
+    }
+    tci_str_free(&log);
+}
+
+TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job)
+{
+    tc_status status = tci_program_make(job->code, job->request, b->options, job->program);
+    if (status == TC_ERR_LIMIT) {
+        tci_batch_fail(
+            b->f, job->about, &job->site, status,
+            "the program needs %lld bytes of workspace, expected at most memory_limit = %lld",
+            (long long)job->code->arena_bytes, (long long)b->options->memory_limit);
+    } else if (status) {
+        tci_batch_fail(b->f, job->about, &job->site, status, "%s", tc_status_text(status));
+    }
+#ifdef TC_DYNAMIC_SHAPES
+    const char *untold = status ? NULL : tci_dynamic_untold(*job->program);
+    if (untold) {
+        tci_program_release(*job->program);
+        *job->program = NULL;
+        return tci_batch_fail(b->f, job->about, &job->site, TC_ERR_SHAPE,
+                              "'%.60s' is the size of no axis of an input or output: no run could"
+                              " tell it",
+                              untold);
+    }
+#endif
+    return status;
+}
+
+/* From checked handles to programs. A thread that is cancelled is so afterwards: others wait for
+ * what it compiles. */
+static tc_status tci_batch_make_programs(tci_batch *b)
+{
+    int cancel = tci_os_no_cancel();
+    tci_scratch_init(&b->s);
+    b->first = tci_batch_armed(b, NULL, tci_batch_get_lists);
+    if (b->first) {
+        for (int i = 0; i < b->n; i++) {
+            b->jobs[i].status = b->first;
+        }
+        tci_scratch_free(&b->s);
+        tci_os_may_cancel(cancel);
+        return b->first;
+    }
+    for (int i = 0; i < b->n; i++) {
+        tci_batch_settle(b, &b->jobs[i], tci_batch_armed(b, &b->jobs[i], tci_batch_request));
+    }
+    tci_batch_compile(b);
+    for (int i = 0; i < b->n; i++) {
+        if (b->jobs[i].code) {
+            tci_batch_settle(b, &b->jobs[i], tci_batch_make_program(b, &b->jobs[i]));
+            tci_code_release(b->jobs[i].code);
+        }
+    }
+    tci_scratch_free(&b->s);
+    if (b->first) {
+        b->ctx->last = b->first_error;
+        b->ctx->last_on = b->first_on;
+    }
+    tci_os_may_cancel(cancel);
+    return b->first;
+}
+
+/* ---- compile ---- */
+
+/* The first live output of all jobs. False: there is none, *status says why. */
+static bool tci_batch_find_live(const tci_frame *f, const tci_batch_job *jobs, int n,
+                                tc_tensor *live, tc_status *status)
+{
+    static const tc_tensor nothing;
+    *status = TC_ERR_ARGUMENT;
+    for (int pass = 0; pass < 2; pass++) { /* only when none is live are the others asked why */
+        for (int i = 0; i < n; i++) {
+            const tc_tensors *out = &jobs[i].outputs;
+            for (int j = 0; out->items && j < out->n; j++) {
+                *live = out->items[j];
+                if (pass == 0 && tci_handle_node(*live)) {
+                    return true;
+                }
+                if (pass == 1) {
+                    tci_batch_node(f, nothing, *live, status);
+                    return false;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+static tc_status tci_batch_compile_jobs(const tci_frame *f, tci_batch_job *jobs, int n,
+                                        const tc_options *options)
+{
+    tc_status status;
+    tci_batch b;
+    for (int i = 0; i < n; i++) {
+        if (jobs[i].program) {
+            *jobs[i].program = NULL;
+        }
+    }
+    if (!tci_batch_find_live(f, jobs, n, &b.about, &status)) {
+        for (int i = 0; i < n; i++) {
+            jobs[i].status = status;
+        }
+        return status;
+    }
+    b.ctx = tci_ctx_of(b.about.ctx);
+    tc_options merged = tci_batch_options(b.ctx, options);
+    for (int i = 0; i < n; i++) {
+        bool has_first = jobs[i].outputs.n > 0 && jobs[i].outputs.items;
+        bool usable = has_first && jobs[i].outputs.items[0].ctx == b.about.ctx;
+        jobs[i].about = usable ? jobs[i].outputs.items[0] : b.about;
+    }
+    b.f = f;
+    b.options = &merged;
+    b.jobs = jobs;
+    b.n = n;
+    return tci_batch_make_programs(&b);
+}
+
+/* The whole of a public call that compiles. */
+static tc_status tci_batch_compile_call(const char *op, tc_site here, tci_batch_job *jobs, int n,
+                                        const tc_options *options)
+{
+    tci_frame f = tci_frame_begin(op, here);
+    tc_status status = tci_batch_compile_jobs(&f, jobs, n, options);
+    tci_frame_leave(&f);
+    return status;
+}
+
+TC_API tc_status tc_compile_at(tc_tensor y, tc_program **f, tc_site here)
+{
+    tci_batch_job job = {.outputs = {&y, 1}, .find_inputs = true, .program = f};
+    return tci_batch_compile_call("tc_compile", here, &job, 1, NULL);
+}
+
+TC_API tc_status tc_compile_fn_at(tc_tensors inputs, tc_tensors outputs, const tc_options *options,
+                                  tc_program **f, tc_site here)
+{
+    tci_batch_job job = {.inputs = inputs, .outputs = outputs, .program = f};
+    return tci_batch_compile_call("tc_compile_fn", here, &job, 1, options);
+}
+
+TC_API tc_status tc_compile_many_at(tc_job *jobs, int n, const tc_options *options, tc_site here)
+{
+    if (n < 0 || (n && !jobs)) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_batch_job *work = tci_heap_get(sizeof(*work) * (size_t)TCI_MAX(n, 1));
+    for (int i = 0; i < n; i++) {
+        jobs[i].status = TC_ERR_MEMORY;
+        if (work) {
+            work[i] = (tci_batch_job){.inputs = jobs[i].inputs,
+                                     .outputs = jobs[i].outputs,
+                                     .program = jobs[i].program};
+        } else if (jobs[i].program) {
+            *jobs[i].program = NULL;
+        }
+    }
+    if (!work) {
+        return TC_ERR_MEMORY;
+    }
+    tc_status status = TC_OK;
+    if (n) {
+        status = tci_batch_compile_call("tc_compile_many", here, work, n, options);
+    }
+    for (int i = 0; i < n; i++) {
+        jobs[i].status = work[i].status;
+    }
+    tci_heap_free(work);
+    return status;
+}
+
+TC_API void tc_program_free(tc_program *f)
+{
+    tci_program_release(f);
+}

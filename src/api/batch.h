@@ -1,0 +1,56 @@
+/* api/batch.h - jobs to compile together: what the public calls that compile share. */
+#ifndef TCI_API_BATCH_H
+#define TCI_API_BATCH_H
+
+#include "frame.h"
+
+typedef struct tci_batch_job {
+    tc_tensors inputs, outputs;
+    bool find_inputs;          /* inputs are the INPUT leaves in use, by creation */
+    tc_program **program;
+    tc_status status;
+    tc_tensor about;           /* its first output */
+    tc_site site;              /* where that was made */
+    tci_request *request;
+    tci_code *code;            /* counted */
+} tci_batch_job;
+
+typedef struct tci_batch {
+    const tci_frame *f;        /* the public call */
+    tc_tensor about;           /* live: of its context, and what errors without a job concern */
+    tci_ctx *ctx;              /* that context */
+    const tc_options *options;
+    tci_batch_job *jobs;
+    int n;
+    tci_scratch s;
+    tci_request **requests;    /* of the jobs that have one, as tci_compile_requests takes them */
+    tci_code **codes;
+    tc_status *statuses;
+    int n_requests;
+    tc_status first;           /* of the first job that failed, */
+    tc_tensor first_on;        /* what it concerned */
+    tci_error first_error;     /* and its text; both set when `first` is */
+} tci_batch;
+
+typedef tc_status (*tci_batch_body)(tci_batch *b, tci_batch_job *job);
+
+/* Sets the context's error, "app.c:12: tc_compile: ... (the tensor was made at app.c:10)", so that
+ * tc_error(about) tells it too. about: of a live context. made: where what it concerns was made, or
+ * NULL. */
+TCI_FN tc_status tci_batch_fail(const tci_frame *f, tc_tensor about, const tc_site *made,
+                                tc_status why, const char *format, ...) TCI_PRINTF(5, 6);
+/* The live node of t. NULL: *status says why, as does the error of `about`, or of t where that has
+ * no context. */
+TCI_FN tci_node *tci_batch_node(const tci_frame *f, tc_tensor about, tc_tensor t,
+                                tc_status *status);
+/* Nodes of a list of handles, all of the batch's context. */
+TCI_FN tc_status tci_batch_nodes(tci_batch *b, const tci_batch_job *job, const tc_tensors *list,
+                                 tci_node **nodes);
+/* Runs `body` with the scratch armed; an escape becomes a status and a text. */
+TCI_FN tc_status tci_batch_armed(tci_batch *b, tci_batch_job *job, tci_batch_body body);
+/* Compiles every job that has a request; each gets its code, counted, or its status. */
+TCI_FN void tci_batch_compile(tci_batch *b);
+/* *job->program from its code. */
+TCI_FN tc_status tci_batch_make_program(tci_batch *b, tci_batch_job *job);
+
+#endif

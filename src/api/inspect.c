@@ -1,0 +1,105 @@
+/* api/inspect.c - what there is to see of a program: errors, source, explanation, counts, times. */
+#include <stdio.h>
+
+#include "../run/dynamic.h"
+#include "frame.h"
+
+TC_API const char *tc_program_error(const tc_program *f)
+{
+    return f ? tci_program_error_text((tc_program *)(uintptr_t)f) : "";
+}
+
+TC_API const char *tc_call_error(const tc_call *call)
+{
+    return call ? call->last.text : "";
+}
+
+TC_API const char *tc_source(const tc_program *f)
+{
+    return f ? tci_code_source(f->code) : "";
+}
+
+static void tci_inspect_explain_times(const tc_program *f, FILE *out)
+{
+    const tc_times *t = &f->code->times;
+    const char *found = f->from_memory ? "memory" : f->from_disk ? "disk" : NULL;
+    if (found) {
+        fprintf(out, "compile: found in the %s cache\n", found);
+        return;
+    }
+    fprintf(out,
+            "compile: %.2f ms = key %.2f + rewrite %.2f + plan %.2f + lower %.2f + emit %.2f + "
+            "compiler %.2f"
+            " + load %.2f\n",
+            (double)t->total / 1e6, (double)t->key / 1e6, (double)t->rewrite / 1e6,
+            (double)t->plan / 1e6, (double)t->lower / 1e6, (double)t->emit / 1e6,
+            (double)t->compiler / 1e6, (double)t->load / 1e6);
+}
+
+TC_API tc_status tc_explain(const tc_program *f, FILE *out)
+{
+    if (!f || !out) {
+        return TC_ERR_ARGUMENT;
+    }
+    tci_fpenv caller = tci_fpenv_enter();
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_dynamic_explain(f, out);
+    }
+#endif
+    fputs(f->code->explain ? f->code->explain : "", out);
+    tci_inspect_explain_times(f, out);
+    tci_fpenv_leave(caller);
+    return ferror(out) ? TC_ERR_IO : TC_OK;
+}
+
+/* What a run of that code moves and takes. */
+static void tci_inspect_count_run(const tci_code *code, tc_program_info *info)
+{
+    int64_t moved = 0;
+    for (int i = 0; i < code->n_steps; i++) {
+        moved += code->kernels[code->steps[i].kernel].bytes;
+        info->flops += code->kernels[code->steps[i].kernel].flops;
+    }
+    for (int i = 0; i < code->n_outputs; i++) { /* parameters too */
+        info->bytes_written += code->outputs[i].bytes;
+    }
+    info->bytes_read = TCI_MAX(0, moved - info->bytes_written);
+    info->arena_bytes = code->arena_bytes;
+}
+
+TC_API tc_status tc_program_get_info(const tc_program *f, tc_program_info *info)
+{
+    if (!f || !info) {
+        return TC_ERR_ARGUMENT;
+    }
+    const tci_code *code = f->code;
+    *info = (tc_program_info){.n_inputs = f->n_inputs,
+                              .n_outputs = f->n_outputs,
+                              .n_kernels = code->n_kernels,
+                              .n_steps = code->n_steps,
+                              .backend = code->backend,
+                              .from_memory = f->from_memory,
+                              .from_disk = f->from_disk};
+#ifdef TC_DYNAMIC_SHAPES
+    if (f->dynamic) {
+        tci_code *last = tci_dynamic_last((tc_program *)(uintptr_t)f);
+        if (last) {
+            tci_inspect_count_run(last, info);
+            tci_code_release(last);
+        }
+        return TC_OK;
+    }
+#endif
+    tci_inspect_count_run(code, info);
+    return TC_OK;
+}
+
+TC_API tc_status tc_compile_times(const tc_program *f, tc_times *times)
+{
+    if (!f || !times) {
+        return TC_ERR_ARGUMENT;
+    }
+    *times = f->from_memory || f->from_disk ? (tc_times){0} : f->code->times;
+    return TC_OK;
+}

@@ -1,0 +1,79 @@
+/* api/read.c - tc_read: a value, evaluated if needed, as dense memory of the user. */
+#include <string.h>
+
+#include "batch.h"
+
+/* Copies axes [axis, rank) of a value to dense memory; returns the end of what was written. */
+static char *tci_read_copy_out(const tci_node *n, int axis, const char *from, char *to)
+{
+    size_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes;
+    if (axis == n->rank) {
+        memcpy(to, from, bytes);
+        return to + bytes;
+    }
+    if (axis == n->rank - 1 && n->strides[axis] == 1) {
+        size_t row = bytes * (size_t)n->shape[axis];
+        memcpy(to, from, row);
+        return to + row;
+    }
+    for (int64_t i = 0; i < n->shape[axis]; i++) {
+        to = tci_read_copy_out(n, axis + 1, from + i * n->strides[axis] * (int64_t)bytes, to);
+    }
+    return to;
+}
+
+static tc_status tci_read_check(const tci_frame *f, tc_tensor t, const tci_node *n,
+                                     const tc_buf *to)
+{
+    int64_t count = tci_node_count(n);
+    const tci_dtype_info *info = tci_dtype_get((tc_dtype)n->dtype);
+    if (to->is_const || (!to->data && count)) {
+        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
+                              "given %s, expected memory for %lld %s",
+                              to->data ? "a pointer to const" : "NULL", (long long)count,
+                              info->name);
+    }
+    if (to->dtype != n->dtype && to->dtype != -1) {
+        bool known = tci_dtype_is_valid(to->dtype);
+        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
+                              "given memory of %s, expected %s",
+                              known ? tci_dtype_get((tc_dtype)to->dtype)->name : "no known dtype",
+                              info->name);
+    }
+    bool untyped = to->dtype == -1;
+    int64_t expected = untyped ? count * info->bytes : count;
+    if (to->n != expected) {
+        return tci_batch_fail(f, t, &n->site, TC_ERR_BUFFER,
+                              "given room for %lld %s, expected %lld", (long long)to->n,
+                              untyped ? "bytes of untyped memory" : "elements",
+                              (long long)expected);
+    }
+    return TC_OK;
+}
+
+static void tci_read_value(const tci_lazy_held *m, void *to)
+{
+    const tci_node *n = m->node;
+    int64_t bytes = tci_dtype_get((tc_dtype)n->dtype)->bytes, count = tci_node_count(n);
+    if (count && n->strides) {
+        tci_read_copy_out(n, 0, m->first, to);
+    } else if (count) {
+        memmove(to, m->first, (size_t)(bytes * count));
+    }
+}
+
+TC_API tc_status tc_read_as_at(tc_tensor t, tc_buf to, tc_site here)
+{
+    tci_lazy_held m;
+    tci_frame f = tci_frame_begin("tc_read", here);
+    tc_status status = tci_lazy_hold(&f, t, &m);
+    if (!status) {
+        status = tci_read_check(&f, t, m.node, &to);
+        if (!status) {
+            tci_read_value(&m, to.data);
+        }
+        tci_lazy_drop(&m);
+    }
+    tci_frame_leave(&f);
+    return status;
+}
