@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "3e5ea47e1425d841"
+#define TCI_BUILD "e6fc400b87ffb2cb"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -23892,89 +23892,188 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
     }
     tci_build_mem(b, st, TC_F32, 1, b->cur);
 }
-/* ---- src/loop/stage.c ---- */
-/* loop/stage.c - the stages of a kernel, for a tile of outer points whose bindings are given.
+/* ---- src/loop/cost.c ---- */
+/* loop/cost.c - what the stages of a kernel compute: which values, how dear, how wide.
  *
- * In: a tci_tile. Out: statements in the current block. Reductions keep to the order that
- * kernel/ir.h prescribes: VEC_OUTER has one accumulator for each outer point, so tiles and vectors
- * are free; VEC_INNER has 64 virtual lanes on the stage's last axis, held in 64 / lanes registers,
- * or in a local array when that would be too many. A lane that no element of the row reaches stays
- * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
- * are left out. */
-
-/* ---- src/loop/stage.h ---- */
-/* loop/stage.h - emits the stages of a kernel for a tile of outer points. */
-#ifndef TCI_LOOP_STAGE_H
-#define TCI_LOOP_STAGE_H
+ * In: a kernel. Out: numbers that schedules weigh. They are counts of the kernel's own operations
+ * (ops/prim.h has the cost of each), the same on every machine. */
+/* ---- src/loop/cost.h ---- */
+/* loop/cost.h - what the stages of a kernel compute, and how dear that is. */
+#ifndef TCI_LOOP_COST_H
+#define TCI_LOOP_COST_H
 
 
-/* The outer points worked on together: n_rows values of one outer axis times n_vecs vectors of the
- * vector axis. row_axis -1: one row and no binding; vec_axis -1: likewise. */
-typedef struct tci_tile {
-    int row_axis, n_rows;
-    const tci_bind **rows;
-    int vec_axis, n_vecs;
-    const tci_bind **vecs;
-    const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
-    int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
-    bool turn;            /* loads that run along the rows are turned in registers */
-    int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
-} tci_tile;
-
-enum { TCI_MAX_UNROLL = 64 };
-typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **vecs);
-
-/* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
- * whose last vector may be partial. The axis itself is bound by the body. */
-TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
-                              tci_vec_body body, void *arg);
-/* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
- * first. */
-TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
-                                      tci_dim hi, int unroll, tci_vec_body body, void *arg);
-/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
- * max, else none. Those that are not known are left out: what lies there is masked. */
-TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
-/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
- * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
-typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
-TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
-                                void *arg);
-/* All stages in order. */
-TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
-/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
- * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the
- * later stages. The stretch is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
-typedef struct tci_panel {
-    int vec_axis, rows, unroll;
-    tci_lin first;
-    int end;              /* index expression */
-    tci_dim lo, hi;
-    int64_t chunk;
-} tci_panel;
-TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
-/* Prefetches for the loads that are contiguous along the tile's vector axis. */
-TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
-/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
- * left unbound. */
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
-                          tci_dim hi);
-/* The stage that has time to fetch the next row for the first one: -1 none. */
-TCI_FN int tci_stage_ahead(const tci_kernel *k);
-/* loop/schedule.c: of a MAP stage's vector loop; flops of one point. */
-TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
+/* Flops of one point of a stage. */
 TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage);
+/* Vectors that a MAP stage's vector loop takes at once. */
+TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes);
+/* The stage's axes as a set of bits; those from 63 on share the last one. */
+TCI_FN uint64_t tci_cost_stage_axes(const tci_kernel *k, int stage);
+/* Marks the values of one stage in live[n_insts]. through_index: also those that only make up
+ * offsets. */
+TCI_FN void tci_cost_mark(const tci_kernel *k, int stage, bool through_index, bool *live);
+/* Bytes of the widest value that lies in vectors. */
+TCI_FN int tci_cost_widest(const tci_kernel *k);
+/* Cost of the prims that `inst` alone stands for along a row of these axes. */
+TCI_FN int64_t tci_cost_row(const tci_kernel *k, int inst, uint64_t axes);
 
-/* ---- pieces that other schedules share ---- */
+#endif
 
-/* The stage's stores at the current point. */
-TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
+/* ---- src/loop/cost.c, continued ---- */
+static void tci_cost_reach(const tci_kernel *k, int inst, bool through_index, bool *live);
+
+static void tci_cost_reach_kx(const tci_kernel *k, int kx, bool *live)
+{
+    tci_kx e = k->kx[kx];
+    if (e.op == TCI_KX_VALUE) {
+        tci_cost_reach(k, (int)e.c, true, live);
+    }
+    if (e.op == TCI_KX_ADD) {
+        tci_cost_reach_kx(k, e.b, live);
+    }
+    if (e.op == TCI_KX_ADD || e.op == TCI_KX_MUL || e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) {
+        tci_cost_reach_kx(k, e.a, live);
+    }
+}
+
+/* Marks what `inst` needs. Arguments have lower numbers, so one sweep downwards is enough. */
+static void tci_cost_reach(const tci_kernel *k, int inst, bool through_index, bool *live)
+{
+    if (live[inst]) {
+        return;
+    }
+    live[inst] = true;
+    for (int i = inst; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        if (!live[i] || (in->op == TCI_K_FAULT && !through_index)) {
+            continue;
+        }
+        for (int a = 0; a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (through_index && in->op == TCI_K_LOAD && k->faults) { /* no other index is a value */
+            tci_cost_reach_kx(k, in->x, live);
+        }
+    }
+}
+
+/* Marks the values of one stage. through_index: also those that only make up offsets. */
+TCI_FN void tci_cost_mark(const tci_kernel *k, int stage, bool through_index, bool *live)
+{
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].stage == stage) {
+            tci_cost_reach(k, k->stores[i].value, through_index, live);
+        }
+    }
+    for (int i = 0; i < k->n_reds; i++) {
+        if (k->reds[i].stage == stage) {
+            tci_cost_reach(k, k->reds[i].a, through_index, live);
+            if (k->reds[i].b >= 0) {
+                tci_cost_reach(k, k->reds[i].b, through_index, live);
+            }
+        }
+    }
+}
+
+TCI_FN uint64_t tci_cost_stage_axes(const tci_kernel *k, int stage)
+{
+    uint64_t axes = 0;
+    for (int i = 0; i < k->stages[stage].n_axes; i++) {
+        axes |= (uint64_t)1 << TCI_MIN(k->stages[stage].axes[i], 63);
+    }
+    return axes;
+}
+
+TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    uint64_t axes = tci_cost_stage_axes(k, stage);
+    bool all = axes == 0; /* no inner axes: every value of the point counts */
+    int64_t cost = 0;
+    tci_cost_mark(k, stage, false, live);
+    for (int i = 0; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        if (live[i] && (all || (in->axes & axes))) {
+            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost
+                                         : in->op == TCI_K_LOAD;
+        }
+    }
+    for (int i = 0; i < k->n_reds; i++) {
+        cost += k->reds[i].stage == stage ? 2 : 0;
+    }
+    return cost;
+}
+
+TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
+{
+    int64_t cost = tci_stage_cost(k, stage);
+    int unroll = cost <= 8 ? 4 : cost <= 48 ? 2 : 1;
+    return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
+}
+
+TCI_FN int tci_cost_widest(const tci_kernel *k)
+{
+    int widest = 0;
+    for (int t = 0; t < k->n_stages; t++) {
+        bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+        const tci_kstage *st = &k->stages[t];
+        int axis = k->n_outer - 1;
+        if (k->vector == TCI_VEC_INNER) {
+            axis = st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
+        }
+        tci_cost_mark(k, t, false, live);
+        for (int i = 0; i < k->n_insts; i++) {
+            const tci_kinst *in = &k->insts[i];
+            if (live[i] && in->dtype != TC_BOOL && tci_build_depends(in->axes, axis)) {
+                widest = TCI_MAX(widest, tci_dtype_get((tc_dtype)in->dtype)->bytes);
+            }
+        }
+        for (int r = 0; r < k->n_reds && axis >= 0; r++) {
+            bool arg = tci_kred_is_arg(k->reds[r].op);
+            if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
+                int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
+                widest = TCI_MAX(widest, bytes);
+            }
+        }
+    }
+    return TCI_MAX(widest, 1);
+}
+
+/* Cost of the prims that `inst` alone stands for along the row, given what is kept already. */
+TCI_FN int64_t tci_cost_row(const tci_kernel *k, int inst, uint64_t axes)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    int64_t cost = 0;
+    tci_cost_reach(k, inst, false, live);
+    for (int i = 0; i <= inst; i++) {
+        const tci_kinst *in = &k->insts[i];
+        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes)
+                    ? tci_prim_get((tci_prim)in->prim)->cost
+                    : 0;
+    }
+    return cost;
+}
+/* ---- src/loop/combine.c ---- */
+/* loop/combine.c - one step of a reduction.
+ *
+ * In: a reduction, its accumulator and what it takes in, as values of the loop IR. Out: the values
+ * after the step. An accumulator is a mutable value, or a vector of a local array; ARG reductions
+ * carry an index beside the value, DOT takes in two factors. The order in which steps are made is
+ * not chosen here: kernel/ir.h prescribes it. */
+/* ---- src/loop/combine.h ---- */
+/* loop/combine.h - one step of a reduction: accumulators and what they take in. */
+#ifndef TCI_LOOP_COMBINE_H
+#define TCI_LOOP_COMBINE_H
+
 
 /* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
 typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
+TCI_FN bool tci_stage_is_arg(const tci_kred *red);
+TCI_FN int tci_stage_select(tci_build *b, int mask, int x, int y);
 TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red);
 TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
                                         tci_stage_pair v);
+TCI_FN tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red);
 /* mutable, at the identity */
 TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
 TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v);
@@ -23983,24 +24082,13 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
 TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
                                           int x);
 TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v);
-/* Binds point i of the tile. */
-TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
-/* The stages from `first` on. */
-TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
+/* Arrays with all virtual lanes at the identity. */
+TCI_FN tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red);
 
 #endif
 
-/* ---- src/loop/stage.c, continued ---- */
-enum {
-    TCI_STAGE_MAX_REGISTERS = 16,
-    TCI_STAGE_MAX_CUTS = 16,
-    TCI_STAGE_LINE_BYTES = 64,
-    TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */
-};
-
-/* ---- combining ---- */
-
-static bool tci_stage_is_arg(const tci_kred *red)
+/* ---- src/loop/combine.c, continued ---- */
+TCI_FN bool tci_stage_is_arg(const tci_kred *red)
 {
     return tci_kred_is_arg(red->op);
 }
@@ -24016,7 +24104,7 @@ static int tci_stage_op(tci_build *b, tci_prim p, tc_dtype result, int x, int y)
     return tci_build_prim(b, p, result, 2, args, 0);
 }
 
-static int tci_stage_select(tci_build *b, int mask, int x, int y)
+TCI_FN int tci_stage_select(tci_build *b, int mask, int x, int y)
 {
     int args[3] = {mask, x, y};
     return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[x].dtype, 3, args, 0);
@@ -24095,7 +24183,7 @@ TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_s
     return r;
 }
 
-static tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
+TCI_FN tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
 {
     tc_dtype t = (tc_dtype)red->dtype;
     tci_value last = {.i = INT64_MAX};
@@ -24133,65 +24221,91 @@ TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_sta
     tci_build_remember(b, red->inst, tci_build_copy(b, acc.index >= 0 ? acc.index : acc.value));
 }
 
-/* ---- loops over a stage's axes ---- */
+/* ---- accumulators in local arrays ---- */
 
-static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
+TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
+                                          int x)
 {
-    tci_dim size = b->k->axes[axis].size;
-    if (size == 1) {
-        tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
-        return;
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;
+    st.base = ~array.value;
+    st.x = x;
+    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)red->dtype, b->l->lanes, b->cur), -1};
+    if (array.index >= 0) {
+        st.base = ~array.index;
+        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
     }
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
-    tci_lin at = tci_lin_var(b, i);
-    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+    return r;
 }
 
-static tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
 {
-    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, n + 1);
-    for (int i = 0; i < n; i++) {
-        tci_stage_open_axis(b, axes[i], &open[i]);
-    }
-    return open;
-}
-
-static void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open)
-{
-    for (int i = n - 1; i >= 0; i--) {
-        if (b->k->axes[axes[i]].size != 1) {
-            tci_build_close(b, &open[i]);
-        }
-        tci_build_set(b, axes[i], NULL);
-    }
-}
-
-TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
-{
-    if (tile->row_axis >= 0) {
-        tci_build_set(b, tile->row_axis, tile->rows[i / tile->n_vecs]);
-    }
-    if (tile->vec_axis >= 0) {
-        tci_build_set(b, tile->vec_axis, tile->vecs[i % tile->n_vecs]);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = b->l->lanes > 1 ? TCI_MEM_STORE : TCI_MEM_STORE_ONE;
+    st.base = ~array.value;
+    st.x = x;
+    st.args[0] = tci_build_widen(b, v.value, b->l->lanes);
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    if (array.index >= 0) {
+        st.base = ~array.index;
+        st.args[0] = tci_build_widen(b, v.index, b->l->lanes);
+        tci_build_mem(b, st, TC_F32, 1, b->cur);
     }
 }
 
-/* All values first, then the stores: an output may be one of the inputs. */
-TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+TCI_FN tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
 {
-    const tci_kernel *k = b->k;
-    int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
-    for (int i = 0; i < k->n_stores; i++) {
-        if (k->stores[i].stage == stage) {
-            values[i] = tci_build_value(b, k->stores[i].value);
-        }
+    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, b->k->vlanes, b->cur), -1};
+    if (tci_stage_is_arg(red)) {
+        array.index = tci_build_local(b, TC_I64, b->k->vlanes, b->cur);
     }
-    for (int i = 0; i < k->n_stores; i++) {
-        if (k->stores[i].stage == stage) {
-            tci_build_store(b, &k->stores[i], values[i], &k->stores[i] == stream);
-        }
-    }
+    tci_stage_pair id = tci_stage_identity(b, red);
+    tci_lopen open;
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, b->k->vlanes), b->l->lanes,
+                          &open);
+    tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
+    tci_build_close(b, &open);
+    return array;
 }
+/* ---- src/loop/vectors.c ---- */
+/* loop/vectors.c - an axis walked in vectors.
+ *
+ * In: a range of an axis, known or as index expressions, and how many vectors are taken at once.
+ * Out: the loops, and for each piece a call of the body with the vectors' bindings. Pieces are made
+ * so that a body's vectors are whole but for the last one of the range; where the length is unknown
+ * the pieces behind the whole ones are there or not. */
+/* ---- src/loop/vectors.h ---- */
+/* loop/vectors.h - an axis walked in vectors: cuts at guards, whole vectors, what is left. */
+#ifndef TCI_LOOP_VECTORS_H
+#define TCI_LOOP_VECTORS_H
+
+
+enum { TCI_MAX_UNROLL = 64 };
+typedef void (*tci_vec_body)(tci_build *b, void *arg, int n, const tci_bind **vecs);
+
+/* A vector (n: elements that exist, index expression; -1 all) at a place in [lo, hi]. */
+TCI_FN const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n);
+/* Calls body for [begin, end) of an axis, `unroll` vectors at a time, the rest in one shorter call
+ * whose last vector may be partial. The axis itself is bound by the body. */
+TCI_FN void tci_stage_vectors(tci_build *b, tci_dim begin, tci_dim end, int unroll,
+                              tci_vec_body body, void *arg);
+/* As above for bounds that are index expressions in [lo, hi]; `head` (lx, -1 none) elements go
+ * first. */
+TCI_FN void tci_stage_vectors_dynamic(tci_build *b, int begin, int end, int head, tci_dim lo,
+                                      tci_dim hi, int unroll, tci_vec_body body, void *arg);
+/* Inner places of [0, size) where a guard on `axis` changes, rounded to `align`, ascending; at most
+ * max, else none. Those that are not known are left out: what lies there is masked. */
+TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, int max);
+/* The rows behind the last whole tile of `base` rows, of `size` in all, where that is not known:
+ * body for 8, 4, 2 and 1 rows from `first` on, each where it is there. */
+typedef void (*tci_rest_body)(tci_build *b, void *arg, tci_dim first, int rows);
+TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_rest_body body,
+                                void *arg);
+
+#endif
+
+/* ---- src/loop/vectors.c, continued ---- */
+/* ---- cuts ---- */
 
 /* Where guard g changes along an axis of which it has coefficient coef, for values of its other
  * axes in lo..hi; false where that is not known. */
@@ -24258,7 +24372,7 @@ TCI_FN int tci_stage_cuts(tci_build *b, int axis, int64_t align, tci_dim *cuts, 
 
 /* ---- vectors along an axis ---- */
 
-static const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n)
+TCI_FN const tci_bind *tci_stage_vector(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi, int n)
 {
     return tci_build_bind(b, at, lo, hi, b->l->lanes > 1, n);
 }
@@ -24380,8 +24494,206 @@ TCI_FN void tci_stage_rest_rows(tci_build *b, tci_dim size, int64_t base, tci_re
         tci_build_close(b, &open);
     }
 }
+/* ---- src/loop/point.c ---- */
+/* loop/point.c - a tile of outer points: its bindings, a stage's loops and stores, prefetches.
+ *
+ * In: a tci_tile, a stage. Out: statements that every way to run a stage is made of. */
+/* ---- src/loop/point.h ---- */
+/* loop/point.h - a tile of outer points, and what the stages do at each. */
+#ifndef TCI_LOOP_POINT_H
+#define TCI_LOOP_POINT_H
 
-/* ---- one accumulator a point (VEC_OUTER) ---- */
+
+/* The outer points worked on together: n_rows values of one outer axis times n_vecs vectors of the
+ * vector axis. row_axis -1: one row and no binding; vec_axis -1: likewise. */
+typedef struct tci_tile {
+    int row_axis, n_rows;
+    const tci_bind **rows;
+    int vec_axis, n_vecs;
+    const tci_bind **vecs;
+    const tci_kstore *stream; /* whose whole vectors, aligned, bypass the caches; NULL none */
+    int64_t prefetch;     /* bytes ahead along the vector axis; 0 none */
+    bool turn;            /* loads that run along the rows are turned in registers */
+    int next_axis;        /* rows: the outer axis whose next row is fetched ahead, -1 none */
+} tci_tile;
+
+/* Opens loops over n inner axes and binds them; close undoes both. */
+TCI_FN tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n);
+TCI_FN void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open);
+/* Binds point i of the tile. */
+TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i);
+/* The stage's stores at the current point. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream);
+/* Elements of `store` from the place where `axis` is `at` up to an aligned address; the axis is
+ * left unbound. */
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi);
+/* Prefetches for the loads that are contiguous along the tile's vector axis. */
+TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile);
+/* For the next row along next_axis (-1: nothing), at the current place of `axis`, which is `skip`
+ * elements behind a cache line. */
+TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip);
+/* The stage that has time to fetch the next row for the first one: -1 none. */
+TCI_FN int tci_stage_ahead(const tci_kernel *k);
+
+#endif
+
+/* ---- src/loop/point.c, continued ---- */
+enum { TCI_STAGE_LINE_BYTES = 64 };
+
+/* ---- loops over a stage's axes ---- */
+
+static void tci_stage_open_axis(tci_build *b, int axis, tci_lopen *open)
+{
+    tci_dim size = b->k->axes[axis].size;
+    if (size == 1) {
+        tci_build_set(b, axis, tci_build_bind(b, tci_lin_const(0), 0, 0, false, -1));
+        return;
+    }
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, size), 1, open);
+    tci_lin at = tci_lin_var(b, i);
+    tci_build_set(b, axis, tci_build_bind(b, at, 0, tci_dim_add(size, -1), false, -1));
+}
+
+TCI_FN tci_lopen *tci_stage_open(tci_build *b, const int32_t *axes, int n)
+{
+    tci_lopen *open = TCI_NEW_ARRAY(b->s, tci_lopen, n + 1);
+    for (int i = 0; i < n; i++) {
+        tci_stage_open_axis(b, axes[i], &open[i]);
+    }
+    return open;
+}
+
+TCI_FN void tci_stage_close(tci_build *b, const int32_t *axes, int n, const tci_lopen *open)
+{
+    for (int i = n - 1; i >= 0; i--) {
+        if (b->k->axes[axes[i]].size != 1) {
+            tci_build_close(b, &open[i]);
+        }
+        tci_build_set(b, axes[i], NULL);
+    }
+}
+
+TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
+{
+    if (tile->row_axis >= 0) {
+        tci_build_set(b, tile->row_axis, tile->rows[i / tile->n_vecs]);
+    }
+    if (tile->vec_axis >= 0) {
+        tci_build_set(b, tile->vec_axis, tile->vecs[i % tile->n_vecs]);
+    }
+}
+
+/* All values first, then the stores: an output may be one of the inputs. */
+TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
+{
+    const tci_kernel *k = b->k;
+    int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].stage == stage) {
+            values[i] = tci_build_value(b, k->stores[i].value);
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].stage == stage) {
+            tci_build_store(b, &k->stores[i], values[i], &k->stores[i] == stream);
+        }
+    }
+}
+
+TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
+                          tci_dim hi)
+{
+    tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
+    int x = tci_build_lx(b, tci_build_kx(b, store->x));
+    tci_build_set(b, axis, NULL);
+    int bytes = tci_dtype_get((tc_dtype)b->k->operands[store->operand].dtype)->bytes;
+    return tci_lx_make(b->l, TCI_LX_HEAD, x, store->operand, (int64_t)b->l->lanes * bytes);
+}
+
+/* ---- prefetches ---- */
+
+/* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
+static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_PREFETCH;
+    st.base = (int32_t)load->imm;
+    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* A load without a guard that is contiguous along `axis`; *bytes of an element. */
+static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
+{
+    tci_dim coef;
+    if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
+        return false;
+    }
+    *bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
+    return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
+}
+
+/* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
+ * elements behind a cache line. */
+TCI_FN void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
+{
+    const tci_kernel *k = b->k;
+    for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
+        int bytes = 0;
+        tci_dim row;
+        if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
+            skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
+            tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
+            tci_stage_fetch(b, &k->insts[i], row);
+        }
+    }
+}
+
+TCI_FN int tci_stage_ahead(const tci_kernel *k)
+{
+    int at = TCI_MIN(k->n_stages - 1, 1);
+    return at > 0 && k->stages[0].n_axes == 1 && k->stages[at].n_axes == 1 &&
+                   k->stages[0].axes[0] == k->stages[at].axes[0]
+               ? at
+               : -1;
+}
+
+/* One prefetch for each cache line that the tile reads in a row, a fixed distance ahead. */
+TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    for (int i = 0; i < k->n_insts; i++) {
+        int bytes = 0;
+        bool runs = tci_stage_runs(k, &k->insts[i], tile->vec_axis, &bytes);
+        for (int v = 0; runs && v < tile->n_vecs; v++) {
+            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES == 0) {
+                tci_build_set(b, tile->vec_axis, tile->vecs[v]);
+                tci_stage_fetch(b, &k->insts[i], tile->prefetch / bytes);
+            }
+        }
+    }
+}
+/* ---- src/loop/outer.c ---- */
+/* loop/outer.c - stages whose vectors lie along the last outer axis (VEC_OUTER).
+ *
+ * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
+ * accumulator of its own, which takes in the inner points in their order, so tiles and vectors are
+ * free. */
+/* ---- src/loop/outer.h ---- */
+/* loop/outer.h - stages whose vectors lie along the last outer axis. */
+#ifndef TCI_LOOP_OUTER_H
+#define TCI_LOOP_OUTER_H
+
+
+TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile);
+/* Also of a SCAN. */
+TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile);
+
+#endif
+
+/* ---- src/loop/outer.c, continued ---- */
+enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */ };
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
 {
@@ -24492,7 +24804,7 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
     tci_stage_close(b, st->axes, st->n_axes, open);
 }
 
-static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kernel *k = b->k;
     int n = tile->n_rows * tile->n_vecs;
@@ -24515,7 +24827,7 @@ static void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
     }
 }
 
-static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
+TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 {
     const tci_kstage *st = &b->k->stages[stage];
     tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
@@ -24529,47 +24841,33 @@ static void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
     b->turn_rows = NULL;
     tci_stage_close(b, st->axes, st->n_axes, open);
 }
+/* ---- src/loop/inner.c ---- */
+/* loop/inner.c - stages whose vectors lie along their last inner axis (VEC_INNER).
+ *
+ * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
+ * (tci_kernel.vlanes) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
+ * or in a local array when that would be too many. A lane that no element of the row reaches stays
+ * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
+ * are left out. */
+/* ---- src/loop/inner.h ---- */
+/* loop/inner.h - stages whose vectors lie along their last inner axis. */
+#ifndef TCI_LOOP_INNER_H
+#define TCI_LOOP_INNER_H
 
-/* ---- prefetches ---- */
 
-/* Prefetches what a load reads `ahead` elements behind the place given by the bindings. */
-static void tci_stage_fetch(tci_build *b, const tci_kinst *load, tci_dim ahead)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = TCI_MEM_PREFETCH;
-    st.base = (int32_t)load->imm;
-    st.x = tci_build_lx(b, tci_lin_plus(tci_build_kx(b, load->x), ahead));
-    tci_build_mem(b, st, TC_F32, 1, b->cur);
-}
+/* next_axis: as in tci_tile, for this stage; -1 none. */
+TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis);
+TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis);
 
-/* A load without a guard that is contiguous along `axis`; *bytes of an element. */
-static bool tci_stage_runs(const tci_kernel *k, const tci_kinst *inst, int axis, int *bytes)
-{
-    tci_dim coef;
-    if (inst->op != TCI_K_LOAD || inst->n_guards > 0) {
-        return false;
-    }
-    *bytes = tci_dtype_get((tc_dtype)k->operands[inst->imm].dtype)->bytes;
-    return tci_build_coef(k, inst->x, axis, &coef) && coef == 1;
-}
+#endif
 
-/* The next row of what the rows' kernel reads, at the current place of `axis`, which is `skip`
- * elements behind a cache line. */
-static void tci_stage_fetch_next(tci_build *b, int axis, int next_axis, int64_t skip)
-{
-    const tci_kernel *k = b->k;
-    for (int i = 0; next_axis >= 0 && i < k->n_insts; i++) {
-        int bytes = 0;
-        tci_dim row;
-        if (tci_stage_runs(k, &k->insts[i], axis, &bytes) &&
-            skip * bytes % TCI_STAGE_LINE_BYTES == 0 &&
-            tci_build_coef(k, k->insts[i].x, next_axis, &row) && row != 0) {
-            tci_stage_fetch(b, &k->insts[i], row);
-        }
-    }
-}
+/* ---- src/loop/inner.c, continued ---- */
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16
+};
 
-/* ---- 64 virtual lanes (VEC_INNER) ---- */
+/* ---- reductions ---- */
 
 typedef struct tci_stage_lanes {
     int stage, axis;
@@ -24578,51 +24876,6 @@ typedef struct tci_stage_lanes {
     tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
     bool in_array;
 } tci_stage_lanes;
-
-TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
-                                          int x)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;
-    st.base = ~array.value;
-    st.x = x;
-    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)red->dtype, b->l->lanes, b->cur), -1};
-    if (array.index >= 0) {
-        st.base = ~array.index;
-        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
-    }
-    return r;
-}
-
-TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
-{
-    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    st.mem = b->l->lanes > 1 ? TCI_MEM_STORE : TCI_MEM_STORE_ONE;
-    st.base = ~array.value;
-    st.x = x;
-    st.args[0] = tci_build_widen(b, v.value, b->l->lanes);
-    tci_build_mem(b, st, TC_F32, 1, b->cur);
-    if (array.index >= 0) {
-        st.base = ~array.index;
-        st.args[0] = tci_build_widen(b, v.index, b->l->lanes);
-        tci_build_mem(b, st, TC_F32, 1, b->cur);
-    }
-}
-
-static tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
-{
-    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, b->k->vlanes, b->cur), -1};
-    if (tci_stage_is_arg(red)) {
-        array.index = tci_build_local(b, TC_I64, b->k->vlanes, b->cur);
-    }
-    tci_stage_pair id = tci_stage_identity(b, red);
-    tci_lopen open;
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, b->k->vlanes), b->l->lanes,
-                          &open);
-    tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
-    tci_build_close(b, &open);
-    return array;
-}
 
 /* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every
  * reduction. */
@@ -24809,7 +25062,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
     }
 }
 
-static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
+TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
@@ -24836,6 +25089,8 @@ static void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     }
 }
 
+/* ---- maps ---- */
+
 typedef struct tci_stage_map {
     int stage, axis, next_axis, unroll;
     const tci_kstore *stream;
@@ -24853,7 +25108,7 @@ static void tci_stage_map_body(tci_build *b, void *arg, int n, const tci_bind **
     }
 }
 
-static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis)
+TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis)
 {
     const tci_kstage *st = &b->k->stages[stage];
     if (st->n_axes == 0) {
@@ -24883,44 +25138,27 @@ static void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, i
     tci_build_set(b, m.axis, NULL);
     tci_stage_close(b, st->axes, n_before, open);
 }
+/* ---- src/loop/stage.c ---- */
+/* loop/stage.c - the stages of a kernel in their order, for a tile of outer points whose bindings
+ * are given.
+ *
+ * In: a tci_tile. Out: statements in the current block; outer.c and inner.c say how one runs. */
+/* ---- src/loop/stage.h ---- */
+/* loop/stage.h - emits the stages of a kernel for a tile of outer points, and the pieces that other
+ * schedules share. */
+#ifndef TCI_LOOP_STAGE_H
+#define TCI_LOOP_STAGE_H
 
-/* ---- all stages ---- */
 
-TCI_FN int tci_stage_head(tci_build *b, const tci_kstore *store, int axis, tci_lin at, tci_dim lo,
-                          tci_dim hi)
-{
-    tci_build_set(b, axis, tci_build_bind(b, at, lo, hi, false, -1));
-    int x = tci_build_lx(b, tci_build_kx(b, store->x));
-    tci_build_set(b, axis, NULL);
-    int bytes = tci_dtype_get((tc_dtype)b->k->operands[store->operand].dtype)->bytes;
-    return tci_lx_make(b->l, TCI_LX_HEAD, x, store->operand, (int64_t)b->l->lanes * bytes);
-}
+/* All stages in order. */
+TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile);
+/* The stages from `first` on. */
+TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first);
 
-TCI_FN int tci_stage_ahead(const tci_kernel *k)
-{
-    int at = TCI_MIN(k->n_stages - 1, 1);
-    return at > 0 && k->stages[0].n_axes == 1 && k->stages[at].n_axes == 1 &&
-                   k->stages[0].axes[0] == k->stages[at].axes[0]
-               ? at
-               : -1;
-}
+#endif
 
-/* One prefetch for each cache line that the tile reads in a row, a fixed distance ahead. */
-TCI_FN void tci_stage_prefetch(tci_build *b, const tci_tile *tile)
-{
-    const tci_kernel *k = b->k;
-    for (int i = 0; i < k->n_insts; i++) {
-        int bytes = 0;
-        bool runs = tci_stage_runs(k, &k->insts[i], tile->vec_axis, &bytes);
-        for (int v = 0; runs && v < tile->n_vecs; v++) {
-            if (v * b->l->lanes * bytes % TCI_STAGE_LINE_BYTES == 0) {
-                tci_build_set(b, tile->vec_axis, tile->vecs[v]);
-                tci_stage_fetch(b, &k->insts[i], tile->prefetch / bytes);
-            }
-        }
-    }
-}
 
+/* ---- src/loop/stage.c, continued ---- */
 TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
 {
     const tci_kernel *k = b->k;
@@ -24952,9 +25190,33 @@ TCI_FN void tci_stage_all(tci_build *b, const tci_tile *tile)
 {
     tci_stage_from(b, tile, 0);
 }
+/* ---- src/loop/panel.c ---- */
+/* loop/panel.c - a reduction over one inner axis for a long stretch of the vector axis.
+ *
+ * In: a tci_panel. Out: statements. The one idea: the accumulators of the whole stretch lie in
+ * local arrays and a few rows are taken in at a time, so that memory is read in long runs; each
+ * point's chain has its rows in their order as ever. */
+/* ---- src/loop/panel.h ---- */
+/* loop/panel.h - a reduction over the rows of far memory, a long stretch of columns at once. */
+#ifndef TCI_LOOP_PANEL_H
+#define TCI_LOOP_PANEL_H
 
-/* ---- panels ---- */
 
+/* A reduction over one inner axis for a long stretch of the vector axis: the accumulators lie in
+ * local arrays and a few rows are taken in at a time, so that memory is read in long runs. Then the
+ * later stages. The stretch is [first, end), both in [lo, hi + 1], of at most `chunk` elements. */
+typedef struct tci_panel {
+    int vec_axis, rows, unroll;
+    tci_lin first;
+    int end;              /* index expression */
+    tci_dim lo, hi;
+    int64_t chunk;
+} tci_panel;
+TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
+
+#endif
+
+/* ---- src/loop/panel.c, continued ---- */
 typedef struct tci_stage_rows {
     const tci_panel *panel;
     const tci_stage_pair *arrays;  /* accumulators of each reduction */
@@ -25957,9 +26219,10 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 /* ---- src/loop/matrix.c ---- */
 /* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
  *
- * In: a kernel, the machine. Out: for tci_loop_choose_order the numeric class of the contraction;
- * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
- * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
+ * In: a kernel, the machine. Out: for loop/order.c whether a unit takes the contraction, and in
+ * which tile; for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's
+ * elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain is built
+ * like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
  * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
@@ -26018,7 +26281,11 @@ typedef struct tci_matrix {
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* Is the product large enough for a unit? */
+TCI_FN bool tci_matrix_pays(const tci_matrix *x);
 #ifdef TC_CUDA /* as in row.h */
+/* Fills in the tile. False: none fits. */
+TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units);
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -26028,6 +26295,7 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
 #else
+#define tci_matrix_choose_tile(k, x, units) false
 #define tci_matrix_schedule(s, k, machine, launch) NULL
 #endif
 
@@ -26037,22 +26305,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 #include <stdio.h>
 #include <string.h>
 
-/* ---- src/loop/tiles.h ---- */
-/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
-#ifndef TCI_LOOP_TILES_H
-#define TCI_LOOP_TILES_H
 
-
-/* Does the unit take this contraction, which is one that a matrix unit may take? */
-TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
-/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
-TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
-/* As tci_blocked_emit. */
-TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
-
-#endif
-
-/* ---- src/loop/matrix.c, continued ---- */
 enum {
     TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
@@ -26219,7 +26472,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
     return true;
 }
 
-static bool tci_matrix_pays(const tci_matrix *x)
+TCI_FN bool tci_matrix_pays(const tci_matrix *x)
 {
     double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
     for (int i = 0; i < x->n_batch; i++) {
@@ -26326,8 +26579,7 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
     return cost;
 }
 
-/* False: no tile fits. */
-static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
                                             {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
@@ -26350,26 +26602,6 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     }
     return best >= 0;
 }
-
-#else
-#define tci_matrix_choose_tile(k, x, units) false
-#endif
-
-TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
-{
-    tci_matrix x = {0};
-    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
-    if (fits && machine.block_threads == 0) {
-        fits = tci_tiles_fit(k, &x, machine);
-    } else if (fits) {
-        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
-    }
-    if (fits) {
-        k->reds[0].order = TCI_ORDER_MATRIX;
-    }
-}
-
-#ifdef TC_CUDA
 
 /* ---- the hole ---- */
 
@@ -26499,8 +26731,23 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
  *
  * The one idea: a register is a number, and each instruction of the unit one statement
  * (loop/mem.h), so that a dialect spells the unit or plain C that does the same. */
+/* ---- src/loop/tiles.h ---- */
+/* loop/tiles.h - contractions on a CPU's matrix unit: registers of 16 rows of 64 bytes. */
+#ifndef TCI_LOOP_TILES_H
+#define TCI_LOOP_TILES_H
 
 
+/* Does the unit take this contraction, which is one that a matrix unit may take? */
+TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
+/* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
+TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
+/* As tci_blocked_emit. */
+TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, int begin, int end);
+
+#endif
+
+
+/* ---- src/loop/tiles.c, continued ---- */
 #include <string.h>
 
 enum {
@@ -27709,6 +27956,67 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
 }
 
 #endif
+/* ---- src/loop/order.c ---- */
+/* loop/order.c - the part of a reduction's order that the kind of machine decides.
+ *
+ * In: a kernel, the machine. Out: fields of the kernel, set before any schedule is looked for: how
+ * many virtual lanes its rows have, and whether a matrix unit makes its sums. */
+/* ---- src/loop/order.h ---- */
+/* loop/order.h - what the choice of an order and the choice of a schedule share. */
+#ifndef TCI_LOOP_ORDER_H
+#define TCI_LOOP_ORDER_H
+
+#include <stdint.h>
+
+
+/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
+TCI_FN int tci_loop_threads(int64_t n, int held, int most);
+
+#endif
+
+
+/* ---- src/loop/order.c, continued ---- */
+enum { TCI_ORDER_VECTORS = 8 /* of a row that a block should hold at once, at most */ };
+
+TCI_FN int tci_loop_threads(int64_t n, int held, int most)
+{
+    int threads = TCI_MIN(TCI_WARP, most);
+    while (threads < most && (int64_t)threads * held < n) {
+        threads *= 2;
+    }
+    return threads;
+}
+
+TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
+{
+    int64_t longest = 1;
+    int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
+    if (machine.block_threads == 0) {
+        return TCI_VLANES;
+    }
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
+        longest = TCI_MAX(longest, row);
+    }
+    int threads = tci_loop_threads(tci_dim_ceil_div(longest, TCI_ORDER_VECTORS), held,
+                                    machine.block_threads);
+    return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
+}
+
+TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
+{
+    tci_matrix x = {0};
+    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
+    if (fits && machine.block_threads == 0) {
+        fits = tci_tiles_fit(k, &x, machine);
+    } else if (fits) {
+        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
+    }
+    if (fits) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+    }
+}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -27736,9 +28044,7 @@ enum {
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
     TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
-    TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
-    TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
     TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
@@ -27795,155 +28101,7 @@ static bool tci_sched_many(tci_dim n)
     return !tci_dim_is_known(n) || n > 1;
 }
 
-/* ---- what a stage computes ---- */
-
-static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, bool *live);
-
-static void tci_sched_reach_kx(const tci_kernel *k, int kx, bool *live)
-{
-    tci_kx e = k->kx[kx];
-    if (e.op == TCI_KX_VALUE) {
-        tci_sched_reach(k, (int)e.c, true, live);
-    }
-    if (e.op == TCI_KX_ADD) {
-        tci_sched_reach_kx(k, e.b, live);
-    }
-    if (e.op == TCI_KX_ADD || e.op == TCI_KX_MUL || e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) {
-        tci_sched_reach_kx(k, e.a, live);
-    }
-}
-
-/* Marks what `inst` needs. Arguments have lower numbers, so one sweep downwards is enough. */
-static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, bool *live)
-{
-    if (live[inst]) {
-        return;
-    }
-    live[inst] = true;
-    for (int i = inst; i >= 0; i--) {
-        const tci_kinst *in = &k->insts[i];
-        if (!live[i] || (in->op == TCI_K_FAULT && !through_index)) {
-            continue;
-        }
-        for (int a = 0; a < in->n_args; a++) {
-            live[in->args[a]] = true;
-        }
-        if (through_index && in->op == TCI_K_LOAD && k->faults) { /* no other index is a value */
-            tci_sched_reach_kx(k, in->x, live);
-        }
-    }
-}
-
-/* Marks the values of one stage. through_index: also those that only make up offsets. */
-static void tci_sched_mark(const tci_kernel *k, int stage, bool through_index, bool *live)
-{
-    for (int i = 0; i < k->n_stores; i++) {
-        if (k->stores[i].stage == stage) {
-            tci_sched_reach(k, k->stores[i].value, through_index, live);
-        }
-    }
-    for (int i = 0; i < k->n_reds; i++) {
-        if (k->reds[i].stage == stage) {
-            tci_sched_reach(k, k->reds[i].a, through_index, live);
-            if (k->reds[i].b >= 0) {
-                tci_sched_reach(k, k->reds[i].b, through_index, live);
-            }
-        }
-    }
-}
-
-static uint64_t tci_sched_stage_axes(const tci_kernel *k, int stage)
-{
-    uint64_t axes = 0;
-    for (int i = 0; i < k->stages[stage].n_axes; i++) {
-        axes |= (uint64_t)1 << TCI_MIN(k->stages[stage].axes[i], 63);
-    }
-    return axes;
-}
-
-TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
-{
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    uint64_t axes = tci_sched_stage_axes(k, stage);
-    bool all = axes == 0; /* no inner axes: every value of the point counts */
-    int64_t cost = 0;
-    tci_sched_mark(k, stage, false, live);
-    for (int i = 0; i < k->n_insts; i++) {
-        const tci_kinst *in = &k->insts[i];
-        if (live[i] && (all || (in->axes & axes))) {
-            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost
-                                         : in->op == TCI_K_LOAD;
-        }
-    }
-    for (int i = 0; i < k->n_reds; i++) {
-        cost += k->reds[i].stage == stage ? 2 : 0;
-    }
-    return cost;
-}
-
-TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
-{
-    int64_t cost = tci_stage_cost(k, stage);
-    int unroll = cost <= 8 ? 4 : cost <= 48 ? 2 : 1;
-    return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
-}
-
 /* ---- lanes ---- */
-
-static int tci_sched_widest(const tci_kernel *k)
-{
-    int widest = 0;
-    for (int t = 0; t < k->n_stages; t++) {
-        bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-        const tci_kstage *st = &k->stages[t];
-        int axis = k->n_outer - 1;
-        if (k->vector == TCI_VEC_INNER) {
-            axis = st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
-        }
-        tci_sched_mark(k, t, false, live);
-        for (int i = 0; i < k->n_insts; i++) {
-            const tci_kinst *in = &k->insts[i];
-            if (live[i] && in->dtype != TC_BOOL && tci_build_depends(in->axes, axis)) {
-                widest = TCI_MAX(widest, tci_dtype_get((tc_dtype)in->dtype)->bytes);
-            }
-        }
-        for (int r = 0; r < k->n_reds && axis >= 0; r++) {
-            bool arg = tci_kred_is_arg(k->reds[r].op);
-            if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
-                int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
-                widest = TCI_MAX(widest, bytes);
-            }
-        }
-    }
-    return TCI_MAX(widest, 1);
-}
-
-/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
-static int tci_sched_threads(int64_t n, int held, int most)
-{
-    int threads = TCI_MIN(TCI_SCHED_WARP, most);
-    while (threads < most && (int64_t)threads * held < n) {
-        threads *= 2;
-    }
-    return threads;
-}
-
-TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
-{
-    int64_t longest = 1;
-    int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
-    if (machine.block_threads == 0) {
-        return TCI_VLANES;
-    }
-    for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
-        longest = TCI_MAX(longest, row);
-    }
-    int threads = tci_sched_threads(tci_dim_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
-                                    machine.block_threads);
-    return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
-}
 
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
@@ -27954,8 +28112,8 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     for (int a = 0; a < k->n_outer - 1; a++) {
         points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
     }
-    l->threads = tci_sched_threads(n, held, most);
-    while (l->threads > TCI_SCHED_WARP &&
+    l->threads = tci_loop_threads(n, held, most);
+    while (l->threads > TCI_WARP &&
            points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
         l->threads /= 2;
     }
@@ -27974,7 +28132,7 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
     if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
-    int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
+    int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
     if (machine.block_threads == 0) {
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
@@ -28047,7 +28205,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
         if (k->stages[t].kind == TCI_STAGE_REDUCE) {
-            tci_sched_mark(k, t, false, s->live);
+            tci_cost_mark(k, t, false, s->live);
         }
     }
     for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
@@ -28151,7 +28309,7 @@ static void tci_sched_turn_tile(tci_sched *s)
         s->extra = n % TCI_MAX(s->n_tiles, 1);
     }
     s->rows = (int)(s->base + (s->extra > 0));
-    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
+    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_cost_widest(s->k)), 1);
 }
 
 /* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
@@ -28352,28 +28510,13 @@ static bool tci_sched_same_axes(const tci_kernel *k, int a, int b)
     return same;
 }
 
-/* Cost of the prims that `inst` alone stands for along the row, given what is kept already. */
-static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
-{
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    int64_t cost = 0;
-    tci_sched_reach(k, inst, false, live);
-    for (int i = 0; i <= inst; i++) {
-        const tci_kinst *in = &k->insts[i];
-        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes)
-                    ? tci_prim_get((tci_prim)in->prim)->cost
-                    : 0;
-    }
-    return cost;
-}
-
 /* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
  * them that cost more than a pass through the cache are kept in a local array. One that does not
  * change along every axis of the row is written fewer times than it is read, so it is not kept. */
 static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
 {
     const tci_kernel *k = s->k;
-    uint64_t axes = tci_sched_stage_axes(k, first);
+    uint64_t axes = tci_cost_stage_axes(k, first);
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     tci_dim extent = 1;
@@ -28386,7 +28529,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
         return;
     }
-    tci_sched_mark(k, first, false, early);
+    tci_cost_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
         late[k->stores[i].value] |= k->stores[i].stage == later;
     }
@@ -28407,7 +28550,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         }
         int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
         bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
-        bool costly = in->op == TCI_K_PRIM && tci_sched_row_cost(k, i, axes) >= 8;
+        bool costly = in->op == TCI_K_PRIM && tci_cost_row(k, i, axes) >= 8;
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
         if (row && early[i] && bytes <= *room && costly) {

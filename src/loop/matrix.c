@@ -1,8 +1,9 @@
 /* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
  *
- * In: a kernel, the machine. Out: for tci_loop_choose_order the numeric class of the contraction;
- * for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's elementwise chain
- * as loop IR: the sums are a value kept in shared memory, so the chain is built like any other.
+ * In: a kernel, the machine. Out: for loop/order.c whether a unit takes the contraction, and in
+ * which tile; for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's
+ * elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain is built
+ * like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
  * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
@@ -14,7 +15,6 @@
 
 #include "build.h"
 #include "stage.h"
-#include "tiles.h"
 
 enum {
     TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
@@ -182,7 +182,7 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
     return true;
 }
 
-static bool tci_matrix_pays(const tci_matrix *x)
+TCI_FN bool tci_matrix_pays(const tci_matrix *x)
 {
     double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
     for (int i = 0; i < x->n_batch; i++) {
@@ -289,8 +289,7 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
     return cost;
 }
 
-/* False: no tile fits. */
-static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
                                             {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
@@ -313,26 +312,6 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     }
     return best >= 0;
 }
-
-#else
-#define tci_matrix_choose_tile(k, x, units) false
-#endif
-
-TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
-{
-    tci_matrix x = {0};
-    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
-    if (fits && machine.block_threads == 0) {
-        fits = tci_tiles_fit(k, &x, machine);
-    } else if (fits) {
-        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
-    }
-    if (fits) {
-        k->reds[0].order = TCI_ORDER_MATRIX;
-    }
-}
-
-#ifdef TC_CUDA
 
 /* ---- the hole ---- */
 

@@ -52,7 +52,11 @@ typedef struct tci_matrix {
 /* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
  * takes the kernel. */
 TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+/* Is the product large enough for a unit? */
+TCI_FN bool tci_matrix_pays(const tci_matrix *x);
 #ifdef TC_CUDA /* as in row.h */
+/* Fills in the tile. False: none fits. */
+TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units);
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -62,6 +66,7 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
 #else
+#define tci_matrix_choose_tile(k, x, units) false
 #define tci_matrix_schedule(s, k, machine, launch) NULL
 #endif
 

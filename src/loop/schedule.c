@@ -16,6 +16,8 @@
 
 #include "blocked.h"
 #include "matrix.h"
+#include "order.h"
+#include "panel.h"
 #include "product.h"
 #include "row.h"
 #include "square.h"
@@ -30,9 +32,7 @@ enum {
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
     TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
-    TCI_SCHED_WARP = 32,             /* least threads of a block */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
-    TCI_SCHED_BLOCK_VECTORS = 8,     /* of a row that a block should hold at once, at most */
     TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
@@ -89,155 +89,7 @@ static bool tci_sched_many(tci_dim n)
     return !tci_dim_is_known(n) || n > 1;
 }
 
-/* ---- what a stage computes ---- */
-
-static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, bool *live);
-
-static void tci_sched_reach_kx(const tci_kernel *k, int kx, bool *live)
-{
-    tci_kx e = k->kx[kx];
-    if (e.op == TCI_KX_VALUE) {
-        tci_sched_reach(k, (int)e.c, true, live);
-    }
-    if (e.op == TCI_KX_ADD) {
-        tci_sched_reach_kx(k, e.b, live);
-    }
-    if (e.op == TCI_KX_ADD || e.op == TCI_KX_MUL || e.op == TCI_KX_DIV || e.op == TCI_KX_MOD) {
-        tci_sched_reach_kx(k, e.a, live);
-    }
-}
-
-/* Marks what `inst` needs. Arguments have lower numbers, so one sweep downwards is enough. */
-static void tci_sched_reach(const tci_kernel *k, int inst, bool through_index, bool *live)
-{
-    if (live[inst]) {
-        return;
-    }
-    live[inst] = true;
-    for (int i = inst; i >= 0; i--) {
-        const tci_kinst *in = &k->insts[i];
-        if (!live[i] || (in->op == TCI_K_FAULT && !through_index)) {
-            continue;
-        }
-        for (int a = 0; a < in->n_args; a++) {
-            live[in->args[a]] = true;
-        }
-        if (through_index && in->op == TCI_K_LOAD && k->faults) { /* no other index is a value */
-            tci_sched_reach_kx(k, in->x, live);
-        }
-    }
-}
-
-/* Marks the values of one stage. through_index: also those that only make up offsets. */
-static void tci_sched_mark(const tci_kernel *k, int stage, bool through_index, bool *live)
-{
-    for (int i = 0; i < k->n_stores; i++) {
-        if (k->stores[i].stage == stage) {
-            tci_sched_reach(k, k->stores[i].value, through_index, live);
-        }
-    }
-    for (int i = 0; i < k->n_reds; i++) {
-        if (k->reds[i].stage == stage) {
-            tci_sched_reach(k, k->reds[i].a, through_index, live);
-            if (k->reds[i].b >= 0) {
-                tci_sched_reach(k, k->reds[i].b, through_index, live);
-            }
-        }
-    }
-}
-
-static uint64_t tci_sched_stage_axes(const tci_kernel *k, int stage)
-{
-    uint64_t axes = 0;
-    for (int i = 0; i < k->stages[stage].n_axes; i++) {
-        axes |= (uint64_t)1 << TCI_MIN(k->stages[stage].axes[i], 63);
-    }
-    return axes;
-}
-
-TCI_FN int64_t tci_stage_cost(const tci_kernel *k, int stage)
-{
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    uint64_t axes = tci_sched_stage_axes(k, stage);
-    bool all = axes == 0; /* no inner axes: every value of the point counts */
-    int64_t cost = 0;
-    tci_sched_mark(k, stage, false, live);
-    for (int i = 0; i < k->n_insts; i++) {
-        const tci_kinst *in = &k->insts[i];
-        if (live[i] && (all || (in->axes & axes))) {
-            cost += in->op == TCI_K_PRIM ? tci_prim_get((tci_prim)in->prim)->cost
-                                         : in->op == TCI_K_LOAD;
-        }
-    }
-    for (int i = 0; i < k->n_reds; i++) {
-        cost += k->reds[i].stage == stage ? 2 : 0;
-    }
-    return cost;
-}
-
-TCI_FN int tci_stage_unroll(const tci_kernel *k, int stage, int lanes)
-{
-    int64_t cost = tci_stage_cost(k, stage);
-    int unroll = cost <= 8 ? 4 : cost <= 48 ? 2 : 1;
-    return TCI_MIN(unroll, TCI_MAX(1, TCI_VLANES / lanes));
-}
-
 /* ---- lanes ---- */
-
-static int tci_sched_widest(const tci_kernel *k)
-{
-    int widest = 0;
-    for (int t = 0; t < k->n_stages; t++) {
-        bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-        const tci_kstage *st = &k->stages[t];
-        int axis = k->n_outer - 1;
-        if (k->vector == TCI_VEC_INNER) {
-            axis = st->n_axes > 0 ? st->axes[st->n_axes - 1] : -1;
-        }
-        tci_sched_mark(k, t, false, live);
-        for (int i = 0; i < k->n_insts; i++) {
-            const tci_kinst *in = &k->insts[i];
-            if (live[i] && in->dtype != TC_BOOL && tci_build_depends(in->axes, axis)) {
-                widest = TCI_MAX(widest, tci_dtype_get((tc_dtype)in->dtype)->bytes);
-            }
-        }
-        for (int r = 0; r < k->n_reds && axis >= 0; r++) {
-            bool arg = tci_kred_is_arg(k->reds[r].op);
-            if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
-                int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
-                widest = TCI_MAX(widest, bytes);
-            }
-        }
-    }
-    return TCI_MAX(widest, 1);
-}
-
-/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
-static int tci_sched_threads(int64_t n, int held, int most)
-{
-    int threads = TCI_MIN(TCI_SCHED_WARP, most);
-    while (threads < most && (int64_t)threads * held < n) {
-        threads *= 2;
-    }
-    return threads;
-}
-
-TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
-{
-    int64_t longest = 1;
-    int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
-    if (machine.block_threads == 0) {
-        return TCI_VLANES;
-    }
-    for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
-        longest = TCI_MAX(longest, row);
-    }
-    int threads = tci_sched_threads(tci_dim_ceil_div(longest, TCI_SCHED_BLOCK_VECTORS), held,
-                                    machine.block_threads);
-    return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
-}
 
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
@@ -248,8 +100,8 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     for (int a = 0; a < k->n_outer - 1; a++) {
         points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
     }
-    l->threads = tci_sched_threads(n, held, most);
-    while (l->threads > TCI_SCHED_WARP &&
+    l->threads = tci_loop_threads(n, held, most);
+    while (l->threads > TCI_WARP &&
            points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
         l->threads /= 2;
     }
@@ -268,7 +120,7 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
     if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
         return;
     }
-    int held = TCI_MAX(machine.vector_bytes / tci_sched_widest(k), 1);
+    int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
     if (machine.block_threads == 0) {
         l->lanes = TCI_MIN(held, TCI_VLANES);
         return;
@@ -341,7 +193,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
         if (k->stages[t].kind == TCI_STAGE_REDUCE) {
-            tci_sched_mark(k, t, false, s->live);
+            tci_cost_mark(k, t, false, s->live);
         }
     }
     for (int a = k->n_outer - 2; a >= 0 && s->row_axis < 0 && !scan; a--) {
@@ -445,7 +297,7 @@ static void tci_sched_turn_tile(tci_sched *s)
         s->extra = n % TCI_MAX(s->n_tiles, 1);
     }
     s->rows = (int)(s->base + (s->extra > 0));
-    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_sched_widest(s->k)), 1);
+    s->unroll = TCI_MAX(TCI_SCHED_LINE_BYTES / (s->l->lanes * tci_cost_widest(s->k)), 1);
 }
 
 /* A block's vector is wide enough, or the block turns squares; then a lane is a thread. */
@@ -646,28 +498,13 @@ static bool tci_sched_same_axes(const tci_kernel *k, int a, int b)
     return same;
 }
 
-/* Cost of the prims that `inst` alone stands for along the row, given what is kept already. */
-static int64_t tci_sched_row_cost(const tci_kernel *k, int inst, uint64_t axes)
-{
-    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    int64_t cost = 0;
-    tci_sched_reach(k, inst, false, live);
-    for (int i = 0; i <= inst; i++) {
-        const tci_kinst *in = &k->insts[i];
-        cost += live[i] && in->op == TCI_K_PRIM && (in->axes & axes)
-                    ? tci_prim_get((tci_prim)in->prim)->cost
-                    : 0;
-    }
-    return cost;
-}
-
 /* Instructions that stages `first` and `later` both evaluate along the same row: the topmost of
  * them that cost more than a pass through the cache are kept in a local array. One that does not
  * change along every axis of the row is written fewer times than it is read, so it is not kept. */
 static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *room)
 {
     const tci_kernel *k = s->k;
-    uint64_t axes = tci_sched_stage_axes(k, first);
+    uint64_t axes = tci_cost_stage_axes(k, first);
     bool *early = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool *late = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     tci_dim extent = 1;
@@ -680,7 +517,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
     if (!tci_dim_is_known(extent)) { /* no array could be sure to hold the row */
         return;
     }
-    tci_sched_mark(k, first, false, early);
+    tci_cost_mark(k, first, false, early);
     for (int i = 0; i < k->n_stores; i++) {
         late[k->stores[i].value] |= k->stores[i].stage == later;
     }
@@ -701,7 +538,7 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         }
         int64_t bytes = extent * tci_dtype_get((tc_dtype)in->dtype)->bytes;
         bool row = in->dtype != TC_BOOL && (in->axes & changing) == changing && changing >> 63 == 0;
-        bool costly = in->op == TCI_K_PRIM && tci_sched_row_cost(k, i, axes) >= 8;
+        bool costly = in->op == TCI_K_PRIM && tci_cost_row(k, i, axes) >= 8;
         /* Between the threads of a block and what they load is more than a cache. */
         costly = costly || (in->op == TCI_K_LOAD && s->machine.block_threads > 0);
         if (row && early[i] && bytes <= *room && costly) {

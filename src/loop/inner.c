@@ -1,0 +1,285 @@
+/* loop/inner.c - stages whose vectors lie along their last inner axis (VEC_INNER).
+ *
+ * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
+ * (tci_kernel.vlanes) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
+ * or in a local array when that would be too many. A lane that no element of the row reaches stays
+ * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
+ * are left out. */
+#include "inner.h"
+
+enum {
+    TCI_STAGE_MAX_REGISTERS = 16,
+    TCI_STAGE_MAX_CUTS = 16
+};
+
+/* ---- reductions ---- */
+
+typedef struct tci_stage_lanes {
+    int stage, axis;
+    int next_axis;      /* as in tci_tile, for this stage */
+    int n_regs;         /* vectors that elements of the row reach */
+    tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
+    bool in_array;
+} tci_stage_lanes;
+
+/* Folds the current point of the axis into accumulator `reg` (in_array: at offset x) of every
+ * reduction. */
+static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int x)
+{
+    const tci_kernel *k = b->k;
+    const tci_bind *vec = b->bind[m->axis];
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        if (red->stage != m->stage) {
+            continue;
+        }
+        tci_stage_pair at = m->acc[r * m->n_regs + (m->in_array ? 0 : reg)];
+        tci_stage_pair acc = m->in_array ? tci_stage_array_get(b, red, at, x) : at;
+        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        if (vec->n >= 0) { /* lanes without an element keep what they have */
+            tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+            st.mem = TCI_MEM_FIRST_N;
+            st.n = vec->n;
+            int mask = tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
+            v.value =
+                tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
+            v.index = v.index < 0 ? -1 : tci_stage_select(b, mask, v.index, acc.index);
+        }
+        if (m->in_array) {
+            tci_stage_array_set(b, at, x, v);
+        } else {
+            tci_stage_assign(b, at, v);
+        }
+    }
+}
+
+/* Elements [begin, end) of the axis, begin a multiple of 64, at most 64 of them, from accumulator 0
+ * on. */
+static void tci_stage_block(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                            tci_dim hi, int64_t count)
+{
+    int64_t lanes = b->l->lanes;
+    for (int64_t u = 0; u < count; u += lanes) {
+        int n = count - u < lanes ? tci_lx_const(b->l, count - u) : -1;
+        tci_dim last = tci_dim_add(hi, -TCI_MAX(count - u - lanes, 0));
+        tci_dim first = tci_dim_add(lo, u);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, u), first, last, n));
+        tci_stage_fetch_next(b, m->axis, m->next_axis, u);
+        tci_stage_fold(b, m, (int)(u / lanes), -1);
+    }
+}
+
+static void tci_stage_block_in_array(tci_build *b, const tci_stage_lanes *m, tci_lin at, tci_dim lo,
+                                     tci_dim hi, int64_t count)
+{
+    int64_t lanes = b->l->lanes, whole = count / lanes * lanes;
+    tci_lopen open;
+    if (whole > 0) {
+        int u = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole), lanes, &open);
+        tci_lin here = tci_lin_add(b, at, tci_lin_var(b, u));
+        tci_build_set(b, m->axis, tci_stage_vector(b, here, lo, hi, -1));
+        tci_stage_fold(b, m, 0, tci_lx_var(b->l, u));
+        tci_build_close(b, &open);
+    }
+    if (whole < count) {
+        int n = tci_lx_const(b->l, count - whole);
+        tci_build_set(b, m->axis, tci_stage_vector(b, tci_lin_plus(at, whole), lo, hi, n));
+        tci_stage_fold(b, m, 0, tci_lx_const(b->l, whole));
+    }
+}
+
+/* The vector `u` lanes into the last elements of the axis, of which there are `count` behind `at`:
+ * whole, partial or absent. */
+static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_dim at, tci_dim count,
+                                  int u)
+{
+    int lanes = b->l->lanes;
+    tci_dim left = tci_dim_add(count, -u), last = tci_dim_add(b->k->axes[m->axis].size, -1);
+    tci_lin first = tci_lin_const(tci_dim_add(at, u));
+    for (int partial = 0; partial < 1 + (lanes > 1); partial++) {
+        tci_lopen open;
+        int n = tci_lx_const(b->l, left);
+        int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
+                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+        tci_build_if(b, exists, &open);
+        tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
+        tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
+        tci_build_close(b, &open);
+    }
+}
+
+/* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
+static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
+{
+    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
+    void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
+        m->in_array ? tci_stage_block_in_array : tci_stage_block;
+    if (!tci_dim_le(whole, begin)) {
+        tci_lopen open;
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
+                              &open);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
+        tci_build_close(b, &open);
+    }
+    tci_dim count = tci_dim_sub(end, whole);
+    if (tci_dim_is_known(count) && count > 0) {
+        block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
+    }
+    /* lanes without a register are behind the longest axis */
+    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
+        tci_stage_rest_vector(b, m, whole, count, u);
+    }
+}
+
+static tci_stage_pair tci_stage_high_half(tci_build *b, tci_stage_pair v, int h)
+{
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_HIGH_HALF;
+    st.args[0] = v.value;
+    st.imm = h;
+    tci_stage_pair r = {
+        tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
+    if (v.index >= 0) {
+        st.args[0] = v.index;
+        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
+    }
+    return r;
+}
+
+/* Lane i takes in lane i + h, for h = 32, 16 ... 1; the result is lane 0. */
+static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
+{
+    const tci_kred *red = &b->k->reds[r];
+    int lanes = b->l->lanes;
+    const tci_stage_pair *acc = &m->acc[r * m->n_regs];
+    tci_stage_pair v;
+    for (int h = b->k->vlanes / 2; h >= lanes; h /= 2) {
+        if (m->in_array) {
+            tci_lopen open;
+            int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
+            int x = tci_lx_var(b->l, i);
+            tci_stage_pair low = tci_stage_array_get(b, red, *acc, x);
+            int far = tci_lx_make(b->l, TCI_LX_ADD, x, tci_lx_const(b->l, h), 0);
+            tci_stage_pair high = tci_stage_array_get(b, red, *acc, far);
+            tci_stage_array_set(b, *acc, x, tci_stage_combine(b, red, low, high));
+            tci_build_close(b, &open);
+            continue;
+        }
+        for (int i = 0; i < h / lanes && i + h / lanes < m->n_regs; i++) {
+            tci_stage_assign(b, acc[i], tci_stage_combine(b, red, acc[i], acc[i + h / lanes]));
+        }
+    }
+    v = m->in_array ? tci_stage_array_get(b, red, *acc, tci_lx_const(b->l, 0)) : *acc;
+    for (int h = lanes / 2; h >= 1; h /= 2) {
+        v = tci_stage_combine(b, red, v, tci_stage_high_half(b, v, h));
+    }
+    int value = v.index >= 0 ? v.index : v.value;
+    if (lanes == 1) {
+        return value;
+    }
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_LANE;
+    st.args[0] = value;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[value].dtype, 1, b->cur);
+}
+
+static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
+{
+    const tci_kernel *k = b->k;
+    int lanes = b->l->lanes, n_accs = 0;
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
+    m->n_regs = (int)((used + lanes - 1) / lanes);
+    for (int r = 0; r < k->n_reds; r++) {
+        n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
+    }
+    m->in_array = m->n_regs * n_accs > 2 * TCI_STAGE_MAX_REGISTERS || lanes < 4;
+    m->acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * m->n_regs + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < m->n_regs && k->reds[r].stage == m->stage; i++) {
+            if (!m->in_array) {
+                m->acc[r * m->n_regs + i] = tci_stage_accumulator(b, &k->reds[r], lanes);
+            } else if (i == 0) {
+                m->acc[r * m->n_regs] = tci_stage_array_make(b, &k->reds[r]);
+            }
+        }
+    }
+}
+
+TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    int n_before = st->n_axes - 1;
+    tci_stage_lanes m = {0};
+    m.stage = stage;
+    m.axis = st->axes[n_before];
+    m.next_axis = next_axis;
+    tci_stage_lanes_init(b, &m);
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
+    int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
+    cuts[n_cuts] = size;
+    for (int i = 0; i <= n_cuts; i++) {
+        tci_stage_stretch(b, &m, begin, cuts[i]);
+        begin = cuts[i];
+    }
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].stage == stage) {
+            tci_build_remember(b, k->reds[r].inst, tci_stage_tree(b, &m, r));
+        }
+    }
+}
+
+/* ---- maps ---- */
+
+typedef struct tci_stage_map {
+    int stage, axis, next_axis, unroll;
+    const tci_kstore *stream;
+} tci_stage_map;
+
+static void tci_stage_map_body(tci_build *b, void *arg, int n, const tci_bind **vecs)
+{
+    const tci_stage_map *m = arg;
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, m->axis, vecs[i]);
+        if (n == m->unroll) {
+            tci_stage_fetch_next(b, m->axis, m->next_axis, (int64_t)i * b->l->lanes);
+        }
+        tci_stage_stores(b, m->stage, m->stream);
+    }
+}
+
+TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    if (st->n_axes == 0) {
+        tci_stage_stores(b, stage, NULL);
+        return;
+    }
+    int n_before = st->n_axes - 1;
+    tci_stage_map m = {stage, st->axes[n_before], next_axis, 1, NULL};
+    tci_lopen *open = tci_stage_open(b, st->axes, n_before);
+    tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], begin = 0;
+    int n_cuts = tci_stage_cuts(b, m.axis, 1, cuts, TCI_STAGE_MAX_CUTS / 2);
+    cuts[n_cuts] = b->k->axes[m.axis].size;
+    m.unroll = tci_stage_unroll(b->k, stage, b->l->lanes);
+    if (tile->stream && tile->stream->stage == stage && n_cuts == 0) {
+        tci_dim size = cuts[0];
+        int from = tci_lx_const(b->l, 0), to = tci_lx_const(b->l, size);
+        tci_dim last = tci_dim_add(size, -1);
+        int head = tci_stage_head(b, tile->stream, m.axis, tci_lin_const(0), 0, last);
+        m.stream = tile->stream;
+        tci_stage_vectors_dynamic(b, from, to, head, 0, last, m.unroll, tci_stage_map_body, &m);
+        begin = size;
+    }
+    for (int i = 0; i <= n_cuts && begin != cuts[i]; i++) {
+        tci_stage_vectors(b, begin, cuts[i], m.unroll, tci_stage_map_body, &m);
+        begin = cuts[i];
+    }
+    tci_build_set(b, m.axis, NULL);
+    tci_stage_close(b, st->axes, n_before, open);
+}

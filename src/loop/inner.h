@@ -1,0 +1,14 @@
+/* loop/inner.h - stages whose vectors lie along their last inner axis. */
+#ifndef TCI_LOOP_INNER_H
+#define TCI_LOOP_INNER_H
+
+#include "combine.h"
+#include "cost.h"
+#include "point.h"
+#include "vectors.h"
+
+/* next_axis: as in tci_tile, for this stage; -1 none. */
+TCI_FN void tci_stage_map_inner(tci_build *b, int stage, const tci_tile *tile, int next_axis);
+TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis);
+
+#endif

@@ -1,0 +1,155 @@
+/* loop/outer.c - stages whose vectors lie along the last outer axis (VEC_OUTER).
+ *
+ * In: a stage and a tile of outer points. Out: the stage for all of them. Every point has one
+ * accumulator of its own, which takes in the inner points in their order, so tiles and vectors are
+ * free. */
+#include "outer.h"
+
+enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of its reduction */ };
+
+static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
+{
+    uint64_t axes = b->k->insts[red->a].axes | (red->b >= 0 ? b->k->insts[red->b].axes : 0);
+    return tci_build_is_vector(b, axes);
+}
+
+/* The running values of a SCAN at this step, then its stores. */
+static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
+                                const tci_stage_pair *acc)
+{
+    int n = tile->n_rows * tile->n_vecs;
+    for (int i = 0; i < n; i++) {
+        tci_stage_point(b, tile, i);
+        for (int r = 0; r < b->k->n_reds; r++) {
+            if (b->k->reds[r].stage == stage) {
+                tci_stage_remember_result(b, &b->k->reds[r], acc[r * n + i]);
+            }
+        }
+        tci_stage_stores(b, stage, tile->stream);
+    }
+}
+
+/* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
+static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 int n)
+{
+    const tci_kernel *k = b->k;
+    int axis = k->stages[stage].axes[0];
+    const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
+    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_point(b, tile, 0);
+    for (int u = 0; u < n; u++) {
+        steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                taken[u * k->n_reds + r] = tci_stage_operands(b, &k->reds[r]);
+            }
+        }
+    }
+    for (int u = 0; u < n; u++) {
+        tci_build_set(b, axis, steps[u]);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
+            }
+        }
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_build_set(b, axis, NULL);
+}
+
+/* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
+ * False: done the other way. */
+static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
+                                 const tci_stage_pair *acc)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
+                tile->n_rows * tile->n_vecs == 1 && tci_dim_is_known(b->k->axes[st->axes[0]].size);
+    if (!fits) {
+        return false;
+    }
+    int64_t size = b->k->axes[st->axes[0]].size;
+    int64_t whole = size / TCI_STAGE_BLOCK_ROWS * TCI_STAGE_BLOCK_ROWS;
+    if (whole > 0) {
+        tci_lopen open;
+        int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, whole),
+                              TCI_STAGE_BLOCK_ROWS, &open);
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_var(b, i), 0, whole - 1,
+                             TCI_STAGE_BLOCK_ROWS);
+        tci_build_close(b, &open);
+    }
+    if (size > whole) {
+        tci_stage_scan_steps(b, stage, tile, acc, tci_lin_const(whole), whole, size - 1,
+                             (int)(size - whole));
+    }
+    return true;
+}
+
+/* Takes everything in, in order, into the accumulators of the tile's points. */
+static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
+                              const tci_stage_pair *acc)
+{
+    const tci_kernel *k = b->k;
+    const tci_kstage *st = &k->stages[stage];
+    int n = tile->n_rows * tile->n_vecs;
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    if (b->l->threads > 1 && n == 1 && st->n_axes > 0) { /* several rows of memory at once */
+        open[st->n_axes - 1].st.unroll = TCI_STAGE_BLOCK_ROWS;
+    }
+    for (int i = 0; i < n; i++) {
+        tci_stage_point(b, tile, i);
+        for (int r = 0; r < k->n_reds; r++) {
+            if (k->reds[r].stage == stage) {
+                tci_stage_pair v = tci_stage_operands(b, &k->reds[r]);
+                tci_stage_assign(b, acc[r * n + i],
+                                 tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
+            }
+        }
+    }
+    if (st->kind == TCI_STAGE_SCAN) {
+        tci_stage_scan_step(b, stage, tile, acc);
+    }
+    tci_stage_close(b, st->axes, st->n_axes, open);
+}
+
+TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kernel *k = b->k;
+    int n = tile->n_rows * tile->n_vecs;
+    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            bool vector = tci_stage_red_is_vector(b, &k->reds[r]);
+            acc[r * n + i] = tci_stage_accumulator(b, &k->reds[r], vector ? b->l->lanes : 1);
+        }
+    }
+    if (!tci_stage_scan_ahead(b, stage, tile, acc)) {
+        tci_stage_take_in(b, stage, tile, acc);
+    }
+    for (int r = 0; r < k->n_reds; r++) {
+        for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
+            tci_stage_point(b, tile, i);
+            tci_stage_remember_result(b, &k->reds[r], acc[r * n + i]);
+        }
+    }
+}
+
+TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
+{
+    const tci_kstage *st = &b->k->stages[stage];
+    tci_lopen *open = tci_stage_open(b, st->axes, st->n_axes);
+    b->turn_rows = tile->turn ? tile->rows : NULL;
+    b->turn_axis = tile->row_axis;
+    b->n_turn = tile->n_rows;
+    for (int i = 0; i < tile->n_rows * tile->n_vecs; i++) {
+        tci_stage_point(b, tile, i);
+        tci_stage_stores(b, stage, tile->stream);
+    }
+    b->turn_rows = NULL;
+    tci_stage_close(b, st->axes, st->n_axes, open);
+}
