@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e6fc400b87ffb2cb"
+#define TCI_BUILD "d2cf9d27d3c3d8b0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -357,7 +357,7 @@
  *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
- *   TC_DUMP         stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all
+ *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage
@@ -2681,7 +2681,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
-    X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all")         \
+    X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all")  \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
     X(VERIFY, "TC_VERIFY", "1: verify every IR after every stage")                                 \
@@ -18113,11 +18113,20 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
  * A read's axes name an axis of the reader's domain per axis of what is read; through them the
  * reader's outer_of follows from that of what it reads.
  *
- * Invariants (plan/verify.c): every root is in one group; groups form a DAG, and `order` runs what
- * a group reads before it; within a group roots are in topological order; a root reads only roots
- * of lower numbers; a domain axis is an outer axis of its group of the same size, or inner; a group
- * with a CONTRACT or SCAN holds no other reduction. And, not checked: what a group's roots evaluate
- * and read together stays below the limits of plan/cost.h, unless one root alone exceeds them. */
+ * Invariants (plan/verify.c):
+ *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
+ *    order; a root reads only roots of lower numbers
+ *  - groups form a DAG: `deps` are the groups that a group reads from, each once, and `order` runs
+ *    them before it
+ *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
+ *    roots alone; what another group reads, and what a SCAN makes, has a buffer
+ *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
+ *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
+ *  - a read inside a group is pure and keeps the outer index
+ *  - a group with a CONTRACT or SCAN holds no other reduction
+ *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
+ *    roots alone exceeds them
+ *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -18266,6 +18275,12 @@ typedef struct tci_group {
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
 
+/* What kept a root out of the group that has `source`. */
+typedef struct tci_refusal {
+    const tci_node *reader, *source;
+    uint8_t why;                  /* tci_why (plan/why.h) */
+} tci_refusal;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     tci_node_list nodes;          /* everything the outputs need, inputs first */
@@ -18275,7 +18290,7 @@ typedef struct tci_fusion {
     int32_t stamp;                /* counts the walks that mark what they met */
     int32_t n_forced;             /* values that this round forced into memory */
     tci_node **walk; int cap_walk; /* a stack */
-    tci_str *why;
+    tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
 /* node->pass of every node while a plan is made. */
@@ -18326,10 +18341,13 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
 /* What node n adds to the size of a kernel (plan/cost.h) for root r. */
 TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
-TCI_FN void tci_store_report(tci_fusion *f);
-/* plan/group.c */
+TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
+enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
+/* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why);
+/* plan/print.c: the text of the groups, the same for the same graph in every process. */
+TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
@@ -19960,7 +19978,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
 /* ---- report ---- */
 
 /* One line for each value that has memory for a reason of this room. */
-TCI_FN void tci_store_report(tci_fusion *f)
+TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
 {
     int stamp = ++f->stamp;
     for (int i = 0; i < f->n_roots; i++) {
@@ -19969,7 +19987,7 @@ TCI_FN void tci_store_report(tci_fusion *f)
             tci_pnode *p = tci_pnode_of(q->node);
             if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
                 p->met = stamp;
-                tci_str_printf(f->why, "%s gets memory: %s\n", tci_op_name(q->node->op),
+                tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(q->node->op),
                                tci_why_text((tci_why)p->why));
             }
         }
@@ -19983,10 +20001,9 @@ TCI_FN void tci_store_report(tci_fusion *f)
  * evaluates (plan/store.c), which may force values into memory. While a round forced any, the next
  * one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a round counts
  * repetition by root and not by group, which leaves nothing dear to repeat, and the one after it is
- * the last. Every refusal leaves a line in `why`. */
+ * the last. Every refusal of a round is kept with its reason. */
 
 enum {
-    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage that looks at all values */
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
@@ -19997,8 +20014,8 @@ enum {
 static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why)
 {
-    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op),
-                   tci_op_name(source->op), tci_why_text(why));
+    tci_refusal refusal = {reader, source, (uint8_t)why};
+    TCI_PUSH(f->s, f->refusals, f->n_refusals, f->cap_refusals, refusal);
 }
 
 /* ---- joining ---- */
@@ -20470,12 +20487,10 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
-static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                   tci_str *why)
+static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
-    f->why = why;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
     tci_pnode *all = TCI_NEW_ARRAY(s, tci_pnode, f->nodes.n + 1);
     for (int i = 0; i < f->nodes.n; i++) {
@@ -20502,20 +20517,29 @@ static void tci_group_round(tci_fusion *f, tci_node *const *outputs, int n_outpu
     }
 }
 
+static void tci_group_report(const tci_fusion *f, tci_str *why)
+{
+    for (int i = 0; i < f->n_refusals; i++) {
+        const tci_refusal *r = &f->refusals[i];
+        tci_str_printf(why, "%s is not computed with %s: %s\n", tci_op_name(r->reader->op),
+                       tci_op_name(r->source->op), tci_why_text((tci_why)r->why));
+    }
+}
+
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, why);
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
     tci_store_cut_depth(f);
-    size_t keep = why->n;
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
-        why->n = TCI_MIN(why->n, keep);
+        f->n_refusals = 0;
         tci_group_round(f, outputs, n_outputs,
                         round < TCI_GROUP_ROUNDS    ? TCI_STORE_BY_GROUP
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
     }
-    tci_store_report(f);
+    tci_group_report(f, why);
+    tci_store_report(f, why);
     tci_group_sort(f);
     return f;
 }
@@ -21637,8 +21661,138 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
     tci_plan_memory(s, p);
     return p;
 }
+/* ---- src/plan/print.c ---- */
+/* plan/print.c - the texts of groups and plans, for dumps, golden tests and tc_explain.
+ *
+ * A text is the same for the same graph in every process. That of groups has one line a group in
+ * the order they run, and one for each of its roots:
+ *
+ *     group 0 over [64]: 11 operations, 1 operand, after none
+ *       r1 = REDUCE sum f32 [64] over (0, 100), evaluates sub exp, reads x0 r0(0)
+ *
+ * A domain axis is an outer axis (its number) or inner (its size, in brackets); x0 is the first
+ * leaf, r0(0) the value of another root read at the domain axis 0, r0(?) at an index that is no
+ * axis. Then the refusals. */
 
-/* ---- print ---- */
+/* ---- groups ---- */
+
+/* The number of each leaf, by the id of its node. */
+static int *tci_fusion_leaf_numbers(const tci_fusion *f)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        most = TCI_MAX(most, f->nodes.items[i]->id);
+    }
+    int *numbers = TCI_NEW_ARRAY(f->s, int, (size_t)most + 1), n = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        if (tci_plan_is_leaf(f->nodes.items[i])) {
+            numbers[f->nodes.items[i]->id] = n++;
+        }
+    }
+    return numbers;
+}
+
+static void tci_fusion_print_node(tci_str *out, const tci_node *n)
+{
+    tci_str_printf(out, "%s %s %s", tci_op_name(n->op), tci_dtype_get((tc_dtype)n->dtype)->name,
+                   tci_shape_text_of(n->rank, n->shape).text);
+}
+
+static void tci_fusion_print_domain(tci_str *out, const tci_root *r)
+{
+    for (int i = 0; i < r->n_domain; i++) {
+        tci_str_add(out, i ? ", " : "");
+        if (r->outer_of[i] >= 0) {
+            tci_str_printf(out, "%d", r->outer_of[i]);
+        } else {
+            tci_str_add(out, tci_shape_text_of(1, &r->domain[i]).text);
+        }
+    }
+}
+
+static void tci_fusion_print_read(tci_str *out, const tci_fusion *f, const tci_read *read)
+{
+    int rank = f->roots[read->root].node->rank;
+    tci_str_printf(out, " r%d(", read->root);
+    for (int a = 0; read->pure && a < rank; a++) {
+        tci_str_add(out, a ? ", " : "");
+        if (read->axes[a] >= 0) {
+            tci_str_printf(out, "%d", read->axes[a]);
+        } else {
+            tci_str_add(out, "-"); /* of size 1 */
+        }
+    }
+    tci_str_add(out, read->pure ? ")" : "?)");
+}
+
+static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, const int *leaves)
+{
+    static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN"};
+    const tci_root *r = &f->roots[root];
+    tci_str_printf(out, "  r%d = %s ", root, kinds[r->kind]);
+    tci_fusion_print_node(out, r->node);
+    tci_str_add(out, " over (");
+    tci_fusion_print_domain(out, r);
+    tci_str_add(out, ")");
+    const char *before = ", evaluates";
+    for (int i = 0; i < r->n_inlined; i++) {
+        const tci_node *n = r->inlined[i];
+        if (tci_pnode_of(n)->root < 0 && !tci_op_is(n->op, TCI_IS_QUIET)) {
+            tci_str_printf(out, "%s %s", before, tci_op_name(n->op));
+            before = "";
+        }
+    }
+    tci_str_add(out, r->n_leaves + r->n_reads ? ", reads" : "");
+    for (int i = 0; i < r->n_leaves; i++) {
+        tci_str_printf(out, " x%d", leaves[r->leaves[i]->id]);
+    }
+    for (int i = 0; i < r->n_reads; i++) {
+        tci_fusion_print_read(out, f, &r->reads[i]);
+    }
+    tci_str_add(out, r->is_output ? ", an output" : r->buffer >= 0 ? ", in memory" : "");
+    const tci_pnode *p = tci_pnode_of(r->node);
+    if (p->why < TCI_WHY_COUNT) {
+        tci_str_printf(out, ": %s", tci_why_text((tci_why)p->why));
+    }
+    tci_str_add(out, "\n");
+}
+
+static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, const int *leaves)
+{
+    const tci_group *g = &f->groups[at];
+    tci_str_printf(out, "group %d over %s: %d operation%s, %d operand%s, after", at,
+                   tci_shape_text_of(g->n_outer, g->outer).text, g->weight,
+                   g->weight == 1 ? "" : "s", g->n_operands, g->n_operands == 1 ? "" : "s");
+    for (int i = 0; i < g->n_deps; i++) {
+        tci_str_printf(out, " %d", g->deps[i]);
+    }
+    tci_str_add(out, g->n_deps ? "\n" : " none\n");
+    for (int i = 0; i < g->n_roots; i++) {
+        tci_fusion_print_root(out, f, g->roots[i], leaves);
+    }
+}
+
+TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f)
+{
+    const int *leaves = tci_fusion_leaf_numbers(f);
+    for (int i = 0; i < f->nodes.n; i++) {
+        if (tci_plan_is_leaf(f->nodes.items[i])) {
+            tci_str_printf(out, "x%d = ", leaves[f->nodes.items[i]->id]);
+            tci_fusion_print_node(out, f->nodes.items[i]);
+            tci_str_add(out, "\n");
+        }
+    }
+    for (int i = 0; i < f->n_groups; i++) {
+        tci_fusion_print_group(out, f, f->order[i], leaves);
+    }
+    for (int i = 0; i < f->n_refusals; i++) {
+        const tci_refusal *r = &f->refusals[i];
+        tci_str_printf(out, "r%d is not computed with r%d: %s\n", tci_pnode_of(r->reader)->root,
+                       tci_pnode_of(r->source)->root, tci_why_text((tci_why)r->why));
+    }
+}
+
+/* ---- plans ---- */
 
 TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
 {
@@ -21675,23 +21829,64 @@ TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
 /* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
  * internal error. Where sizes are symbolic, what depends on them is not checked. */
 
-/* ---- groups ---- */
+/* ---- roots ---- */
+
+static bool tci_fusion_is_stored(const tci_root *r)
+{
+    return r->buffer >= 0 || r->n_outputs > 0;
+}
+
+/* Where read r lies in the group of q, it keeps the index of the outer axes. */
+static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tci_read *read,
+                                     const tci_root *q)
+{
+    TCI_ASSERT(s, read->pure && q->kind != TCI_ROOT_SCAN);
+    for (int a = 0; a < q->node->rank; a++) {
+        int outer = q->outer_of[q->out_axis[a]];
+        TCI_ASSERT(s, outer < 0 || read->axes[a] < 0 || r->outer_of[read->axes[a]] == outer);
+    }
+}
 
 static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int root)
 {
     const tci_root *r = &f->roots[root];
+    for (int i = 0; i < r->n_leaves; i++) {
+        TCI_ASSERT(s, tci_plan_is_leaf(r->leaves[i]));
+    }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_read *read = &r->reads[i];
         TCI_ASSERT(s, read->root >= 0 && read->root < root);
         const tci_root *q = &f->roots[read->root];
-        for (int a = 0; read->pure && a < q->node->rank; a++) {
+        for (int a = 0; a < q->node->rank; a++) {
             TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }
         bool depends = q->group == r->group;
         for (int d = 0; d < f->groups[r->group].n_deps; d++) {
             depends |= f->groups[r->group].deps[d] == q->group;
         }
-        TCI_ASSERT(s, depends);
+        TCI_ASSERT(s, depends && (q->group == r->group || tci_fusion_is_stored(q)));
+        if (q->group == r->group) {
+            tci_fusion_verify_inside(s, r, read, q);
+        }
+    }
+}
+
+/* Each outer axis is walked once, in order, unless its size is 1. */
+static void tci_fusion_verify_walk(tci_scratch *s, const tci_root *r, const tci_group *g)
+{
+    int last = -1;
+    for (int d = 0; d < r->n_domain; d++) {
+        int outer = r->outer_of[d];
+        TCI_ASSERT(s, outer >= -1 && outer < g->n_outer);
+        TCI_ASSERT(s, outer < 0 || (r->domain[d] == g->outer[outer] && outer > last));
+        last = outer < 0 ? last : outer;
+    }
+    for (int o = 0; o < g->n_outer; o++) {
+        bool walked = g->outer[o] == 1;
+        for (int d = 0; d < r->n_domain; d++) {
+            walked |= r->outer_of[d] == o;
+        }
+        TCI_ASSERT(s, walked);
     }
 }
 
@@ -21699,35 +21894,68 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
 {
     const tci_root *r = &f->roots[root];
     TCI_ASSERT(s, r->group >= 0 && r->group < f->n_groups);
-    const tci_group *g = &f->groups[r->group];
     TCI_ASSERT(s, r->n_out >= 0 && r->n_out <= r->n_domain);
     for (int a = 0; a < r->node->rank; a++) {
         TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
+        TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
     }
-    for (int d = 0; d < r->n_domain; d++) {
-        int outer = r->outer_of[d];
-        TCI_ASSERT(s, outer >= -1 && outer < g->n_outer);
-        TCI_ASSERT(s, outer < 0 || r->domain[d] == g->outer[outer]);
-    }
+    TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(r->node)->forced);
+    TCI_ASSERT(s, !r->is_output || tci_fusion_is_stored(r));
+    TCI_ASSERT(s, tci_pnode_of(r->node)->why <= TCI_WHY_COUNT);
+    tci_fusion_verify_walk(s, r, &f->groups[r->group]);
     tci_fusion_verify_reads(s, f, root);
 }
+
+/* ---- groups ---- */
 
 static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int group, int *times)
 {
     const tci_group *g = &f->groups[group];
-    int last = -1;
-    TCI_ASSERT(s, g->n_roots > 0);
+    int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
+    bool kinds[4] = {false, false, false, false};
+    TCI_ASSERT(s, g->n_roots > 0 && g->n_roots <= TCI_GROUP_MAX_ROOTS);
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
         last = g->roots[i];
         times[last]++;
         const tci_root *r = &f->roots[last];
         TCI_ASSERT(s, r->group == group);
-        TCI_ASSERT(s, r->kind != TCI_ROOT_REDUCE || g->has_reduce);
-        TCI_ASSERT(s, r->kind != TCI_ROOT_CONTRACT || g->has_contract);
-        TCI_ASSERT(s, r->kind != TCI_ROOT_SCAN || g->has_scan);
+        kinds[r->kind] = true;
+        weight = TCI_MAX(weight, r->weight);
+        operands = TCI_MAX(operands, r->n_operands);
     }
+    TCI_ASSERT(s, g->has_reduce == kinds[TCI_ROOT_REDUCE]);
+    TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
+    TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
     TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan <= 1);
+    TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
+}
+
+/* A group depends on what its roots read from others, and on nothing else. */
+static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int group)
+{
+    const tci_group *g = &f->groups[group];
+    for (int d = 0; d < g->n_deps; d++) {
+        bool reads = false;
+        for (int e = 0; e < d; e++) {
+            TCI_ASSERT(s, g->deps[e] != g->deps[d]);
+        }
+        for (int i = 0; i < g->n_roots; i++) {
+            const tci_root *r = &f->roots[g->roots[i]];
+            for (int j = 0; j < r->n_reads; j++) {
+                reads |= f->roots[r->reads[j].root].group == g->deps[d];
+            }
+        }
+        TCI_ASSERT(s, reads && g->deps[d] != group);
+    }
+}
+
+static void tci_fusion_verify_refusal(tci_scratch *s, const tci_fusion *f, const tci_refusal *r)
+{
+    int reader = tci_pnode_of(r->reader)->root, source = tci_pnode_of(r->source)->root;
+    TCI_ASSERT(s, r->why < TCI_WHY_COUNT);
+    TCI_ASSERT(s, reader >= 0 && reader < f->n_roots && source >= 0 && source < f->n_roots);
+    TCI_ASSERT(s, f->roots[reader].group != f->roots[source].group);
 }
 
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
@@ -21748,6 +21976,12 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
             TCI_ASSERT(s, done[f->groups[g].deps[d]]);
         }
         done[g] = true;
+    }
+    for (int g = 0; g < f->n_groups; g++) {
+        tci_fusion_verify_deps(s, f, g);
+    }
+    for (int i = 0; i < f->n_refusals; i++) {
+        tci_fusion_verify_refusal(s, f, &f->refusals[i]);
     }
 }
 
@@ -39804,6 +40038,11 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_str text = {.s = &b->scratch};
         tci_plan_print(&text, job->plan);
         tci_dump_file(&job->dump, "plan.txt", &text);
+    }
+    if (tci_dump_wants(&job->dump, "groups")) {
+        tci_str text = {.s = &b->scratch};
+        tci_fusion_print(&text, job->plan->fusion);
+        tci_dump_file(&job->dump, "groups.txt", &text);
     }
     if (tci_dump_wants(&job->dump, "kernel")) {
         tci_str text = {.s = &b->scratch};

@@ -87,6 +87,7 @@
 #include "plan/kernel.c"
 #include "plan/memory.c"
 #include "plan/plan.c"
+#include "plan/print.c"
 #include "plan/verify.c"
 
 #include "loop/ir.c"

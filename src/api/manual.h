@@ -348,7 +348,7 @@
  *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
- *   TC_DUMP         stages to dump: graph,rewrite,plan,kernel,loop,source,dot or all
+ *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
  *   TC_VERIFY       1: verify every IR after every stage

@@ -27,6 +27,7 @@
 #include "../debug/recompile.h"
 #include "../debug/trace.h"
 #include "../kernel/concrete.h"
+#include "../plan/group.h"
 #include "../rewrite/rewrite.h"
 #include "backend.h"
 #include "disk.h"
@@ -120,6 +121,11 @@ static void tci_compile_dump_plan(tci_compile_batch_state *b, tci_compile_job *j
         tci_str text = {.s = &b->scratch};
         tci_plan_print(&text, job->plan);
         tci_dump_file(&job->dump, "plan.txt", &text);
+    }
+    if (tci_dump_wants(&job->dump, "groups")) {
+        tci_str text = {.s = &b->scratch};
+        tci_fusion_print(&text, job->plan->fusion);
+        tci_dump_file(&job->dump, "groups.txt", &text);
     }
     if (tci_dump_wants(&job->dump, "kernel")) {
         tci_str text = {.s = &b->scratch};

@@ -5,13 +5,12 @@
  * evaluates (plan/store.c), which may force values into memory. While a round forced any, the next
  * one places everything anew with those as roots. After TCI_GROUP_ROUNDS of them a round counts
  * repetition by root and not by group, which leaves nothing dear to repeat, and the one after it is
- * the last. Every refusal leaves a line in `why`. */
+ * the last. Every refusal of a round is kept with its reason. */
 #include "cost.h"
 #include "group.h"
 #include "why.h"
 
 enum {
-    TCI_GROUP_MAX_ROOTS = 32,     /* of one kernel: each is a stage that looks at all values */
     TCI_GROUP_MAX_STREAMS = 24,   /* leaves and reads of one kernel made by joining siblings */
     TCI_GROUP_SIBLINGS = 8,       /* how many recent groups a sibling looks at */
     TCI_GROUP_SMALL = 16384,      /* elements up to which unrelated siblings join */
@@ -22,8 +21,8 @@ enum {
 static void tci_group_refuse(tci_fusion *f, const tci_node *reader, const tci_node *source,
                              tci_why why)
 {
-    tci_str_printf(f->why, "%s is not computed with %s: %s\n", tci_op_name(reader->op),
-                   tci_op_name(source->op), tci_why_text(why));
+    tci_refusal refusal = {reader, source, (uint8_t)why};
+    TCI_PUSH(f->s, f->refusals, f->n_refusals, f->cap_refusals, refusal);
 }
 
 /* ---- joining ---- */
@@ -495,12 +494,10 @@ static void tci_group_sort(tci_fusion *f)
 
 /* ---- rounds ---- */
 
-static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                   tci_str *why)
+static tci_fusion *tci_group_begin(tci_scratch *s, tci_node *const *outputs, int n_outputs)
 {
     tci_fusion *f = TCI_NEW(s, tci_fusion);
     f->s = s;
-    f->why = why;
     f->nodes = tci_graph_sort(s, outputs, n_outputs);
     tci_pnode *all = TCI_NEW_ARRAY(s, tci_pnode, f->nodes.n + 1);
     for (int i = 0; i < f->nodes.n; i++) {
@@ -527,20 +524,29 @@ static void tci_group_round(tci_fusion *f, tci_node *const *outputs, int n_outpu
     }
 }
 
+static void tci_group_report(const tci_fusion *f, tci_str *why)
+{
+    for (int i = 0; i < f->n_refusals; i++) {
+        const tci_refusal *r = &f->refusals[i];
+        tci_str_printf(why, "%s is not computed with %s: %s\n", tci_op_name(r->reader->op),
+                       tci_op_name(r->source->op), tci_why_text((tci_why)r->why));
+    }
+}
+
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why)
 {
-    tci_fusion *f = tci_group_begin(s, outputs, n_outputs, why);
+    tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
     tci_store_cut_depth(f);
-    size_t keep = why->n;
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
-        why->n = TCI_MIN(why->n, keep);
+        f->n_refusals = 0;
         tci_group_round(f, outputs, n_outputs,
                         round < TCI_GROUP_ROUNDS    ? TCI_STORE_BY_GROUP
                         : round == TCI_GROUP_ROUNDS ? TCI_STORE_BY_ROOT
                                                     : TCI_STORE_NOTHING);
     }
-    tci_store_report(f);
+    tci_group_report(f, why);
+    tci_store_report(f, why);
     tci_group_sort(f);
     return f;
 }

@@ -21,11 +21,20 @@
  * A read's axes name an axis of the reader's domain per axis of what is read; through them the
  * reader's outer_of follows from that of what it reads.
  *
- * Invariants (plan/verify.c): every root is in one group; groups form a DAG, and `order` runs what
- * a group reads before it; within a group roots are in topological order; a root reads only roots
- * of lower numbers; a domain axis is an outer axis of its group of the same size, or inner; a group
- * with a CONTRACT or SCAN holds no other reduction. And, not checked: what a group's roots evaluate
- * and read together stays below the limits of plan/cost.h, unless one root alone exceeds them. */
+ * Invariants (plan/verify.c):
+ *  - every root is in one group; a group has at most TCI_GROUP_MAX_ROOTS of them, in topological
+ *    order; a root reads only roots of lower numbers
+ *  - groups form a DAG: `deps` are the groups that a group reads from, each once, and `order` runs
+ *    them before it
+ *  - a VALUE is a root because it is an output or was forced, and is evaluated from leaves and
+ *    roots alone; what another group reads, and what a SCAN makes, has a buffer
+ *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
+ *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
+ *  - a read inside a group is pure and keeps the outer index
+ *  - a group with a CONTRACT or SCAN holds no other reduction
+ *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
+ *    roots alone exceeds them
+ *  - the two sides of a refusal are roots of two groups */
 #ifndef TCI_PLAN_GROUP_H
 #define TCI_PLAN_GROUP_H
 
@@ -75,6 +84,12 @@ typedef struct tci_group {
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
 
+/* What kept a root out of the group that has `source`. */
+typedef struct tci_refusal {
+    const tci_node *reader, *source;
+    uint8_t why;                  /* tci_why (plan/why.h) */
+} tci_refusal;
+
 typedef struct tci_fusion {
     tci_scratch *s;
     tci_node_list nodes;          /* everything the outputs need, inputs first */
@@ -84,7 +99,7 @@ typedef struct tci_fusion {
     int32_t stamp;                /* counts the walks that mark what they met */
     int32_t n_forced;             /* values that this round forced into memory */
     tci_node **walk; int cap_walk; /* a stack */
-    tci_str *why;
+    tci_refusal *refusals; int32_t n_refusals, cap_refusals; /* of the last round */
 } tci_fusion;
 
 /* node->pass of every node while a plan is made. */
@@ -135,10 +150,13 @@ TCI_FN void tci_store_note(tci_fusion *f, int root, tci_store_mode mode);
 /* What node n adds to the size of a kernel (plan/cost.h) for root r. */
 TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n);
 TCI_FN bool tci_store_is_large(const tci_root *r);
-TCI_FN void tci_store_report(tci_fusion *f);
-/* plan/group.c */
+TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
+enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
+/* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
                                  tci_str *why);
+/* plan/print.c: the text of the groups, the same for the same graph in every process. */
+TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);

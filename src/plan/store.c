@@ -419,7 +419,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
 /* ---- report ---- */
 
 /* One line for each value that has memory for a reason of this room. */
-TCI_FN void tci_store_report(tci_fusion *f)
+TCI_FN void tci_store_report(tci_fusion *f, tci_str *why)
 {
     int stamp = ++f->stamp;
     for (int i = 0; i < f->n_roots; i++) {
@@ -428,7 +428,7 @@ TCI_FN void tci_store_report(tci_fusion *f)
             tci_pnode *p = tci_pnode_of(q->node);
             if (q->group != f->roots[i].group && p->why != TCI_WHY_COUNT && p->met != stamp) {
                 p->met = stamp;
-                tci_str_printf(f->why, "%s gets memory: %s\n", tci_op_name(q->node->op),
+                tci_str_printf(why, "%s gets memory: %s\n", tci_op_name(q->node->op),
                                tci_why_text((tci_why)p->why));
             }
         }

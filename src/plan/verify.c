@@ -1,24 +1,67 @@
 /* plan/verify.c - checks the invariants of plan/group.h and plan/plan.h; a broken one escapes as an
  * internal error. Where sizes are symbolic, what depends on them is not checked. */
+#include "cost.h"
 #include "group.h"
+#include "why.h"
 
-/* ---- groups ---- */
+/* ---- roots ---- */
+
+static bool tci_fusion_is_stored(const tci_root *r)
+{
+    return r->buffer >= 0 || r->n_outputs > 0;
+}
+
+/* Where read r lies in the group of q, it keeps the index of the outer axes. */
+static void tci_fusion_verify_inside(tci_scratch *s, const tci_root *r, const tci_read *read,
+                                     const tci_root *q)
+{
+    TCI_ASSERT(s, read->pure && q->kind != TCI_ROOT_SCAN);
+    for (int a = 0; a < q->node->rank; a++) {
+        int outer = q->outer_of[q->out_axis[a]];
+        TCI_ASSERT(s, outer < 0 || read->axes[a] < 0 || r->outer_of[read->axes[a]] == outer);
+    }
+}
 
 static void tci_fusion_verify_reads(tci_scratch *s, const tci_fusion *f, int root)
 {
     const tci_root *r = &f->roots[root];
+    for (int i = 0; i < r->n_leaves; i++) {
+        TCI_ASSERT(s, tci_plan_is_leaf(r->leaves[i]));
+    }
     for (int i = 0; i < r->n_reads; i++) {
         const tci_read *read = &r->reads[i];
         TCI_ASSERT(s, read->root >= 0 && read->root < root);
         const tci_root *q = &f->roots[read->root];
-        for (int a = 0; read->pure && a < q->node->rank; a++) {
+        for (int a = 0; a < q->node->rank; a++) {
             TCI_ASSERT(s, read->axes[a] >= -1 && read->axes[a] < r->n_domain);
         }
         bool depends = q->group == r->group;
         for (int d = 0; d < f->groups[r->group].n_deps; d++) {
             depends |= f->groups[r->group].deps[d] == q->group;
         }
-        TCI_ASSERT(s, depends);
+        TCI_ASSERT(s, depends && (q->group == r->group || tci_fusion_is_stored(q)));
+        if (q->group == r->group) {
+            tci_fusion_verify_inside(s, r, read, q);
+        }
+    }
+}
+
+/* Each outer axis is walked once, in order, unless its size is 1. */
+static void tci_fusion_verify_walk(tci_scratch *s, const tci_root *r, const tci_group *g)
+{
+    int last = -1;
+    for (int d = 0; d < r->n_domain; d++) {
+        int outer = r->outer_of[d];
+        TCI_ASSERT(s, outer >= -1 && outer < g->n_outer);
+        TCI_ASSERT(s, outer < 0 || (r->domain[d] == g->outer[outer] && outer > last));
+        last = outer < 0 ? last : outer;
+    }
+    for (int o = 0; o < g->n_outer; o++) {
+        bool walked = g->outer[o] == 1;
+        for (int d = 0; d < r->n_domain; d++) {
+            walked |= r->outer_of[d] == o;
+        }
+        TCI_ASSERT(s, walked);
     }
 }
 
@@ -26,35 +69,68 @@ static void tci_fusion_verify_root(tci_scratch *s, const tci_fusion *f, int root
 {
     const tci_root *r = &f->roots[root];
     TCI_ASSERT(s, r->group >= 0 && r->group < f->n_groups);
-    const tci_group *g = &f->groups[r->group];
     TCI_ASSERT(s, r->n_out >= 0 && r->n_out <= r->n_domain);
     for (int a = 0; a < r->node->rank; a++) {
         TCI_ASSERT(s, r->out_axis[a] >= 0 && r->out_axis[a] < r->n_domain);
+        TCI_ASSERT(s, r->domain[r->out_axis[a]] == r->node->shape[a]);
     }
-    for (int d = 0; d < r->n_domain; d++) {
-        int outer = r->outer_of[d];
-        TCI_ASSERT(s, outer >= -1 && outer < g->n_outer);
-        TCI_ASSERT(s, outer < 0 || r->domain[d] == g->outer[outer]);
-    }
+    TCI_ASSERT(s, r->kind != TCI_ROOT_VALUE || tci_pnode_of(r->node)->forced);
+    TCI_ASSERT(s, !r->is_output || tci_fusion_is_stored(r));
+    TCI_ASSERT(s, tci_pnode_of(r->node)->why <= TCI_WHY_COUNT);
+    tci_fusion_verify_walk(s, r, &f->groups[r->group]);
     tci_fusion_verify_reads(s, f, root);
 }
+
+/* ---- groups ---- */
 
 static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int group, int *times)
 {
     const tci_group *g = &f->groups[group];
-    int last = -1;
-    TCI_ASSERT(s, g->n_roots > 0);
+    int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
+    bool kinds[4] = {false, false, false, false};
+    TCI_ASSERT(s, g->n_roots > 0 && g->n_roots <= TCI_GROUP_MAX_ROOTS);
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
         last = g->roots[i];
         times[last]++;
         const tci_root *r = &f->roots[last];
         TCI_ASSERT(s, r->group == group);
-        TCI_ASSERT(s, r->kind != TCI_ROOT_REDUCE || g->has_reduce);
-        TCI_ASSERT(s, r->kind != TCI_ROOT_CONTRACT || g->has_contract);
-        TCI_ASSERT(s, r->kind != TCI_ROOT_SCAN || g->has_scan);
+        kinds[r->kind] = true;
+        weight = TCI_MAX(weight, r->weight);
+        operands = TCI_MAX(operands, r->n_operands);
     }
+    TCI_ASSERT(s, g->has_reduce == kinds[TCI_ROOT_REDUCE]);
+    TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
+    TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
     TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan <= 1);
+    TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
+}
+
+/* A group depends on what its roots read from others, and on nothing else. */
+static void tci_fusion_verify_deps(tci_scratch *s, const tci_fusion *f, int group)
+{
+    const tci_group *g = &f->groups[group];
+    for (int d = 0; d < g->n_deps; d++) {
+        bool reads = false;
+        for (int e = 0; e < d; e++) {
+            TCI_ASSERT(s, g->deps[e] != g->deps[d]);
+        }
+        for (int i = 0; i < g->n_roots; i++) {
+            const tci_root *r = &f->roots[g->roots[i]];
+            for (int j = 0; j < r->n_reads; j++) {
+                reads |= f->roots[r->reads[j].root].group == g->deps[d];
+            }
+        }
+        TCI_ASSERT(s, reads && g->deps[d] != group);
+    }
+}
+
+static void tci_fusion_verify_refusal(tci_scratch *s, const tci_fusion *f, const tci_refusal *r)
+{
+    int reader = tci_pnode_of(r->reader)->root, source = tci_pnode_of(r->source)->root;
+    TCI_ASSERT(s, r->why < TCI_WHY_COUNT);
+    TCI_ASSERT(s, reader >= 0 && reader < f->n_roots && source >= 0 && source < f->n_roots);
+    TCI_ASSERT(s, f->roots[reader].group != f->roots[source].group);
 }
 
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
@@ -75,6 +151,12 @@ TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f)
             TCI_ASSERT(s, done[f->groups[g].deps[d]]);
         }
         done[g] = true;
+    }
+    for (int g = 0; g < f->n_groups; g++) {
+        tci_fusion_verify_deps(s, f, g);
+    }
+    for (int i = 0; i < f->n_refusals; i++) {
+        tci_fusion_verify_refusal(s, f, &f->refusals[i]);
     }
 }
 

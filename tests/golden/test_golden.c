@@ -9,10 +9,13 @@
 
 #define FOLDER "tests/golden/"
 
+enum { MOST = 8 }; /* inputs or outputs of a graph */
+
 static const tci_machine cpu = {.vector_bytes = 32};
 static const tci_machine gpu = {.vector_bytes = TCI_CUDA_THREAD_BYTES,
                                 .block_threads = TCI_CUDA_MAX_THREADS,
                                 .matrix_units = 132};
+static const tci_machine packing = {.vector_bytes = 64, .has_work = true};
 
 /* ---- from a tensor to text ---- */
 
@@ -37,10 +40,11 @@ static void print_kernels(tci_str *out, tci_scratch *s, const tci_plan *plan, tc
     tci_str_add(out, tci_str_text(&body));
 }
 
-/* Graph, plan, kernels, loops and source of y; inputs are in order. In scratch. */
-static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y, tci_machine machine)
+/* The plan of the outputs; inputs are in order. Appends the rewritten graph to `out`. */
+static tci_plan *plan_of(tci_str *out, tc_tensors inputs, tc_tensors outputs, tci_machine machine)
 {
-    tci_node *in[4], *root = tci_handle_node(y);
+    tci_scratch *s = out->s;
+    tci_node *in[MOST], *roots[MOST];
     tci_target target;
     memset(&target, 0, sizeof(target));
     target.vector_bytes = machine.vector_bytes;
@@ -48,21 +52,48 @@ static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensor y, tci_m
     for (int i = 0; i < inputs.n; i++) {
         in[i] = tci_handle_node(inputs.items[i]);
     }
-    tci_request *r =
-        tci_request_make(s, in, inputs.n, &root, 1, &tci_ctx_of(y.ctx)->options, "golden", &target);
+    for (int i = 0; i < outputs.n; i++) {
+        roots[i] = tci_handle_node(outputs.items[i]);
+    }
+    tci_request *r = tci_request_make(s, in, inputs.n, roots, outputs.n,
+                                      &tci_ctx_of(outputs.items[0].ctx)->options, "golden",
+                                      &target);
     tci_request_copy copy = tci_request_copy_graph(s, r);
-    tci_node **now = tci_rewrite(s, copy.graph, copy.roots, 1);
+    tci_node **now = tci_rewrite(s, copy.graph, copy.roots, outputs.n);
+    if (!machine.block_threads) { /* it is the same for both */
+        tci_str_add(out, "== graph\n");
+        tci_graph_print(out, s, now, outputs.n);
+    }
     tci_plan *plan = tci_plan_make(s, copy.graph, copy.inputs, r->n_inputs, copy.literals,
-                                   r->n_literals, now, 1, machine);
+                                   r->n_literals, now, outputs.n, machine);
+    tci_plan_verify(s, plan);
+    return plan;
+}
+
+/* Graph and groups. In scratch. */
+static const char *groups_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
+                             tci_machine machine)
+{
+    tci_str *out = TCI_NEW(s, tci_str);
+    out->s = s;
+    tci_plan *plan = plan_of(out, inputs, outputs, machine);
+    tci_str_add(out, "== groups\n");
+    tci_fusion_print(out, plan->fusion);
+    return tci_str_text(out);
+}
+
+/* Graph, plan, kernels, loops and source. In scratch. */
+static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
+                           tci_machine machine)
+{
+    tci_str *out = TCI_NEW(s, tci_str);
+    out->s = s;
+    tci_plan *plan = plan_of(out, inputs, outputs, machine);
     for (int i = 0; i < plan->n_kernels; i++) {
         plan->kernels[i]->vlanes = tci_loop_vlanes(plan->kernels[i], machine);
         tci_loop_choose_order(plan->kernels[i], machine);
     }
-    tci_str *out = TCI_NEW(s, tci_str);
-    out->s = s;
-    if (!machine.block_threads) { /* these are the same for both */
-        tci_str_add(out, "== graph\n");
-        tci_graph_print(out, s, now, 1);
+    if (!machine.block_threads) {
         tci_str_add(out, "== plan\n");
         tci_plan_print(out, plan);
     }
@@ -107,13 +138,20 @@ static void compare_lines(const char *name, const char *got, const char *want)
     }
 }
 
-static void check_on(const char *name, tc_tensors inputs, tc_tensor y, tci_machine machine)
+typedef const char *(*maker)(tci_scratch *s, tc_tensors inputs, tc_tensors outputs,
+                             tci_machine machine);
+
+static void check_text(const char *name, tc_tensors inputs, tc_tensors outputs,
+                       tci_machine machine, maker make)
 {
     static tci_scratch s;
     char path[200];
-    CHECK_MSG(!tc_status_of(y), "%s: %s", name, tc_error(y));
-    if (tc_status_of(y)) {
-        return;
+    for (int i = 0; i < outputs.n; i++) {
+        tc_tensor y = outputs.items[i];
+        CHECK_MSG(!tc_status_of(y), "%s: %s", name, tc_error(y));
+        if (tc_status_of(y)) {
+            return;
+        }
     }
     snprintf(path, sizeof(path), FOLDER "%s.txt", name);
     tci_scratch_init(&s);
@@ -122,7 +160,7 @@ static void check_on(const char *name, tc_tensors inputs, tc_tensor y, tci_machi
         tci_scratch_free(&s);
         return;
     }
-    const char *got = text_of(&s, inputs, y, machine), *how = getenv("TC_TEST_GOLDEN");
+    const char *got = make(&s, inputs, outputs, machine), *how = getenv("TC_TEST_GOLDEN");
     if (how && !strcmp(how, "update")) {
         FILE *file = fopen(path, "wb");
         CHECK_MSG(file && fputs(got, file) >= 0, "%s cannot be written", path);
@@ -138,6 +176,11 @@ static void check_on(const char *name, tc_tensors inputs, tc_tensor y, tci_machi
         free(want);
     }
     tci_scratch_free(&s);
+}
+
+static void check_on(const char *name, tc_tensors inputs, tc_tensor y, tci_machine machine)
+{
+    check_text(name, inputs, TC_TENSORS(y), machine, text_of);
 }
 
 static void check_golden(const char *name, tc_tensors inputs, tc_tensor y)
@@ -193,6 +236,85 @@ TEST(contraction)
     check_golden("layer", TC_TENSORS(x, w, b), tc_relu(tc_add(tc_matmul(x, w), b)));
     tc_ctx_free(ctx);
 }
+
+/* ---- groups ---- */
+
+static void check_groups(const char *name, tc_tensors inputs, tc_tensors outputs)
+{
+    check_text(name, inputs, outputs, packing, groups_of);
+}
+
+TEST(groups_of_rows)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 64, 100), w = tc_input(ctx, "w", TC_F32, 100),
+              b = tc_input(ctx, "b", TC_F32, 100), g = tc_input(ctx, "g", TC_F32, 64, 100);
+    check_groups("groups_softmax", TC_TENSORS(x), TC_TENSORS(tc_softmax(x, -1)));
+    tc_tensor y = tc_layer_norm(x, TC_AXES(-1), w, b, 1e-5), of[3] = {x, w, b}, grads[3];
+    REQUIRE(tc_grad(tc_sum(tc_mul(y, g), TC_ALL, false), of, 3, grads) == TC_OK);
+    check_groups("groups_layer_norm", TC_TENSORS(x, w, b, g),
+                 TC_TENSORS(y, grads[0], grads[1], grads[2]));
+    tc_ctx_free(ctx);
+}
+
+/* One step of training a network of two layers. */
+TEST(groups_of_a_step)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 128, 100), w1 = tc_input(ctx, "w1", TC_F32, 100, 64),
+              b1 = tc_input(ctx, "b1", TC_F32, 64), w2 = tc_input(ctx, "w2", TC_F32, 64, 10),
+              b2 = tc_input(ctx, "b2", TC_F32, 10), t = tc_input(ctx, "t", TC_I64, 128), grads[4];
+    tc_tensor hidden = tc_relu(tc_add(tc_matmul(x, w1), b1));
+    tc_tensor loss = tc_cross_entropy(tc_add(tc_matmul(hidden, w2), b2), t);
+    tc_tensor old[4] = {w1, b1, w2, b2}, now[5] = {loss};
+    REQUIRE(tc_grad(loss, old, 4, grads) == TC_OK);
+    for (int i = 0; i < 4; i++) {
+        now[i + 1] = tc_sub(old[i], tc_mul(grads[i], 0.1));
+    }
+    check_groups("groups_step", TC_TENSORS(x, w1, b1, w2, b2, t),
+                 TC_TENSORS(now[0], now[1], now[2], now[3], now[4]));
+    tc_ctx_free(ctx);
+}
+
+TEST(groups_of_attention)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor q = tc_input(ctx, "q", TC_F32, 4, 512, 64),
+              k = tc_input(ctx, "k", TC_F32, 4, 512, 64),
+              v = tc_input(ctx, "v", TC_F32, 4, 512, 64);
+    tc_tensor scores = tc_mul(tc_matmul(q, tc_transpose(k, 1, 2)), 0.125);
+    check_groups("groups_attention", TC_TENSORS(q, k, v),
+                 TC_TENSORS(tc_matmul(tc_softmax(scores, -1), v)));
+    tc_ctx_free(ctx);
+}
+
+/* Convolution, batch normalization with known statistics, ReLU. */
+TEST(groups_of_a_convolution)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 2, 16, 28, 28),
+              w = tc_input(ctx, "w", TC_F32, 32, 16, 3, 3),
+              m = tc_input(ctx, "m", TC_F32, 32, 1, 1),
+              s = tc_input(ctx, "s", TC_F32, 32, 1, 1), b = tc_input(ctx, "b", TC_F32, 32, 1, 1);
+    tc_tensor y = tc_conv2d(x, w, TC_NONE, &(tc_conv){.padding = {1, 1}});
+    y = tc_relu(tc_add(tc_mul(tc_sub(y, m), s), b));
+    check_groups("groups_conv", TC_TENSORS(x, w, m, s, b), TC_TENSORS(y));
+    tc_ctx_free(ctx);
+}
+
+/* Rows by number, then others of those, and their sums. */
+TEST(groups_of_gathers)
+{
+    tc_ctx *ctx = open_ctx();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 1000, 64), i = tc_input(ctx, "i", TC_I64, 300),
+              j = tc_input(ctx, "j", TC_I64, 200);
+    tc_tensor rows = tc_mul(tc_index_select(x, 0, i), 2);
+    tc_tensor y = tc_exp(tc_index_select(rows, 0, j));
+    check_groups("groups_gather", TC_TENSORS(x, i, j), TC_TENSORS(tc_sum(y, TC_AXES(1), false)));
+    tc_ctx_free(ctx);
+}
+
+/* ---- blocks of threads ---- */
 
 TEST(blocks_of_threads)
 {

@@ -189,7 +189,68 @@ TEST(groups)
     BREAK(plan_verifier, p, r->reads[0].root, g->roots[0]);
     BREAK(plan_verifier, p, r->out_axis[0], r->n_domain);
     BREAK(plan_verifier, p, r->outer_of[0], g->n_outer);
+    BREAK(plan_verifier, p, r->outer_of[0], -1);
     BREAK(plan_verifier, p, g->outer[r->outer_of[0]], 77);
+    BREAK(plan_verifier, p, r->domain[r->out_axis[0]], 77);
+    BREAK(plan_verifier, p, f->roots[r->reads[0].root].buffer, -1);
+    BREAK(plan_verifier, p, g->weight, TCI_COST_KERNEL_OPS + 1);
+    BREAK(plan_verifier, p, g->n_operands, TCI_COST_KERNEL_OPERANDS + 1);
+    CHECK(!complains(plan_verifier, p));
+    end();
+}
+
+/* What keeps the rows of one group together, and what is told of two that were kept apart. */
+TEST(reads_inside_a_group)
+{
+    begin();
+    tci_plan *p = plan_of(tc_softmax(tc_input(ctx, "x", TC_F32, 6, 10), 1));
+    REQUIRE(p && p->fusion->n_groups == 1 && p->fusion->n_roots == 3);
+    tci_fusion *f = p->fusion;
+    tci_root *y = &f->roots[2];
+    REQUIRE(y->kind == TCI_ROOT_VALUE && y->n_reads == 2 && y->outer_of[0] == 0);
+    CHECK(!complains(plan_verifier, p));
+    BREAK(plan_verifier, p, y->reads[0].pure, false);
+    BREAK(plan_verifier, p, y->reads[0].axes[0], 1);
+    BREAK(plan_verifier, p, y->reads[0].axes[0], -2);
+    BREAK(plan_verifier, p, y->reads[0].axes[0], y->n_domain);
+    BREAK(plan_verifier, p, y->buffer, -1);
+    BREAK(plan_verifier, p, y->leaves[0], y->node);
+    BREAK(plan_verifier, p, tci_pnode_of(y->node)->forced, false);
+    BREAK(plan_verifier, p, tci_pnode_of(y->node)->why, TCI_WHY_COUNT + 1);
+    BREAK(plan_verifier, p, f->groups[0].has_reduce, false);
+    CHECK(!complains(plan_verifier, p));
+    end();
+}
+
+TEST(refusals)
+{
+    begin();
+    tci_plan *p = plan_of(two_kernels());
+    REQUIRE(p && p->fusion->n_refusals > 0);
+    tci_refusal *r = &p->fusion->refusals[0];
+    CHECK(!complains(plan_verifier, p));
+    BREAK(plan_verifier, p, r->why, TCI_WHY_COUNT);
+    BREAK(plan_verifier, p, r->source, r->reader);
+    BREAK(plan_verifier, p, r->reader, r->reader->in[0]->in[0]); /* a leaf */
+    CHECK(!complains(plan_verifier, p));
+    end();
+}
+
+/* Two groups that read of one: each dependency is there once. */
+TEST(dependencies)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 16, 16), y = tc_matmul(x, x);
+    tci_plan *p = plan_of(tc_matmul(tc_matmul(y, x), tc_matmul(x, y)));
+    REQUIRE(p && p->fusion->n_groups == 4);
+    tci_group *g = &p->fusion->groups[p->fusion->order[3]];
+    REQUIRE(g->n_deps == 2);
+    CHECK(!complains(plan_verifier, p));
+    BREAK(plan_verifier, p, g->deps[1], g->deps[0]);
+    BREAK(plan_verifier, p, g->deps[1], p->fusion->order[0]); /* reads nothing of it */
+    BREAK(plan_verifier, p, g->n_deps, 1);
+    int own = p->fusion->order[3];
+    BREAK(plan_verifier, p, g->deps[1], own);
     CHECK(!complains(plan_verifier, p));
     end();
 }

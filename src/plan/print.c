@@ -1,0 +1,166 @@
+/* plan/print.c - the texts of groups and plans, for dumps, golden tests and tc_explain.
+ *
+ * A text is the same for the same graph in every process. That of groups has one line a group in
+ * the order they run, and one for each of its roots:
+ *
+ *     group 0 over [64]: 11 operations, 1 operand, after none
+ *       r1 = REDUCE sum f32 [64] over (0, 100), evaluates sub exp, reads x0 r0(0)
+ *
+ * A domain axis is an outer axis (its number) or inner (its size, in brackets); x0 is the first
+ * leaf, r0(0) the value of another root read at the domain axis 0, r0(?) at an index that is no
+ * axis. Then the refusals. */
+#include "../graph/build.h"
+#include "group.h"
+#include "why.h"
+
+/* ---- groups ---- */
+
+/* The number of each leaf, by the id of its node. */
+static int *tci_fusion_leaf_numbers(const tci_fusion *f)
+{
+    uint32_t most = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        most = TCI_MAX(most, f->nodes.items[i]->id);
+    }
+    int *numbers = TCI_NEW_ARRAY(f->s, int, (size_t)most + 1), n = 0;
+    for (int i = 0; i < f->nodes.n; i++) {
+        if (tci_plan_is_leaf(f->nodes.items[i])) {
+            numbers[f->nodes.items[i]->id] = n++;
+        }
+    }
+    return numbers;
+}
+
+static void tci_fusion_print_node(tci_str *out, const tci_node *n)
+{
+    tci_str_printf(out, "%s %s %s", tci_op_name(n->op), tci_dtype_get((tc_dtype)n->dtype)->name,
+                   tci_shape_text_of(n->rank, n->shape).text);
+}
+
+static void tci_fusion_print_domain(tci_str *out, const tci_root *r)
+{
+    for (int i = 0; i < r->n_domain; i++) {
+        tci_str_add(out, i ? ", " : "");
+        if (r->outer_of[i] >= 0) {
+            tci_str_printf(out, "%d", r->outer_of[i]);
+        } else {
+            tci_str_add(out, tci_shape_text_of(1, &r->domain[i]).text);
+        }
+    }
+}
+
+static void tci_fusion_print_read(tci_str *out, const tci_fusion *f, const tci_read *read)
+{
+    int rank = f->roots[read->root].node->rank;
+    tci_str_printf(out, " r%d(", read->root);
+    for (int a = 0; read->pure && a < rank; a++) {
+        tci_str_add(out, a ? ", " : "");
+        if (read->axes[a] >= 0) {
+            tci_str_printf(out, "%d", read->axes[a]);
+        } else {
+            tci_str_add(out, "-"); /* of size 1 */
+        }
+    }
+    tci_str_add(out, read->pure ? ")" : "?)");
+}
+
+static void tci_fusion_print_root(tci_str *out, const tci_fusion *f, int root, const int *leaves)
+{
+    static const char *const kinds[] = {"VALUE", "REDUCE", "CONTRACT", "SCAN"};
+    const tci_root *r = &f->roots[root];
+    tci_str_printf(out, "  r%d = %s ", root, kinds[r->kind]);
+    tci_fusion_print_node(out, r->node);
+    tci_str_add(out, " over (");
+    tci_fusion_print_domain(out, r);
+    tci_str_add(out, ")");
+    const char *before = ", evaluates";
+    for (int i = 0; i < r->n_inlined; i++) {
+        const tci_node *n = r->inlined[i];
+        if (tci_pnode_of(n)->root < 0 && !tci_op_is(n->op, TCI_IS_QUIET)) {
+            tci_str_printf(out, "%s %s", before, tci_op_name(n->op));
+            before = "";
+        }
+    }
+    tci_str_add(out, r->n_leaves + r->n_reads ? ", reads" : "");
+    for (int i = 0; i < r->n_leaves; i++) {
+        tci_str_printf(out, " x%d", leaves[r->leaves[i]->id]);
+    }
+    for (int i = 0; i < r->n_reads; i++) {
+        tci_fusion_print_read(out, f, &r->reads[i]);
+    }
+    tci_str_add(out, r->is_output ? ", an output" : r->buffer >= 0 ? ", in memory" : "");
+    const tci_pnode *p = tci_pnode_of(r->node);
+    if (p->why < TCI_WHY_COUNT) {
+        tci_str_printf(out, ": %s", tci_why_text((tci_why)p->why));
+    }
+    tci_str_add(out, "\n");
+}
+
+static void tci_fusion_print_group(tci_str *out, const tci_fusion *f, int at, const int *leaves)
+{
+    const tci_group *g = &f->groups[at];
+    tci_str_printf(out, "group %d over %s: %d operation%s, %d operand%s, after", at,
+                   tci_shape_text_of(g->n_outer, g->outer).text, g->weight,
+                   g->weight == 1 ? "" : "s", g->n_operands, g->n_operands == 1 ? "" : "s");
+    for (int i = 0; i < g->n_deps; i++) {
+        tci_str_printf(out, " %d", g->deps[i]);
+    }
+    tci_str_add(out, g->n_deps ? "\n" : " none\n");
+    for (int i = 0; i < g->n_roots; i++) {
+        tci_fusion_print_root(out, f, g->roots[i], leaves);
+    }
+}
+
+TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f)
+{
+    const int *leaves = tci_fusion_leaf_numbers(f);
+    for (int i = 0; i < f->nodes.n; i++) {
+        if (tci_plan_is_leaf(f->nodes.items[i])) {
+            tci_str_printf(out, "x%d = ", leaves[f->nodes.items[i]->id]);
+            tci_fusion_print_node(out, f->nodes.items[i]);
+            tci_str_add(out, "\n");
+        }
+    }
+    for (int i = 0; i < f->n_groups; i++) {
+        tci_fusion_print_group(out, f, f->order[i], leaves);
+    }
+    for (int i = 0; i < f->n_refusals; i++) {
+        const tci_refusal *r = &f->refusals[i];
+        tci_str_printf(out, "r%d is not computed with r%d: %s\n", tci_pnode_of(r->reader)->root,
+                       tci_pnode_of(r->source)->root, tci_why_text((tci_why)r->why));
+    }
+}
+
+/* ---- plans ---- */
+
+TCI_FN void tci_plan_print(tci_str *out, const tci_plan *p)
+{
+    static const char *const kinds[] = {"input", "output", "temp"};
+    for (int t = 0; t < p->n_steps; t++) {
+        const tci_step *step = &p->steps[t];
+        const tci_kernel *k = p->kernels[step->kernel];
+        tci_str_printf(out, "step %d: kernel %d %s (", t, step->kernel, k->name);
+        for (int o = 0; o < k->n_operands; o++) {
+            const tci_buffer *b = &p->buffers[step->operands[o]];
+            tci_str_printf(out, "%s%s %s%d", o ? ", " : "",
+                           k->operands[o].is_output ? "write" : "read", kinds[b->kind],
+                           b->kind == TCI_BUF_TEMP ? step->operands[o] : b->index);
+        }
+        tci_str_printf(out, ") flops %lld bytes %lld\n", (long long)k->flops, (long long)k->bytes);
+    }
+    for (int b = 0; b < p->n_buffers; b++) {
+        const tci_buffer *buffer = &p->buffers[b];
+        if (buffer->kind == TCI_BUF_TEMP) {
+            tci_str_printf(out, "temp%d: %lld bytes at %lld, steps %d to %d\n", b,
+                           (long long)tci_dim_hint(buffer->bytes), (long long)buffer->offset,
+                           buffer->first,
+                           buffer->last);
+        }
+    }
+    for (int a = 0; a < p->n_aliases; a++) {
+        tci_str_printf(out, "output %d may lie on input %d\n", p->aliases[a].output,
+                       p->aliases[a].input);
+    }
+    tci_str_printf(out, "arena %lld bytes\n%s%s", (long long)p->arena_bytes,
+                   tci_str_text(&p->orders), tci_str_text(&p->why));
+}
