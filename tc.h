@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "d2cf9d27d3c3d8b0"
+#define TCI_BUILD "2a1836c9411f1c32"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -4607,10 +4607,20 @@ TCI_FN void tci_workdir_end(tci_workdir *w, bool failed)
 #define TCI_BASE_DIM_H
 
 
+#ifdef TCI_DIM_OPAQUE /* `make dims`: computing with a size by C's operators does not compile */
+typedef void (*tci_dim)(struct tci_dim_opaque);
+#else
 typedef int64_t tci_dim;
+#endif
 typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 
-#define TCI_DIM_TAG ((tci_dim)0x5a7d000000000000) /* the first symbolic number; names none */
+/* The number that a known size is. */
+static inline int64_t tci_dim_known(tci_dim d)
+{
+    return (int64_t)d;
+}
+
+#define TCI_DIM_TAG ((int64_t)0x5a7d000000000000) /* the first symbolic number; names none */
 
 /* What is no size: the status that goes with it, and what it is. */
 #define TCI_DIM_FAULTS(X)                                                                          \
@@ -4631,7 +4641,7 @@ enum {
     TCI_DIM_FAULTS(TCI_ROW) TCI_DIM_FAULT_COUNT
 #undef TCI_ROW
 };
-#define TCI_DIM_OF_FAULT(id) (TCI_DIM_TAG + TCI_DIM_FAULT_##id)
+#define TCI_DIM_OF_FAULT(id) ((tci_dim)(TCI_DIM_TAG + TCI_DIM_FAULT_##id))
 
 #ifdef TC_DYNAMIC_SHAPES
 
@@ -4697,9 +4707,9 @@ TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 #define tci_dim_extreme(a, b, max) 0
 #define tci_dim_le_any(a, b) false
 #define tci_dim_divides_any(c, a) false
-#define tci_dim_least_any(d) (d)
-#define tci_dim_most_any(d) (d)
-#define tci_dim_hint_any(d) (d)
+#define tci_dim_least_any(d) tci_dim_known(d)
+#define tci_dim_most_any(d) tci_dim_known(d)
+#define tci_dim_hint_any(d) tci_dim_known(d)
 static inline bool tci_dim_is_known(tci_dim d)
 {
     (void)d;
@@ -4749,12 +4759,18 @@ TCI_FN const char *tci_dim_fault_text(int fault);
 
 static inline tci_dim tci_dim_add(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_add_any(a, b) : a + b;
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_add_any(a, b);
+    }
+    return (tci_dim)(tci_dim_known(a) + tci_dim_known(b));
 }
 
 static inline tci_dim tci_dim_mul(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_mul_any(a, b) : a * b;
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_mul_any(a, b);
+    }
+    return (tci_dim)(tci_dim_known(a) * tci_dim_known(b));
 }
 
 static inline tci_dim tci_dim_neg(tci_dim a)
@@ -4773,8 +4789,8 @@ static inline tci_dim tci_dim_div(tci_dim a, tci_dim b)
     if (TCI_DIM_ANY(a, b)) {
         return tci_dim_div_any(a, b);
     }
-    tci_dim q = a / b;
-    return a % b < 0 ? q - 1 : q;
+    int64_t x = tci_dim_known(a), y = tci_dim_known(b);
+    return (tci_dim)(x / y - (x % y < 0));
 }
 
 static inline tci_dim tci_dim_ceil_div(tci_dim a, tci_dim b)
@@ -4790,47 +4806,59 @@ static inline tci_dim tci_dim_mod(tci_dim a, tci_dim b)
 
 static inline tci_dim tci_dim_min(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, false) : TCI_MIN(a, b);
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_extreme(a, b, false);
+    }
+    return tci_dim_known(a) < tci_dim_known(b) ? a : b;
 }
 
 static inline tci_dim tci_dim_max(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, true) : TCI_MAX(a, b);
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_extreme(a, b, true);
+    }
+    return tci_dim_known(a) > tci_dim_known(b) ? a : b;
 }
 
 /* ---- what is certain: true only where it holds for every value of the symbols ---- */
 
 static inline bool tci_dim_le(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : a <= b;
+    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : tci_dim_known(a) <= tci_dim_known(b);
 }
 
 static inline bool tci_dim_lt(tci_dim a, tci_dim b)
 {
-    return tci_dim_le(tci_dim_add(a, 1), b);
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_le(tci_dim_add(a, 1), b);
+    }
+    return tci_dim_known(a) < tci_dim_known(b);
 }
 
 /* a is a multiple of c, c > 0 */
 static inline bool tci_dim_divides(tci_dim c, tci_dim a)
 {
-    return TCI_DIM_ANY(a, c) ? tci_dim_divides_any(c, a) : a % c == 0;
+    if (TCI_DIM_ANY(a, c)) {
+        return tci_dim_divides_any(c, a);
+    }
+    return tci_dim_known(a) % tci_dim_known(c) == 0;
 }
 
 /* Bounds of the value, saturated. */
 static inline int64_t tci_dim_least(tci_dim d)
 {
-    return tci_dim_is_known(d) ? d : tci_dim_least_any(d);
+    return tci_dim_is_known(d) ? tci_dim_known(d) : tci_dim_least_any(d);
 }
 
 static inline int64_t tci_dim_most(tci_dim d)
 {
-    return tci_dim_is_known(d) ? d : tci_dim_most_any(d);
+    return tci_dim_is_known(d) ? tci_dim_known(d) : tci_dim_most_any(d);
 }
 
 /* A typical value, for estimates of cost: never for what must be right. */
 static inline int64_t tci_dim_hint(tci_dim d)
 {
-    return tci_dim_is_known(d) ? d : tci_dim_hint_any(d);
+    return tci_dim_is_known(d) ? tci_dim_known(d) : tci_dim_hint_any(d);
 }
 
 #endif
@@ -10026,7 +10054,7 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
 
 TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why)
 {
-    if (tci_dim_is_valid(d) && !(tci_dim_is_known(d) && tci_dim_is_stray(d))) {
+    if (tci_dim_is_valid(d) && !(tci_dim_is_known(d) && tci_dim_is_stray(tci_dim_known(d)))) {
         return true;
     }
     tc_status status = tci_dim_fault_status(tci_dim_fault(d));
@@ -10113,8 +10141,9 @@ static int64_t tci_build_helps(tci_dim symbol, tci_dim a, tci_dim b, bool (*rule
 {
     const char *name = tci_dim_name(symbol);
     int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
-    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
-        if (rule(tci_dim_replace(a, 1, &symbol, &value), tci_dim_replace(b, 1, &symbol, &value))) {
+    for (int64_t value = least + 1; value < most && value - least < 4096; value++) {
+        tci_dim there = value;
+        if (rule(tci_dim_replace(a, 1, &symbol, &there), tci_dim_replace(b, 1, &symbol, &there))) {
             tci_dim from_there = tci_dim_symbol(name, -1, value, most);
             bool holds = rule(tci_dim_replace(a, 1, &symbol, &from_there),
                               tci_dim_replace(b, 1, &symbol, &from_there));
@@ -10449,7 +10478,7 @@ static tci_node *tci_build_drop_axes(tci_graph *g, int op, tc_dtype dtype, tci_n
         if (picked[i]) {
             dropped[n_dropped++] = i;
         } else {
-            kept[n_kept++] = x->shape[i];
+            kept[n_kept++] = (int64_t)x->shape[i];
         }
     }
     return tci_words_put(g, &w,
@@ -10622,7 +10651,7 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
 {
     if (tci_dim_is_known(size)) {
-        tci_value f = {.f = (double)size}, i = {.i = size};
+        tci_value f = {.f = (double)tci_dim_known(size)}, i = {.i = tci_dim_known(size)};
         return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
     }
     int64_t least = TCI_MIN(tci_dim_least(size), 0);
@@ -10897,8 +10926,8 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
     }
     shape[axis] = n;
     if (n != 0) {
-        attr[2 * axis] = start;
-        attr[2 * axis + 1] = n != 1 ? step : 1;
+        attr[2 * axis] = (int64_t)start;
+        attr[2 * axis + 1] = n != 1 ? (int64_t)step : 1;
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
@@ -10912,10 +10941,11 @@ static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behi
     if (!tci_dim_is_known(v)) {
         return v;
     }
-    if (v < 0) {
-        return v < -tci_dim_most(n) ? before : tci_dim_add(v, n);
+    int64_t at = tci_dim_known(v);
+    if (at < 0) {
+        return at < -tci_dim_most(n) ? before : tci_dim_add(v, n);
     }
-    return v > tci_dim_most(n) ? behind : v;
+    return at > tci_dim_most(n) ? behind : v;
 }
 
 /* How many of 0, stride, 2 * stride, ... lie before `way`. */
@@ -10966,8 +10996,8 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim st
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    if (tci_dim_is_known(step) && step < 0) {
-        return tci_move_slice_back(g, x, at, start, stop, step);
+    if (tci_dim_is_known(step) && tci_dim_lt(step, 0)) {
+        return tci_move_slice_back(g, x, at, start, stop, tci_dim_known(step));
     }
     if (!tci_dim_lt(0, step)) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
@@ -10986,7 +11016,7 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!x->rank || (tci_dim_is_known(x->shape[at]) && x->shape[at] < 2)) {
+    if (!x->rank || tci_dim_lt(x->shape[at], 2)) {
         return x;
     }
     return tci_move_slice_axis(g, x, at, tci_dim_sub(x->shape[at], 1), x->shape[at], -1);
@@ -10996,7 +11026,7 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
 static bool tci_move_pad_fits(tci_dim count)
 {
     const int64_t limit = INT64_MAX / 8;
-    return !tci_dim_is_known(count) || (count <= limit && count >= -limit);
+    return !tci_dim_is_known(count) || (tci_dim_le(count, limit) && tci_dim_le(-limit, count));
 }
 
 TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
@@ -11339,7 +11369,7 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_di
         shape[i] = x->shape[i];
     }
     for (int i = 0; i < n; i++) {
-        int64_t axis = spec[4 * i];
+        int64_t axis = tci_dim_known(spec[4 * i]);
         if (!tci_move_windows(g, axis, x->shape[axis], spec + 4 * i + 1, &shape[axis])) {
             return tci_words_put(g, &w, NULL);
         }
@@ -12189,15 +12219,15 @@ static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
 /* A word of an attribute is what its kind says. */
 static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
 {
-    bool plain = tci_dim_is_known(word) && word >= 0;
+    bool plain = tci_dim_is_known(word) && tci_dim_le(0, word);
     switch ((tci_attr_kind)a->kind) {
-    case TCI_ATTR_AXIS: return plain && word < rank;
+    case TCI_ATTR_AXIS: return plain && tci_dim_lt(word, rank);
     case TCI_ATTR_SIZE: return tci_verify_le(1, word);
     case TCI_ATTR_PLACE: return tci_dim_is_valid(word);
     case TCI_ATTR_COUNT:
     case TCI_ATTR_LABEL: return plain;
-    case TCI_ATTR_FLAG: return plain && word <= 1;
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid((int)word);
+    case TCI_ATTR_FLAG: return plain && tci_dim_le(word, 1);
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
     }
     return false;
 }
@@ -12337,10 +12367,11 @@ static void tci_verify_window(const tci_verify *v)
     for (int i = 0; i < n_windows; i++) {
         const tci_dim *a = n->attr + 4 * i;
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
-        tci_dim size = n->shape[a[0]];
+        const int64_t axis = tci_dim_known(a[0]);
+        tci_dim size = n->shape[axis];
         tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
                                    tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
-        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[a[0]], 1)),
+        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[axis], 1)),
                         "reaches outside of its input");
     }
 }
@@ -13229,7 +13260,7 @@ static int *tci_named_ints(const tci_named *c, const char *name, tci_words *w)
     int n = tci_named_count(c, name);
     int *ints = tci_words_ints(c->g, w, n);
     for (int i = 0; ints && i < n; i++) {
-        ints[i] = (int)tci_named_word(c, name, i);
+        ints[i] = (int)tci_dim_known(tci_named_word(c, name, i));
     }
     return ints;
 }
@@ -13238,15 +13269,16 @@ static int *tci_named_ints(const tci_named *c, const char *name, tci_words *w)
 
 static bool tci_named_fits(const tci_attr_info *a, tci_dim word)
 {
-    bool plain = tci_dim_is_known(word) && word >= INT32_MIN && word <= INT32_MAX;
+    bool plain = tci_dim_is_known(word) && tci_dim_le(INT32_MIN, word) &&
+                 tci_dim_le(word, INT32_MAX);
     switch ((tci_attr_kind)a->kind) {
     case TCI_ATTR_SIZE:
     case TCI_ATTR_PLACE: return true;
     case TCI_ATTR_AXIS: return plain;
     case TCI_ATTR_COUNT:
-    case TCI_ATTR_LABEL: return plain && word >= 0;
+    case TCI_ATTR_LABEL: return plain && tci_dim_le(0, word);
     case TCI_ATTR_FLAG: return plain && (word == 0 || word == 1);
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(word);
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
     }
     return false;
 }
@@ -13396,7 +13428,8 @@ static tci_node *tci_named_window(const tci_named *c)
         return NULL;
     }
     for (int i = 0; valid && i < n; i++) {
-        valid = tci_build_axis(c->g, (int)tci_named_word(c, "axis", i), c->in[0]->rank, &axis) &&
+        valid = tci_build_axis(c->g, (int)tci_dim_known(tci_named_word(c, "axis", i)),
+                               c->in[0]->rank, &axis) &&
                 c->in[0]->rank > 0;
         spec[4 * i] = axis;
         spec[4 * i + 1] = tci_named_word(c, "kernel", i);
@@ -13470,7 +13503,7 @@ static tci_node *tci_named_make(const tci_named *c)
     tci_graph *g = c->g;
     tci_node *const *in = c->in;
     bool has_axis = c->list->n == 1 && tci_named_find(c, "axis") == 0;
-    int axis = has_axis ? (int)tci_named_word(c, "axis", 0) : 0;
+    int axis = has_axis ? (int)tci_dim_known(tci_named_word(c, "axis", 0)) : 0;
     switch ((tci_op)c->op) {
     TCI_EW_OPS(TCI_OP_CASE) return tci_build_ew(g, c->op, in);
     TCI_REDUCE_OPS(TCI_OP_CASE)
@@ -13931,7 +13964,7 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
 typedef struct tci_rule_phases {
     int axis;
     tci_dim kernel, taps;   /* elements; most of them to one phase */
-    tci_dim apart, s, d;    /* g, s, d */
+    tci_dim apart, s, d;    /* g, s, d; numbers where phases are many */
 } tci_rule_phases;
 
 static int64_t tci_rule_gcd(int64_t a, int64_t b)
@@ -13947,10 +13980,10 @@ static int64_t tci_rule_gcd(int64_t a, int64_t b)
 /* Strides are numbers but for the windows of tci_rule_shear. */
 static tci_rule_phases tci_rule_phases_of(const tci_vjp *v, const tci_dim *entry)
 {
-    tci_rule_phases p = {.axis = (int)entry[0], .kernel = entry[1], .apart = 1};
+    tci_rule_phases p = {.axis = (int)tci_dim_known(entry[0]), .kernel = entry[1], .apart = 1};
     tci_dim stride = entry[2], dilation = entry[3];
     if (tci_dim_is_known(stride) && tci_dim_is_known(dilation)) {
-        p.apart = tci_rule_gcd(stride, dilation);
+        p.apart = tci_rule_gcd(tci_dim_known(stride), tci_dim_known(dilation));
     } else {
         TCI_ASSERT(v->s, tci_dim_divides(stride, tci_dim_sub(dilation, 1)));
     }
@@ -14030,22 +14063,23 @@ static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *x, tci_rule_phase
  * zeros at those that no element has. */
 static tci_node *tci_rule_sort_phases(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis)
 {
-    int64_t used = tci_dim_is_known(p.kernel) ? TCI_MIN(p.kernel, p.s) : p.s, n = 0;
+    const int64_t s = tci_dim_known(p.s), d = tci_dim_known(p.d);
+    int64_t used = tci_dim_is_known(p.kernel) ? TCI_MIN(tci_dim_known(p.kernel), s) : s, n = 0;
     int64_t *order = TCI_NEW_ARRAY(v->s, int64_t, used + 1);
     tci_node **parts = TCI_NEW_ARRAY(v->s, tci_node *, used);
     for (int64_t e = 0; e < used; e++) { /* by residue */
         int64_t at = n++;
-        for (; at > 0 && p.d * order[at - 1] % p.s > p.d * e % p.s; at--) {
+        for (; at > 0 && d * order[at - 1] % s > d * e % s; at--) {
             order[at] = order[at - 1];
         }
         order[at] = e;
     }
     for (int64_t i = 0; i < used; i++) {
-        int64_t e = order[i], before = i ? 0 : p.d * e % p.s;
-        int64_t next = i + 1 < used ? p.d * order[i + 1] % p.s : p.s;
+        int64_t e = order[i], before = i ? 0 : d * e % s;
+        int64_t next = i + 1 < used ? d * order[i + 1] % s : s;
         tci_node *part = tci_rule_slice(v, x, axis + 1, e, e + 1);
-        part = tci_rule_pad(v, part, axis, p.d * e / p.s, p.d * (used - 1) / p.s - p.d * e / p.s);
-        parts[i] = tci_rule_pad(v, part, axis + 1, before, next - p.d * e % p.s - 1);
+        part = tci_rule_pad(v, part, axis, d * e / s, d * (used - 1) / s - d * e / s);
+        parts[i] = tci_rule_pad(v, part, axis + 1, before, next - d * e % s - 1);
     }
     return tci_vjp_built(v, tci_build_cat(v->g, parts, (int)used, axis + 1));
 }
@@ -14239,10 +14273,11 @@ typedef struct tci_rule_transpose {
 
 /* Phases before kernel mod s have a tap more than the others: how many, where these two sets are
  * worth a contraction each; else -1, and some taps of some phases may be zeros. */
-static tci_dim tci_rule_fuller(tci_rule_phases p)
+static int64_t tci_rule_fuller(tci_rule_phases p)
 {
     bool known = tci_dim_is_known(p.kernel) && tci_dim_is_known(p.s);
-    return known && p.taps > 1 && p.kernel % p.s != 0 ? p.kernel % p.s : -1;
+    int64_t more = known ? tci_dim_known(tci_dim_mod(p.kernel, p.s)) : 0;
+    return more != 0 && tci_dim_lt(1, p.taps) ? more : -1;
 }
 
 /* The other operand with the elements of window i as taps, in reverse, and the phases of a set. */
@@ -14251,7 +14286,8 @@ static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int
 {
     const tci_vjp *v = t->v;
     tci_rule_phases p = t->p[i];
-    tci_dim fuller = tci_rule_fuller(p), phases = p.taps == 1 ? p.kernel : p.s;
+    int64_t fuller = tci_rule_fuller(p);
+    tci_dim phases = p.taps == 1 ? p.kernel : p.s;
     *taps = less ? tci_dim_sub(p.taps, 1) : p.taps;
     tci_dim more = tci_dim_sub(tci_dim_mul(*taps, phases), p.kernel);
     other = tci_rule_part(v, tci_rule_pad(v, other, at, 0, more), at, *taps, phases);
@@ -15310,6 +15346,12 @@ typedef struct tci_kx {
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
+/* Of an AXIS or a VALUE: which. */
+static inline int tci_kx_number(const tci_kx *x)
+{
+    return (int)tci_dim_known(x->c);
+}
+
 /* ---- instructions ---- */
 typedef enum tci_kop {
     TCI_K_CONST, /* value, in the compute dtype */
@@ -15337,6 +15379,12 @@ typedef struct tci_kinst {
     uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
+
+/* Of a LIT, LOAD or RED: which. */
+static inline int tci_kinst_number(const tci_kinst *i)
+{
+    return (int)tci_dim_known(i->imm);
+}
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
 typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
@@ -15489,14 +15537,14 @@ static uint64_t tci_kernel_hash_words(const int64_t *words, int n)
 
 static uint64_t tci_kx_hash_of(const tci_kx *x)
 {
-    int64_t words[4] = {x->op, x->a, x->b, x->c};
+    int64_t words[4] = {x->op, x->a, x->b, (int64_t)x->c};
     return tci_kernel_hash_words(words, 4);
 }
 
 static uint64_t tci_kernel_inst_hash_of(const tci_kinst *i)
 {
     int64_t words[12] = {i->op, i->prim, i->dtype, i->n_args, i->args[0], i->args[1], i->args[2],
-                         i->x,  i->guard, i->n_guards, i->imm, i->value.i};
+                         i->x,  i->guard, i->n_guards, (int64_t)i->imm, i->value.i};
     return tci_kernel_hash_words(words, 12);
 }
 
@@ -15524,11 +15572,11 @@ static uint64_t tci_kernel_axis_bit(int64_t axis)
 
 static void tci_kx_derive(const tci_kernel *k, tci_kx *x)
 {
-    x->axes = x->op == TCI_KX_AXIS ? tci_kernel_axis_bit(x->c) : 0;
+    x->axes = x->op == TCI_KX_AXIS ? tci_kernel_axis_bit(tci_kx_number(x)) : 0;
     x->stage = -1;
     if (x->op == TCI_KX_VALUE) {
-        x->axes = k->insts[x->c].axes;
-        x->stage = k->insts[x->c].stage;
+        x->axes = k->insts[tci_kx_number(x)].axes;
+        x->stage = k->insts[tci_kx_number(x)].stage;
     }
     if (x->a >= 0) {
         x->axes |= k->kx[x->a].axes;
@@ -15572,17 +15620,16 @@ static int tci_kx_intern(tci_kernel *k, uint8_t op, int a, int b, tci_dim c, tci
 static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 {
     if (!tci_dim_is_known(a) || !tci_dim_is_known(b)) {
-        bool known = tci_dim_is_known(a) && a <= 0;
+        bool known = tci_dim_is_known(a) && tci_dim_known(a) <= 0;
         return !known && tci_dim_divides(a, b) ? a : 1;
     }
-    a = a < 0 ? -a : a;
-    b = b < 0 ? -b : b;
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
+    int64_t x = tci_dim_known(a), y = tci_dim_known(b);
+    while (y) {
+        int64_t r = x % y;
+        x = y;
+        y = r;
     }
-    return a;
+    return x < 0 ? -x : x;
 }
 
 TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
@@ -15724,7 +15771,7 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
 static tci_dim tci_kx_whole(tci_dim coef, tci_dim c)
 {
     if (tci_dim_is_known(coef) && tci_dim_is_known(c)) {
-        return coef / c;
+        return tci_dim_known(coef) / tci_dim_known(c);
     }
     tci_dim whole = tci_dim_div(coef, c);
     return tci_dim_is_known(tci_dim_sub(coef, tci_dim_mul(whole, c))) ? whole : 0;
@@ -15779,8 +15826,8 @@ static bool tci_kx_is_small(const tci_kernel *k, int x, tci_dim c)
 {
     const int64_t limit = (int64_t)1 << 30;
     tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi;
-    return tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(c) && lo >= -limit &&
-           hi <= limit && c <= limit;
+    return tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(c) &&
+           tci_dim_le(-limit, lo) && tci_dim_le(hi, limit) && tci_dim_le(c, limit);
 }
 
 /* floor((A + floor(B / d)) / c) = floor((d A + B) / (c d)): one division for two. rest: of x. */
@@ -15927,7 +15974,7 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *ba
         if (e.op == TCI_KX_CONST) {
             *base = tci_dim_add(*base, tci_dim_mul(c, e.c));
         } else if (e.op == TCI_KX_AXIS) {
-            coef[e.c] = tci_dim_add(coef[e.c], c);
+            coef[tci_kx_number(&e)] = tci_dim_add(coef[tci_kx_number(&e)], c);
         } else {
             return false;
         }
@@ -15963,7 +16010,7 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
     }
     /* a function of the outer point; a SCAN's value of the step as well */
     if (i->op == TCI_K_RED) {
-        int32_t stage = k->reds[i->imm].stage;
+        int32_t stage = k->reds[tci_kinst_number(i)].stage;
         for (int a = 0; a < k->n_outer; a++) {
             i->axes |= tci_kernel_axis_bit(a);
         }
@@ -16228,6 +16275,11 @@ static bool tci_kernel_is_empty(const tci_kernel *k)
     return empty;
 }
 
+static bool tci_kernel_is_index(tci_dim d, int n)
+{
+    return tci_dim_is_known(d) && tci_dim_le(0, d) && tci_dim_lt(d, n);
+}
+
 /* ---- index expressions ---- */
 
 static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
@@ -16238,10 +16290,10 @@ static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
         TCI_ASSERT(s, x->a >= 0 && x->a < at);
     }
     TCI_ASSERT(s, x->op != TCI_KX_ADD || (x->b >= 0 && x->b < at));
-    TCI_ASSERT(s, x->op != TCI_KX_AXIS || (x->c >= 0 && x->c < k->n_axes));
-    TCI_ASSERT(s, x->op != TCI_KX_VALUE || (x->c >= 0 && x->c < k->n_insts));
+    TCI_ASSERT(s, x->op != TCI_KX_AXIS || tci_kernel_is_index(x->c, k->n_axes));
+    TCI_ASSERT(s, x->op != TCI_KX_VALUE || tci_kernel_is_index(x->c, k->n_insts));
     if (x->op == TCI_KX_DIV || x->op == TCI_KX_MOD) {
-        TCI_ASSERT(s, !tci_dim_is_known(x->c) || x->c > 0);
+        TCI_ASSERT(s, !tci_dim_is_known(x->c) || tci_dim_known(x->c) > 0);
     }
 }
 
@@ -16251,7 +16303,7 @@ static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x,
     tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi, n = k->operands[operand].n;
     bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(n);
     if (known && !tci_kernel_is_empty(k)) {
-        TCI_ASSERT(s, lo >= 0 && hi < n);
+        TCI_ASSERT(s, tci_dim_le(0, lo) && tci_dim_lt(hi, n));
     }
 }
 
@@ -16259,11 +16311,11 @@ static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x,
 
 static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tci_kinst *i)
 {
-    TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_operands);
-    TCI_ASSERT(s, !k->operands[i->imm].is_output);
+    TCI_ASSERT(s, tci_kernel_is_index(i->imm, k->n_operands));
+    TCI_ASSERT(s, !k->operands[tci_kinst_number(i)].is_output);
     TCI_ASSERT(s, i->x >= 0 && i->x < k->n_kx);
     if (i->n_guards == 0) {
-        tci_kernel_verify_inside(s, k, i->x, (int)i->imm);
+        tci_kernel_verify_inside(s, k, i->x, tci_kinst_number(i));
     }
 }
 
@@ -16280,10 +16332,10 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
             tci_kernel_verify_load(s, k, i);
         }
         if (i->op == TCI_K_LIT) {
-            TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_literals);
+            TCI_ASSERT(s, tci_kernel_is_index(i->imm, k->n_literals));
         }
         if (i->op == TCI_K_RED) {
-            TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_reds);
+            TCI_ASSERT(s, tci_kernel_is_index(i->imm, k->n_reds));
         }
     }
 }
@@ -16321,7 +16373,7 @@ static bool tci_kernel_store_covers(const tci_kernel *k, const tci_kstore *store
 
 /* Different points have different offsets: by size, each coefficient is larger than all that those
  * before it can add. */
-static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
+static bool tci_kernel_is_injective(const tci_kernel *k, int64_t *coef)
 {
     int64_t reach = 0;
     for (int round = 0; round < k->n_axes; round++) {
@@ -16337,7 +16389,7 @@ static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
         if (coef[least] <= reach) {
             return false;
         }
-        reach += coef[least] * (k->axes[least].size - 1);
+        reach += coef[least] * (tci_dim_known(k->axes[least].size) - 1);
         coef[least] = INT64_MAX;
     }
     return true;
@@ -16347,16 +16399,16 @@ static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
 static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
     tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
+    int64_t *numbers = TCI_NEW_ARRAY(s, int64_t, k->n_axes + 1);
     bool known = tci_kx_affine(k, store->x, coef, &base);
     for (int a = 0; a < k->n_axes && known; a++) {
         bool covers = tci_kernel_store_covers(k, store, a);
         known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
         TCI_ASSERT(s, !known || covers || coef[a] == 0);
-        if (known && (!covers || k->axes[a].size == 1)) {
-            coef[a] = INT64_MAX;
-        }
+        bool counts = covers && k->axes[a].size != 1;
+        numbers[a] = counts ? tci_dim_known(coef[a]) : INT64_MAX;
     }
-    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(k, coef));
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(k, numbers));
 }
 
 static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
@@ -35897,7 +35949,7 @@ static tci_ref_index tci_ref_walk(tci_ref *r, int rank, const tci_dim *shape)
 static void tci_ref_next(tci_ref_index *i)
 {
     for (int d = i->rank - 1; d >= 0; d--) {
-        if (++i->at[d] < i->shape[d]) {
+        if (++i->at[d] < tci_dim_known(i->shape[d])) {
             return;
         }
         i->at[d] = 0;
@@ -35908,7 +35960,7 @@ static int64_t tci_ref_flat(int rank, const tci_dim *shape, const int64_t *at)
 {
     int64_t flat = 0;
     for (int d = 0; d < rank; d++) {
-        flat = flat * shape[d] + at[d];
+        flat = flat * tci_dim_known(shape[d]) + at[d];
     }
     return flat;
 }
@@ -35918,11 +35970,16 @@ static tci_value *tci_ref_of(const tci_node *n)
     return n->pass;
 }
 
+static int64_t tci_ref_count(const tci_node *n)
+{
+    return tci_dim_known(tci_node_count(n));
+}
+
 static int64_t tci_ref_product(const tci_dim *shape, int from, int to)
 {
     int64_t n = 1;
     for (int d = from; d < to; d++) {
-        n *= shape[d];
+        n *= tci_dim_known(shape[d]);
     }
     return n;
 }
@@ -36094,7 +36151,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         tci_ref_scalar a = {tci_ref_of(n->in[0])[i], t, r->wide};
         tci_ref_scalar b = {tci_ref_of(n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
         tci_ref_scalar y = tci_ref_row(n->op, a, b);
@@ -36106,7 +36163,7 @@ static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *
 
 static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
 {
-    const int64_t count = tci_node_count(n);
+    const int64_t count = tci_ref_count(n);
     const tc_dtype t = (tc_dtype)n->dtype;
     const void *memory = n->storage ? n->storage->data : NULL;
     for (int j = 0; n->op == TCI_OP_INPUT && j < r->n_inputs; j++) {
@@ -36122,7 +36179,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
         if (strided) {
             from = 0;
             for (int d = 0; d < n->rank; d++) {
-                from += at.at[d] * n->strides[d];
+                from += at.at[d] * tci_dim_known(n->strides[d]);
             }
         }
         from += n->op == TCI_OP_DATA ? n->offset : 0;
@@ -36143,7 +36200,7 @@ static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int
         case TCI_OP_SLICE: to[d] = n->attr[2 * d] + at[d] * n->attr[2 * d + 1]; break;
         case TCI_OP_PAD:
             to[d] = at[d] - n->attr[d];
-            if (to[d] < 0 || to[d] >= in->shape[d]) {
+            if (to[d] < 0 || to[d] >= tci_dim_known(in->shape[d])) {
                 return false;
             }
             break;
@@ -36163,7 +36220,7 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     const tci_node *in = n->in[0];
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
-    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         bool inside = tci_ref_source(r, n, at.at, to);
         out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
                         : tci_ref_of(n->in[1])[0];
@@ -36174,11 +36231,11 @@ static void tci_ref_cat(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const int axis = (int)n->attr[0];
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
-    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int part = 0;
-        while (at.at[axis] >= n->in[part]->shape[axis]) {
-            at.at[axis] -= n->in[part++]->shape[axis];
+        while (at.at[axis] >= tci_dim_known(n->in[part]->shape[axis])) {
+            at.at[axis] -= tci_dim_known(n->in[part++]->shape[axis]);
         }
         out[i] = tci_ref_of(n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
         at.at[axis] = whole;
@@ -36201,11 +36258,11 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
     const int axis = (int)n->attr[0];
     const tci_node *x = n->in[0];
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
-    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int64_t index =
             tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
-        at.at[axis] = tci_ref_check(r, index, x->shape[axis]);
+        at.at[axis] = tci_ref_check(r, index, tci_dim_known(x->shape[axis]));
         out[i] = at.at[axis] < 0 ? tci_ref_int(0)
                                  : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
         at.at[axis] = whole;
@@ -36237,7 +36294,7 @@ static int64_t tci_ref_kept(const tci_node *n, const tci_node *in, const int64_t
         if (next < n->n_attr && n->attr[next] == d) {
             next++;
         } else {
-            flat = flat * in->shape[d] + at[d];
+            flat = flat * tci_dim_known(in->shape[d]) + at[d];
         }
     }
     return flat;
@@ -36250,16 +36307,16 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype),
                    t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_op_identity(n->op, t);
     }
-    for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
         tci_ref_scalar acc = {*o, t, r->wide},
                        v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
         *o = tci_ref_combine(r, n->op, acc, v).v;
     }
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
     }
 }
@@ -36271,7 +36328,8 @@ typedef struct tci_ref_axis {
 
 static tci_ref_axis tci_ref_along(const tci_node *n, int64_t axis)
 {
-    tci_ref_axis a = {n->shape[axis], tci_ref_product(n->shape, (int)axis + 1, n->rank),
+    tci_ref_axis a = {tci_dim_known(n->shape[axis]),
+                      tci_ref_product(n->shape, (int)axis + 1, n->rank),
                       tci_ref_product(n->shape, 0, (int)axis)};
     return a;
 }
@@ -36367,7 +36425,7 @@ static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, con
     const tci_node *in = n->in[k];
     int64_t flat = 0;
     for (int i = 0; i < c->rank[k]; i++) {
-        flat = flat * in->shape[i] + at[c->place[k][i]];
+        flat = flat * tci_dim_known(in->shape[i]) + at[c->place[k][i]];
     }
     return tci_value_cast(tci_ref_of(in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
                           tci_ref_compute(r, (tc_dtype)n->dtype));
@@ -36380,7 +36438,7 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, c.n_labels, c.size);
     const int64_t summed = tci_ref_product(c.size, c.n_kept, c.n_labels);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         tci_value acc = tci_op_identity(TCI_OP_SUM, t);
         for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
             tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at),
@@ -36440,15 +36498,15 @@ static void tci_ref_softmax(const tci_ref *r, const tci_node *n, tci_value *out)
 static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tci_node *in = n->in[0];
-    const int64_t count = tci_node_count(n);
+    const int64_t count = tci_ref_count(n);
     double *sum = TCI_NEW_ARRAY(&r->s, double, count + 1);
     double per = 1;
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
-    for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
         sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(in, i);
     }
     for (int i = 0; i < n->n_attr; i++) {
-        per *= (double)in->shape[n->attr[i]];
+        per *= (double)tci_dim_known(in->shape[n->attr[i]]);
     }
     for (int64_t i = 0; i < count; i++) {
         tci_ref_put(r, n, out, i, sum[i] / per);
@@ -36465,7 +36523,7 @@ static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes,
         bool is_given = next < n_axes && axes[next] == d;
         next += is_given;
         if (is_given == given) {
-            flat = flat * x->shape[d] + at[d];
+            flat = flat * tci_dim_known(x->shape[d]) + at[d];
         }
     }
     return flat;
@@ -36475,12 +36533,12 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tci_node *x = n->in[0];
     const int n_axes = (int)n->attr[0];
-    const int64_t *axes = n->attr + 1, count = tci_node_count(x);
+    const int64_t *axes = n->attr + 1, count = tci_ref_count(x);
     const bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
     const double eps = tci_ref_double(n->in[1], 0);
     double per = 1;
     for (int i = 0; i < n_axes; i++) {
-        per *= (double)x->shape[axes[i]];
+        per *= (double)tci_dim_known(x->shape[axes[i]]);
     }
     double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1),
            *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
@@ -36524,14 +36582,14 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
 static void tci_ref_numbers(const tci_node *n, tci_value *out)
 {
     const bool counts = n->op == TCI_OP_IOTA;
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = counts ? tci_ref_int(i) : n->value;
     }
 }
 
 static void tci_ref_where(const tci_node *n, tci_value *out)
 {
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
     }
 }
@@ -36539,7 +36597,7 @@ static void tci_ref_where(const tci_node *n, tci_value *out)
 static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype from = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
     }
 }
@@ -36547,7 +36605,7 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
 /* Effects and parameters are of programs: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
-    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_node_count(n) + 1);
+    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
     n->pass = out;
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
@@ -36590,7 +36648,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
 static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
 {
     const tc_dtype t = (tc_dtype)n->dtype;
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         tci_value v = tci_ref_of(n)[i];
         v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
         tci_value_store(t, (char *)output + i * tci_dtype_get(t)->bytes, v);
@@ -37279,7 +37337,7 @@ static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
 {
     *k->at++ = tci_dim_is_known(d);
     if (tci_dim_is_known(d)) {
-        tci_key_signed(k, d);
+        tci_key_signed(k, tci_dim_known(d));
         return;
     }
     d = tci_key_own(r, d);
@@ -37366,7 +37424,7 @@ static const int64_t *tci_key_own_words(tci_scratch *s, const tci_request *r, co
                        ? tci_scratch_copy(s, n->attr, sizeof(*own) * (size_t)n->n_attr)
                        : NULL;
     for (int i = 0; own && i < n->n_attr; i++) {
-        own[i] = tci_key_is_size(n, i) ? tci_key_own(r, own[i]) : own[i];
+        own[i] = tci_key_is_size(n, i) ? (int64_t)tci_key_own(r, own[i]) : own[i];
     }
     return own ? own : n->attr;
 }
@@ -37404,12 +37462,12 @@ static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tc
 
 static bool tci_key_is_dense(const tci_node *n)
 {
-    int64_t stride = 1;
+    tci_dim stride = 1;
     for (int i = n->rank - 1; n->strides && i >= 0; i--) {
         if (n->shape[i] != 1 && n->strides[i] != stride) {
             return false;
         }
-        stride *= n->shape[i];
+        stride = tci_dim_mul(stride, n->shape[i]);
     }
     return true;
 }
@@ -37421,7 +37479,7 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_request *r, const tci_node 
     tci_key_type(k, r, n);
     *k->at++ = dense;
     for (int i = 0; !dense && i < n->rank; i++) {
-        tci_key_signed(k, n->strides[i]);
+        tci_key_signed(k, tci_dim_known(n->strides[i]));
     }
 }
 
@@ -37568,10 +37626,11 @@ static tci_node *tci_key_copy_leaf(tci_scratch *s, tci_graph *g, const tci_node 
 {
     tci_node *leaf = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL,
                                     0, NULL);
-    if (!tci_key_is_dense(n) && tci_node_count(n) > 0) {
+    if (!tci_key_is_dense(n) && tci_node_count(n) != 0) {
         leaf->strides = tci_scratch_copy(s, n->strides, sizeof(tci_dim) * (size_t)n->rank);
         for (int i = 0; i < n->rank; i++) {
-            leaf->offset -= n->strides[i] < 0 ? (n->shape[i] - 1) * n->strides[i] : 0;
+            int64_t stride = tci_dim_known(n->strides[i]);
+            leaf->offset -= stride < 0 ? (tci_dim_known(n->shape[i]) - 1) * stride : 0;
         }
     }
     return leaf;
@@ -38613,7 +38672,7 @@ static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
     bool symbolic = w->out && !tci_dim_is_known(d);
     int32_t n = tci_wire_count(w, symbolic ? tci_dim_write(d, NULL) : 0, sizeof(int64_t));
     if (n == 0) {
-        return tci_wire_range(w, d, lo, hi);
+        return tci_wire_range(w, (int64_t)d, lo, hi);
     }
     int64_t *words = tci_heap_get((size_t)n * sizeof(*words));
     if (!words) {
@@ -39813,7 +39872,7 @@ static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
         known = known && tci_dim_is_known(p->shape[a]);
         n = tci_dim_mul(n, p->shape[a]);
     }
-    TCI_ASSERT(s, !known || (p->n == n && n >= 0 && p->bytes >= 0));
+    TCI_ASSERT(s, !known || (p->n == n && tci_dim_le(0, n) && tci_dim_le(0, p->bytes)));
 }
 
 static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
@@ -39823,8 +39882,8 @@ static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);
     TCI_ASSERT(s, !native || c->family || (k->module >= 0 && k->module < c->n_modules));
-    TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || k->n_tasks >= 0);
-    TCI_ASSERT(s, !tci_dim_is_known(k->work_bytes) || k->work_bytes >= 0);
+    TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || tci_dim_le(0, k->n_tasks));
+    TCI_ASSERT(s, !tci_dim_is_known(k->work_bytes) || tci_dim_le(0, k->work_bytes));
 }
 
 static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_code_buffer *b)
@@ -39834,7 +39893,7 @@ static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, b->kind == TCI_BUF_TEMP || (b->index >= 0 && b->index < ports));
     if (b->kind == TCI_BUF_TEMP && c->n_symbols == 0 && b->last >= 0) {
         TCI_ASSERT(s, b->offset >= 0 && b->offset % 64 == 0);
-        TCI_ASSERT(s, b->offset + b->bytes <= c->arena_bytes);
+        TCI_ASSERT(s, tci_dim_le(tci_dim_add(b->offset, b->bytes), c->arena_bytes));
     }
 }
 
@@ -40191,8 +40250,8 @@ static tci_dim tci_compile_extent(const tci_node *n)
         if (!n->shape[i]) {
             return 0;
         }
-        int64_t stride = n->strides[i];
-        elements += (n->shape[i] - 1) * (stride < 0 ? -stride : stride);
+        int64_t stride = tci_dim_known(n->strides[i]);
+        elements += (tci_dim_known(n->shape[i]) - 1) * (stride < 0 ? -stride : stride);
     }
     return elements * bytes;
 }
@@ -40366,8 +40425,8 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
             tci_interp_verify(&b->scratch, k->interp);
         }
         k->n_tasks = tci_interp_tasks(k->interp);
-        double work = (double)TCI_MAX(from->flops, from->bytes); /* about one a nanosecond */
-        k->task_ns = work / (double)TCI_MAX(k->n_tasks, (int64_t)1);
+        int64_t work = tci_dim_known(tci_dim_max(from->flops, from->bytes)); /* one a nanosecond */
+        k->task_ns = (double)work / (double)tci_dim_known(tci_dim_max(k->n_tasks, 1));
         c->interp_bytes = TCI_MAX(c->interp_bytes, (int64_t)tci_interp_workspace(k->interp));
     }
 }
@@ -46220,7 +46279,7 @@ TC_API int64_t tc_size(tc_tensor t, int axis)
     if (!n || axis < -n->rank || axis >= n->rank) {
         return -1;
     }
-    return tci_dim_show(n->shape[axis < 0 ? axis + n->rank : axis]);
+    return (int64_t)tci_dim_show(n->shape[axis < 0 ? axis + n->rank : axis]);
 }
 
 TC_API tc_dtype tc_dtype_of(tc_tensor t)
@@ -46232,14 +46291,15 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_dim_show(tci_node_count(n)) : -1;
+    return n ? (int64_t)tci_dim_show(tci_node_count(n)) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
     bool known = n && tci_build_is_known(n->rank, n->shape);
-    return known ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t bytes = n ? tci_dtype_get((tc_dtype)n->dtype)->bytes : 0;
+    return known ? tci_dim_known(tci_node_count(n)) * bytes : -1;
 }
 
 /* ---- frames ---- */
@@ -47006,7 +47066,8 @@ static const int64_t tci_sizes_limit = (int64_t)1 << 60;
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
 {
     bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
-    return valid ? tci_dim_show(tci_dim_symbol(name, -1, least, most)) : TCI_DIM_OF_FAULT(NONE);
+    return (int64_t)(valid ? tci_dim_show(tci_dim_symbol(name, -1, least, most))
+                           : TCI_DIM_OF_FAULT(NONE));
 }
 #endif
 
@@ -47022,7 +47083,7 @@ static int64_t tci_sizes_fault(int64_t v)
     if (!tci_dim_is_valid(v) || (tci_dim_is_known(v) && tci_dim_is_stray(v))) {
         return TCI_DIM_TAG + tci_dim_fault(v);
     }
-    return tci_sizes_is_small(v) ? 0 : TCI_DIM_OF_FAULT(LARGE);
+    return tci_sizes_is_small(v) ? 0 : (int64_t)TCI_DIM_OF_FAULT(LARGE);
 }
 
 static int64_t tci_sizes_either_fault(int64_t a, int64_t b)
@@ -47033,7 +47094,7 @@ static int64_t tci_sizes_either_fault(int64_t a, int64_t b)
 
 static int64_t tci_sizes_result(tci_dim d)
 {
-    return tci_sizes_is_small(d) ? tci_dim_show(d) : TCI_DIM_OF_FAULT(LARGE);
+    return (int64_t)(tci_sizes_is_small((int64_t)d) ? tci_dim_show(d) : TCI_DIM_OF_FAULT(LARGE));
 }
 
 TC_API int64_t tc_dim_add(int64_t a, int64_t b)
@@ -47053,7 +47114,7 @@ TC_API int64_t tc_dim_mul(int64_t a, int64_t b)
     int64_t fault = tci_sizes_either_fault(a, b);
     if (!fault && tci_dim_is_known(a) && tci_dim_is_known(b) && a != 0) {
         int64_t most = tci_sizes_limit / (a < 0 ? -a : a);
-        fault = b > most || b < -most ? TCI_DIM_OF_FAULT(LARGE) : 0;
+        fault = b > most || b < -most ? (int64_t)TCI_DIM_OF_FAULT(LARGE) : 0;
     }
     return fault ? fault : tci_sizes_result(tci_dim_mul(a, b));
 }
@@ -47062,7 +47123,7 @@ TC_API int64_t tc_dim_div(int64_t a, int64_t b)
 {
     int64_t fault = tci_sizes_either_fault(a, b);
     if (!fault && !tci_dim_le(1, b)) {
-        fault = TCI_DIM_OF_FAULT(DIVISOR);
+        fault = (int64_t)TCI_DIM_OF_FAULT(DIVISOR);
     }
     return fault ? fault : tci_sizes_result(tci_dim_div(a, b));
 }
@@ -48089,7 +48150,7 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
                        "number");
     }
     tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
-    if (n < 0) {
+    if (n == -1) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);
     }

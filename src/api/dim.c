@@ -12,7 +12,8 @@ static const int64_t tci_sizes_limit = (int64_t)1 << 60;
 TC_API int64_t tc_dim_make(const char *name, int64_t least, int64_t most)
 {
     bool valid = name && name[0] && 0 <= least && least <= most && most <= (int64_t)1 << 40;
-    return valid ? tci_dim_show(tci_dim_symbol(name, -1, least, most)) : TCI_DIM_OF_FAULT(NONE);
+    return (int64_t)(valid ? tci_dim_show(tci_dim_symbol(name, -1, least, most))
+                           : TCI_DIM_OF_FAULT(NONE));
 }
 #endif
 
@@ -28,7 +29,7 @@ static int64_t tci_sizes_fault(int64_t v)
     if (!tci_dim_is_valid(v) || (tci_dim_is_known(v) && tci_dim_is_stray(v))) {
         return TCI_DIM_TAG + tci_dim_fault(v);
     }
-    return tci_sizes_is_small(v) ? 0 : TCI_DIM_OF_FAULT(LARGE);
+    return tci_sizes_is_small(v) ? 0 : (int64_t)TCI_DIM_OF_FAULT(LARGE);
 }
 
 static int64_t tci_sizes_either_fault(int64_t a, int64_t b)
@@ -39,7 +40,7 @@ static int64_t tci_sizes_either_fault(int64_t a, int64_t b)
 
 static int64_t tci_sizes_result(tci_dim d)
 {
-    return tci_sizes_is_small(d) ? tci_dim_show(d) : TCI_DIM_OF_FAULT(LARGE);
+    return (int64_t)(tci_sizes_is_small((int64_t)d) ? tci_dim_show(d) : TCI_DIM_OF_FAULT(LARGE));
 }
 
 TC_API int64_t tc_dim_add(int64_t a, int64_t b)
@@ -59,7 +60,7 @@ TC_API int64_t tc_dim_mul(int64_t a, int64_t b)
     int64_t fault = tci_sizes_either_fault(a, b);
     if (!fault && tci_dim_is_known(a) && tci_dim_is_known(b) && a != 0) {
         int64_t most = tci_sizes_limit / (a < 0 ? -a : a);
-        fault = b > most || b < -most ? TCI_DIM_OF_FAULT(LARGE) : 0;
+        fault = b > most || b < -most ? (int64_t)TCI_DIM_OF_FAULT(LARGE) : 0;
     }
     return fault ? fault : tci_sizes_result(tci_dim_mul(a, b));
 }
@@ -68,7 +69,7 @@ TC_API int64_t tc_dim_div(int64_t a, int64_t b)
 {
     int64_t fault = tci_sizes_either_fault(a, b);
     if (!fault && !tci_dim_le(1, b)) {
-        fault = TCI_DIM_OF_FAULT(DIVISOR);
+        fault = (int64_t)TCI_DIM_OF_FAULT(DIVISOR);
     }
     return fault ? fault : tci_sizes_result(tci_dim_div(a, b));
 }

@@ -279,7 +279,7 @@ TC_API int64_t tc_size(tc_tensor t, int axis)
     if (!n || axis < -n->rank || axis >= n->rank) {
         return -1;
     }
-    return tci_dim_show(n->shape[axis < 0 ? axis + n->rank : axis]);
+    return (int64_t)tci_dim_show(n->shape[axis < 0 ? axis + n->rank : axis]);
 }
 
 TC_API tc_dtype tc_dtype_of(tc_tensor t)
@@ -291,14 +291,15 @@ TC_API tc_dtype tc_dtype_of(tc_tensor t)
 TC_API int64_t tc_count(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
-    return n ? tci_dim_show(tci_node_count(n)) : -1;
+    return n ? (int64_t)tci_dim_show(tci_node_count(n)) : -1;
 }
 
 TC_API int64_t tc_nbytes(tc_tensor t)
 {
     const tci_node *n = tci_handle_node(t);
     bool known = n && tci_build_is_known(n->rank, n->shape);
-    return known ? tci_node_count(n) * tci_dtype_get((tc_dtype)n->dtype)->bytes : -1;
+    int64_t bytes = n ? tci_dtype_get((tc_dtype)n->dtype)->bytes : 0;
+    return known ? tci_dim_known(tci_node_count(n)) * bytes : -1;
 }
 
 /* ---- frames ---- */

@@ -689,7 +689,7 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
                        "number");
     }
     tci_dim n = f.failed ? 0 : tci_ops_arange_count(&start, &stop, &step);
-    if (n < 0) {
+    if (n == -1) {
         tci_frame_fail(&f, TC_ERR_LIMIT, "from %g to %g by %g are too many elements", start.f,
                        stop.f, step.f);
     }

@@ -19,10 +19,20 @@
 
 #include "str.h"
 
+#ifdef TCI_DIM_OPAQUE /* `make dims`: computing with a size by C's operators does not compile */
+typedef void (*tci_dim)(struct tci_dim_opaque);
+#else
 typedef int64_t tci_dim;
+#endif
 typedef struct tci_dim_text { char text[96]; } tci_dim_text; /* for messages */
 
-#define TCI_DIM_TAG ((tci_dim)0x5a7d000000000000) /* the first symbolic number; names none */
+/* The number that a known size is. */
+static inline int64_t tci_dim_known(tci_dim d)
+{
+    return (int64_t)d;
+}
+
+#define TCI_DIM_TAG ((int64_t)0x5a7d000000000000) /* the first symbolic number; names none */
 
 /* What is no size: the status that goes with it, and what it is. */
 #define TCI_DIM_FAULTS(X)                                                                          \
@@ -43,7 +53,7 @@ enum {
     TCI_DIM_FAULTS(TCI_ROW) TCI_DIM_FAULT_COUNT
 #undef TCI_ROW
 };
-#define TCI_DIM_OF_FAULT(id) (TCI_DIM_TAG + TCI_DIM_FAULT_##id)
+#define TCI_DIM_OF_FAULT(id) ((tci_dim)(TCI_DIM_TAG + TCI_DIM_FAULT_##id))
 
 #ifdef TC_DYNAMIC_SHAPES
 
@@ -109,9 +119,9 @@ TCI_FN void tci_dim_need(tci_scratch *s, tci_dim d, const char *what);
 #define tci_dim_extreme(a, b, max) 0
 #define tci_dim_le_any(a, b) false
 #define tci_dim_divides_any(c, a) false
-#define tci_dim_least_any(d) (d)
-#define tci_dim_most_any(d) (d)
-#define tci_dim_hint_any(d) (d)
+#define tci_dim_least_any(d) tci_dim_known(d)
+#define tci_dim_most_any(d) tci_dim_known(d)
+#define tci_dim_hint_any(d) tci_dim_known(d)
 static inline bool tci_dim_is_known(tci_dim d)
 {
     (void)d;
@@ -161,12 +171,18 @@ TCI_FN const char *tci_dim_fault_text(int fault);
 
 static inline tci_dim tci_dim_add(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_add_any(a, b) : a + b;
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_add_any(a, b);
+    }
+    return (tci_dim)(tci_dim_known(a) + tci_dim_known(b));
 }
 
 static inline tci_dim tci_dim_mul(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_mul_any(a, b) : a * b;
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_mul_any(a, b);
+    }
+    return (tci_dim)(tci_dim_known(a) * tci_dim_known(b));
 }
 
 static inline tci_dim tci_dim_neg(tci_dim a)
@@ -185,8 +201,8 @@ static inline tci_dim tci_dim_div(tci_dim a, tci_dim b)
     if (TCI_DIM_ANY(a, b)) {
         return tci_dim_div_any(a, b);
     }
-    tci_dim q = a / b;
-    return a % b < 0 ? q - 1 : q;
+    int64_t x = tci_dim_known(a), y = tci_dim_known(b);
+    return (tci_dim)(x / y - (x % y < 0));
 }
 
 static inline tci_dim tci_dim_ceil_div(tci_dim a, tci_dim b)
@@ -202,47 +218,59 @@ static inline tci_dim tci_dim_mod(tci_dim a, tci_dim b)
 
 static inline tci_dim tci_dim_min(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, false) : TCI_MIN(a, b);
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_extreme(a, b, false);
+    }
+    return tci_dim_known(a) < tci_dim_known(b) ? a : b;
 }
 
 static inline tci_dim tci_dim_max(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_extreme(a, b, true) : TCI_MAX(a, b);
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_extreme(a, b, true);
+    }
+    return tci_dim_known(a) > tci_dim_known(b) ? a : b;
 }
 
 /* ---- what is certain: true only where it holds for every value of the symbols ---- */
 
 static inline bool tci_dim_le(tci_dim a, tci_dim b)
 {
-    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : a <= b;
+    return TCI_DIM_ANY(a, b) ? tci_dim_le_any(a, b) : tci_dim_known(a) <= tci_dim_known(b);
 }
 
 static inline bool tci_dim_lt(tci_dim a, tci_dim b)
 {
-    return tci_dim_le(tci_dim_add(a, 1), b);
+    if (TCI_DIM_ANY(a, b)) {
+        return tci_dim_le(tci_dim_add(a, 1), b);
+    }
+    return tci_dim_known(a) < tci_dim_known(b);
 }
 
 /* a is a multiple of c, c > 0 */
 static inline bool tci_dim_divides(tci_dim c, tci_dim a)
 {
-    return TCI_DIM_ANY(a, c) ? tci_dim_divides_any(c, a) : a % c == 0;
+    if (TCI_DIM_ANY(a, c)) {
+        return tci_dim_divides_any(c, a);
+    }
+    return tci_dim_known(a) % tci_dim_known(c) == 0;
 }
 
 /* Bounds of the value, saturated. */
 static inline int64_t tci_dim_least(tci_dim d)
 {
-    return tci_dim_is_known(d) ? d : tci_dim_least_any(d);
+    return tci_dim_is_known(d) ? tci_dim_known(d) : tci_dim_least_any(d);
 }
 
 static inline int64_t tci_dim_most(tci_dim d)
 {
-    return tci_dim_is_known(d) ? d : tci_dim_most_any(d);
+    return tci_dim_is_known(d) ? tci_dim_known(d) : tci_dim_most_any(d);
 }
 
 /* A typical value, for estimates of cost: never for what must be right. */
 static inline int64_t tci_dim_hint(tci_dim d)
 {
-    return tci_dim_is_known(d) ? d : tci_dim_hint_any(d);
+    return tci_dim_is_known(d) ? tci_dim_known(d) : tci_dim_hint_any(d);
 }
 
 #endif

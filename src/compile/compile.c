@@ -274,8 +274,8 @@ static tci_dim tci_compile_extent(const tci_node *n)
         if (!n->shape[i]) {
             return 0;
         }
-        int64_t stride = n->strides[i];
-        elements += (n->shape[i] - 1) * (stride < 0 ? -stride : stride);
+        int64_t stride = tci_dim_known(n->strides[i]);
+        elements += (tci_dim_known(n->shape[i]) - 1) * (stride < 0 ? -stride : stride);
     }
     return elements * bytes;
 }
@@ -449,8 +449,8 @@ static void tci_compile_fill_interp(tci_compile_batch_state *b, const tci_compil
             tci_interp_verify(&b->scratch, k->interp);
         }
         k->n_tasks = tci_interp_tasks(k->interp);
-        double work = (double)TCI_MAX(from->flops, from->bytes); /* about one a nanosecond */
-        k->task_ns = work / (double)TCI_MAX(k->n_tasks, (int64_t)1);
+        int64_t work = tci_dim_known(tci_dim_max(from->flops, from->bytes)); /* one a nanosecond */
+        k->task_ns = (double)work / (double)tci_dim_known(tci_dim_max(k->n_tasks, 1));
         c->interp_bytes = TCI_MAX(c->interp_bytes, (int64_t)tci_interp_workspace(k->interp));
     }
 }

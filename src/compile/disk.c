@@ -209,7 +209,7 @@ static tci_dim tci_wire_dim(tci_wire *w, tci_dim d, int64_t lo, int64_t hi)
     bool symbolic = w->out && !tci_dim_is_known(d);
     int32_t n = tci_wire_count(w, symbolic ? tci_dim_write(d, NULL) : 0, sizeof(int64_t));
     if (n == 0) {
-        return tci_wire_range(w, d, lo, hi);
+        return tci_wire_range(w, (int64_t)d, lo, hi);
     }
     int64_t *words = tci_heap_get((size_t)n * sizeof(*words));
     if (!words) {

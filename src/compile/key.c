@@ -240,7 +240,7 @@ static void tci_key_dim(tci_key_bytes *k, const tci_request *r, tci_dim d)
 {
     *k->at++ = tci_dim_is_known(d);
     if (tci_dim_is_known(d)) {
-        tci_key_signed(k, d);
+        tci_key_signed(k, tci_dim_known(d));
         return;
     }
     d = tci_key_own(r, d);
@@ -327,7 +327,7 @@ static const int64_t *tci_key_own_words(tci_scratch *s, const tci_request *r, co
                        ? tci_scratch_copy(s, n->attr, sizeof(*own) * (size_t)n->n_attr)
                        : NULL;
     for (int i = 0; own && i < n->n_attr; i++) {
-        own[i] = tci_key_is_size(n, i) ? tci_key_own(r, own[i]) : own[i];
+        own[i] = tci_key_is_size(n, i) ? (int64_t)tci_key_own(r, own[i]) : own[i];
     }
     return own ? own : n->attr;
 }
@@ -365,12 +365,12 @@ static inline void tci_key_type(tci_key_bytes *k, const tci_request *r, const tc
 
 static bool tci_key_is_dense(const tci_node *n)
 {
-    int64_t stride = 1;
+    tci_dim stride = 1;
     for (int i = n->rank - 1; n->strides && i >= 0; i--) {
         if (n->shape[i] != 1 && n->strides[i] != stride) {
             return false;
         }
-        stride *= n->shape[i];
+        stride = tci_dim_mul(stride, n->shape[i]);
     }
     return true;
 }
@@ -382,7 +382,7 @@ static void tci_key_leaf(tci_key_bytes *k, const tci_request *r, const tci_node 
     tci_key_type(k, r, n);
     *k->at++ = dense;
     for (int i = 0; !dense && i < n->rank; i++) {
-        tci_key_signed(k, n->strides[i]);
+        tci_key_signed(k, tci_dim_known(n->strides[i]));
     }
 }
 
@@ -529,10 +529,11 @@ static tci_node *tci_key_copy_leaf(tci_scratch *s, tci_graph *g, const tci_node 
 {
     tci_node *leaf = tci_graph_node(g, TCI_OP_DATA, (tc_dtype)n->dtype, n->rank, n->shape, 0, NULL,
                                     0, NULL);
-    if (!tci_key_is_dense(n) && tci_node_count(n) > 0) {
+    if (!tci_key_is_dense(n) && tci_node_count(n) != 0) {
         leaf->strides = tci_scratch_copy(s, n->strides, sizeof(tci_dim) * (size_t)n->rank);
         for (int i = 0; i < n->rank; i++) {
-            leaf->offset -= n->strides[i] < 0 ? (n->shape[i] - 1) * n->strides[i] : 0;
+            int64_t stride = tci_dim_known(n->strides[i]);
+            leaf->offset -= stride < 0 ? (tci_dim_known(n->shape[i]) - 1) * stride : 0;
         }
     }
     return leaf;

@@ -11,7 +11,7 @@ static void tci_code_verify_port(tci_scratch *s, const tci_code_port *p)
         known = known && tci_dim_is_known(p->shape[a]);
         n = tci_dim_mul(n, p->shape[a]);
     }
-    TCI_ASSERT(s, !known || (p->n == n && n >= 0 && p->bytes >= 0));
+    TCI_ASSERT(s, !known || (p->n == n && tci_dim_le(0, n) && tci_dim_le(0, p->bytes)));
 }
 
 static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_code_kernel *k)
@@ -21,8 +21,8 @@ static void tci_code_verify_kernel(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, ways == 1 && k->n_operands >= 0 && k->n_literals >= 0 && k->n_dims >= 0);
     TCI_ASSERT(s, !k->function || c->device);
     TCI_ASSERT(s, !native || c->family || (k->module >= 0 && k->module < c->n_modules));
-    TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || k->n_tasks >= 0);
-    TCI_ASSERT(s, !tci_dim_is_known(k->work_bytes) || k->work_bytes >= 0);
+    TCI_ASSERT(s, !tci_dim_is_known(k->n_tasks) || tci_dim_le(0, k->n_tasks));
+    TCI_ASSERT(s, !tci_dim_is_known(k->work_bytes) || tci_dim_le(0, k->work_bytes));
 }
 
 static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_code_buffer *b)
@@ -32,7 +32,7 @@ static void tci_code_verify_buffer(tci_scratch *s, const tci_code *c, const tci_
     TCI_ASSERT(s, b->kind == TCI_BUF_TEMP || (b->index >= 0 && b->index < ports));
     if (b->kind == TCI_BUF_TEMP && c->n_symbols == 0 && b->last >= 0) {
         TCI_ASSERT(s, b->offset >= 0 && b->offset % 64 == 0);
-        TCI_ASSERT(s, b->offset + b->bytes <= c->arena_bytes);
+        TCI_ASSERT(s, tci_dim_le(tci_dim_add(b->offset, b->bytes), c->arena_bytes));
     }
 }
 

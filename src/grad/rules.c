@@ -222,7 +222,7 @@ static tci_node *tci_vjp_CAT(const tci_vjp *v)
 typedef struct tci_rule_phases {
     int axis;
     tci_dim kernel, taps;   /* elements; most of them to one phase */
-    tci_dim apart, s, d;    /* g, s, d */
+    tci_dim apart, s, d;    /* g, s, d; numbers where phases are many */
 } tci_rule_phases;
 
 static int64_t tci_rule_gcd(int64_t a, int64_t b)
@@ -238,10 +238,10 @@ static int64_t tci_rule_gcd(int64_t a, int64_t b)
 /* Strides are numbers but for the windows of tci_rule_shear. */
 static tci_rule_phases tci_rule_phases_of(const tci_vjp *v, const tci_dim *entry)
 {
-    tci_rule_phases p = {.axis = (int)entry[0], .kernel = entry[1], .apart = 1};
+    tci_rule_phases p = {.axis = (int)tci_dim_known(entry[0]), .kernel = entry[1], .apart = 1};
     tci_dim stride = entry[2], dilation = entry[3];
     if (tci_dim_is_known(stride) && tci_dim_is_known(dilation)) {
-        p.apart = tci_rule_gcd(stride, dilation);
+        p.apart = tci_rule_gcd(tci_dim_known(stride), tci_dim_known(dilation));
     } else {
         TCI_ASSERT(v->s, tci_dim_divides(stride, tci_dim_sub(dilation, 1)));
     }
@@ -321,22 +321,23 @@ static tci_node *tci_rule_unwindow(const tci_vjp *v, tci_node *x, tci_rule_phase
  * zeros at those that no element has. */
 static tci_node *tci_rule_sort_phases(const tci_vjp *v, tci_node *x, tci_rule_phases p, int axis)
 {
-    int64_t used = tci_dim_is_known(p.kernel) ? TCI_MIN(p.kernel, p.s) : p.s, n = 0;
+    const int64_t s = tci_dim_known(p.s), d = tci_dim_known(p.d);
+    int64_t used = tci_dim_is_known(p.kernel) ? TCI_MIN(tci_dim_known(p.kernel), s) : s, n = 0;
     int64_t *order = TCI_NEW_ARRAY(v->s, int64_t, used + 1);
     tci_node **parts = TCI_NEW_ARRAY(v->s, tci_node *, used);
     for (int64_t e = 0; e < used; e++) { /* by residue */
         int64_t at = n++;
-        for (; at > 0 && p.d * order[at - 1] % p.s > p.d * e % p.s; at--) {
+        for (; at > 0 && d * order[at - 1] % s > d * e % s; at--) {
             order[at] = order[at - 1];
         }
         order[at] = e;
     }
     for (int64_t i = 0; i < used; i++) {
-        int64_t e = order[i], before = i ? 0 : p.d * e % p.s;
-        int64_t next = i + 1 < used ? p.d * order[i + 1] % p.s : p.s;
+        int64_t e = order[i], before = i ? 0 : d * e % s;
+        int64_t next = i + 1 < used ? d * order[i + 1] % s : s;
         tci_node *part = tci_rule_slice(v, x, axis + 1, e, e + 1);
-        part = tci_rule_pad(v, part, axis, p.d * e / p.s, p.d * (used - 1) / p.s - p.d * e / p.s);
-        parts[i] = tci_rule_pad(v, part, axis + 1, before, next - p.d * e % p.s - 1);
+        part = tci_rule_pad(v, part, axis, d * e / s, d * (used - 1) / s - d * e / s);
+        parts[i] = tci_rule_pad(v, part, axis + 1, before, next - d * e % s - 1);
     }
     return tci_vjp_built(v, tci_build_cat(v->g, parts, (int)used, axis + 1));
 }
@@ -530,10 +531,11 @@ typedef struct tci_rule_transpose {
 
 /* Phases before kernel mod s have a tap more than the others: how many, where these two sets are
  * worth a contraction each; else -1, and some taps of some phases may be zeros. */
-static tci_dim tci_rule_fuller(tci_rule_phases p)
+static int64_t tci_rule_fuller(tci_rule_phases p)
 {
     bool known = tci_dim_is_known(p.kernel) && tci_dim_is_known(p.s);
-    return known && p.taps > 1 && p.kernel % p.s != 0 ? p.kernel % p.s : -1;
+    int64_t more = known ? tci_dim_known(tci_dim_mod(p.kernel, p.s)) : 0;
+    return more != 0 && tci_dim_lt(1, p.taps) ? more : -1;
 }
 
 /* The other operand with the elements of window i as taps, in reverse, and the phases of a set. */
@@ -542,7 +544,8 @@ static tci_node *tci_rule_taps(const tci_rule_transpose *t, tci_node *other, int
 {
     const tci_vjp *v = t->v;
     tci_rule_phases p = t->p[i];
-    tci_dim fuller = tci_rule_fuller(p), phases = p.taps == 1 ? p.kernel : p.s;
+    int64_t fuller = tci_rule_fuller(p);
+    tci_dim phases = p.taps == 1 ? p.kernel : p.s;
     *taps = less ? tci_dim_sub(p.taps, 1) : p.taps;
     tci_dim more = tci_dim_sub(tci_dim_mul(*taps, phases), p.kernel);
     other = tci_rule_part(v, tci_rule_pad(v, other, at, 0, more), at, *taps, phases);

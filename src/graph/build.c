@@ -129,7 +129,7 @@ TCI_FN bool tci_build_axis(tci_graph *g, int axis, int rank, int *out)
 
 TCI_FN bool tci_build_check_dim(tci_graph *g, const char *what, tci_dim d, tc_status why)
 {
-    if (tci_dim_is_valid(d) && !(tci_dim_is_known(d) && tci_dim_is_stray(d))) {
+    if (tci_dim_is_valid(d) && !(tci_dim_is_known(d) && tci_dim_is_stray(tci_dim_known(d)))) {
         return true;
     }
     tc_status status = tci_dim_fault_status(tci_dim_fault(d));
@@ -216,8 +216,9 @@ static int64_t tci_build_helps(tci_dim symbol, tci_dim a, tci_dim b, bool (*rule
 {
     const char *name = tci_dim_name(symbol);
     int64_t least = tci_dim_least(symbol), most = tci_dim_most(symbol);
-    for (tci_dim value = least + 1; value < most && value - least < 4096; value++) {
-        if (rule(tci_dim_replace(a, 1, &symbol, &value), tci_dim_replace(b, 1, &symbol, &value))) {
+    for (int64_t value = least + 1; value < most && value - least < 4096; value++) {
+        tci_dim there = value;
+        if (rule(tci_dim_replace(a, 1, &symbol, &there), tci_dim_replace(b, 1, &symbol, &there))) {
             tci_dim from_there = tci_dim_symbol(name, -1, value, most);
             bool holds = rule(tci_dim_replace(a, 1, &symbol, &from_there),
                               tci_dim_replace(b, 1, &symbol, &from_there));
@@ -552,7 +553,7 @@ static tci_node *tci_build_drop_axes(tci_graph *g, int op, tc_dtype dtype, tci_n
         if (picked[i]) {
             dropped[n_dropped++] = i;
         } else {
-            kept[n_kept++] = x->shape[i];
+            kept[n_kept++] = (int64_t)x->shape[i];
         }
     }
     return tci_words_put(g, &w,
@@ -725,7 +726,7 @@ TCI_FN tci_node *tci_build_scan(tci_graph *g, tci_node *x, int axis)
 TCI_FN tci_node *tci_build_size_value(tci_graph *g, tci_dim size, tc_dtype dtype)
 {
     if (tci_dim_is_known(size)) {
-        tci_value f = {.f = (double)size}, i = {.i = size};
+        tci_value f = {.f = (double)tci_dim_known(size)}, i = {.i = tci_dim_known(size)};
         return tci_graph_const(g, dtype, tci_dtype_is_float(dtype) ? f : i);
     }
     int64_t least = TCI_MIN(tci_dim_least(size), 0);

@@ -223,8 +223,8 @@ static tci_node *tci_move_slice_axis(tci_graph *g, tci_node *x, int axis, tci_di
     }
     shape[axis] = n;
     if (n != 0) {
-        attr[2 * axis] = start;
-        attr[2 * axis + 1] = n != 1 ? step : 1;
+        attr[2 * axis] = (int64_t)start;
+        attr[2 * axis + 1] = n != 1 ? (int64_t)step : 1;
     }
     return tci_words_put(g, &w,
                          tci_build_node(g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, shape, 1, &x,
@@ -238,10 +238,11 @@ static tci_dim tci_move_bound(tci_dim v, tci_dim n, tci_dim before, tci_dim behi
     if (!tci_dim_is_known(v)) {
         return v;
     }
-    if (v < 0) {
-        return v < -tci_dim_most(n) ? before : tci_dim_add(v, n);
+    int64_t at = tci_dim_known(v);
+    if (at < 0) {
+        return at < -tci_dim_most(n) ? before : tci_dim_add(v, n);
     }
-    return v > tci_dim_most(n) ? behind : v;
+    return at > tci_dim_most(n) ? behind : v;
 }
 
 /* How many of 0, stride, 2 * stride, ... lie before `way`. */
@@ -292,8 +293,8 @@ TCI_FN tci_node *tci_build_slice(tci_graph *g, tci_node *x, int axis, tci_dim st
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice cannot be 0");
         return NULL;
     }
-    if (tci_dim_is_known(step) && step < 0) {
-        return tci_move_slice_back(g, x, at, start, stop, step);
+    if (tci_dim_is_known(step) && tci_dim_lt(step, 0)) {
+        return tci_move_slice_back(g, x, at, start, stop, tci_dim_known(step));
     }
     if (!tci_dim_lt(0, step)) {
         tci_graph_fail(g, TC_ERR_ARGUMENT, "the step of a slice, %s, may be 0%s",
@@ -312,7 +313,7 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
     if (!x || !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
-    if (!x->rank || (tci_dim_is_known(x->shape[at]) && x->shape[at] < 2)) {
+    if (!x->rank || tci_dim_lt(x->shape[at], 2)) {
         return x;
     }
     return tci_move_slice_axis(g, x, at, tci_dim_sub(x->shape[at], 1), x->shape[at], -1);
@@ -322,7 +323,7 @@ TCI_FN tci_node *tci_build_flip(tci_graph *g, tci_node *x, int axis)
 static bool tci_move_pad_fits(tci_dim count)
 {
     const int64_t limit = INT64_MAX / 8;
-    return !tci_dim_is_known(count) || (count <= limit && count >= -limit);
+    return !tci_dim_is_known(count) || (tci_dim_le(count, limit) && tci_dim_le(-limit, count));
 }
 
 TCI_FN tci_node *tci_build_pad_axes(tci_graph *g, tci_node *x, const tci_dim *before,
@@ -665,7 +666,7 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_di
         shape[i] = x->shape[i];
     }
     for (int i = 0; i < n; i++) {
-        int64_t axis = spec[4 * i];
+        int64_t axis = tci_dim_known(spec[4 * i]);
         if (!tci_move_windows(g, axis, x->shape[axis], spec + 4 * i + 1, &shape[axis])) {
             return tci_words_put(g, &w, NULL);
         }

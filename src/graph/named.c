@@ -76,7 +76,7 @@ static int *tci_named_ints(const tci_named *c, const char *name, tci_words *w)
     int n = tci_named_count(c, name);
     int *ints = tci_words_ints(c->g, w, n);
     for (int i = 0; ints && i < n; i++) {
-        ints[i] = (int)tci_named_word(c, name, i);
+        ints[i] = (int)tci_dim_known(tci_named_word(c, name, i));
     }
     return ints;
 }
@@ -85,15 +85,16 @@ static int *tci_named_ints(const tci_named *c, const char *name, tci_words *w)
 
 static bool tci_named_fits(const tci_attr_info *a, tci_dim word)
 {
-    bool plain = tci_dim_is_known(word) && word >= INT32_MIN && word <= INT32_MAX;
+    bool plain = tci_dim_is_known(word) && tci_dim_le(INT32_MIN, word) &&
+                 tci_dim_le(word, INT32_MAX);
     switch ((tci_attr_kind)a->kind) {
     case TCI_ATTR_SIZE:
     case TCI_ATTR_PLACE: return true;
     case TCI_ATTR_AXIS: return plain;
     case TCI_ATTR_COUNT:
-    case TCI_ATTR_LABEL: return plain && word >= 0;
+    case TCI_ATTR_LABEL: return plain && tci_dim_le(0, word);
     case TCI_ATTR_FLAG: return plain && (word == 0 || word == 1);
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(word);
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
     }
     return false;
 }
@@ -243,7 +244,8 @@ static tci_node *tci_named_window(const tci_named *c)
         return NULL;
     }
     for (int i = 0; valid && i < n; i++) {
-        valid = tci_build_axis(c->g, (int)tci_named_word(c, "axis", i), c->in[0]->rank, &axis) &&
+        valid = tci_build_axis(c->g, (int)tci_dim_known(tci_named_word(c, "axis", i)),
+                               c->in[0]->rank, &axis) &&
                 c->in[0]->rank > 0;
         spec[4 * i] = axis;
         spec[4 * i + 1] = tci_named_word(c, "kernel", i);
@@ -317,7 +319,7 @@ static tci_node *tci_named_make(const tci_named *c)
     tci_graph *g = c->g;
     tci_node *const *in = c->in;
     bool has_axis = c->list->n == 1 && tci_named_find(c, "axis") == 0;
-    int axis = has_axis ? (int)tci_named_word(c, "axis", 0) : 0;
+    int axis = has_axis ? (int)tci_dim_known(tci_named_word(c, "axis", 0)) : 0;
     switch ((tci_op)c->op) {
     TCI_EW_OPS(TCI_OP_CASE) return tci_build_ew(g, c->op, in);
     TCI_REDUCE_OPS(TCI_OP_CASE)

@@ -38,15 +38,15 @@ static bool tci_verify_same_shape(const tci_node *a, const tci_node *b)
 /* A word of an attribute is what its kind says. */
 static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
 {
-    bool plain = tci_dim_is_known(word) && word >= 0;
+    bool plain = tci_dim_is_known(word) && tci_dim_le(0, word);
     switch ((tci_attr_kind)a->kind) {
-    case TCI_ATTR_AXIS: return plain && word < rank;
+    case TCI_ATTR_AXIS: return plain && tci_dim_lt(word, rank);
     case TCI_ATTR_SIZE: return tci_verify_le(1, word);
     case TCI_ATTR_PLACE: return tci_dim_is_valid(word);
     case TCI_ATTR_COUNT:
     case TCI_ATTR_LABEL: return plain;
-    case TCI_ATTR_FLAG: return plain && word <= 1;
-    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid((int)word);
+    case TCI_ATTR_FLAG: return plain && tci_dim_le(word, 1);
+    case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
     }
     return false;
 }
@@ -186,10 +186,11 @@ static void tci_verify_window(const tci_verify *v)
     for (int i = 0; i < n_windows; i++) {
         const tci_dim *a = n->attr + 4 * i;
         tci_verify_that(v, n->shape[x->rank + i] == a[1], "size of a window's axis");
-        tci_dim size = n->shape[a[0]];
+        const int64_t axis = tci_dim_known(a[0]);
+        tci_dim size = n->shape[axis];
         tci_dim last = tci_dim_add(tci_dim_mul(tci_dim_sub(size, 1), a[2]),
                                    tci_dim_mul(tci_dim_sub(a[1], 1), a[3]));
-        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[a[0]], 1)),
+        tci_verify_that(v, size == 0 || tci_verify_le(last, tci_dim_sub(x->shape[axis], 1)),
                         "reaches outside of its input");
     }
 }

@@ -42,7 +42,7 @@ static tci_ref_index tci_ref_walk(tci_ref *r, int rank, const tci_dim *shape)
 static void tci_ref_next(tci_ref_index *i)
 {
     for (int d = i->rank - 1; d >= 0; d--) {
-        if (++i->at[d] < i->shape[d]) {
+        if (++i->at[d] < tci_dim_known(i->shape[d])) {
             return;
         }
         i->at[d] = 0;
@@ -53,7 +53,7 @@ static int64_t tci_ref_flat(int rank, const tci_dim *shape, const int64_t *at)
 {
     int64_t flat = 0;
     for (int d = 0; d < rank; d++) {
-        flat = flat * shape[d] + at[d];
+        flat = flat * tci_dim_known(shape[d]) + at[d];
     }
     return flat;
 }
@@ -63,11 +63,16 @@ static tci_value *tci_ref_of(const tci_node *n)
     return n->pass;
 }
 
+static int64_t tci_ref_count(const tci_node *n)
+{
+    return tci_dim_known(tci_node_count(n));
+}
+
 static int64_t tci_ref_product(const tci_dim *shape, int from, int to)
 {
     int64_t n = 1;
     for (int d = from; d < to; d++) {
-        n *= shape[d];
+        n *= tci_dim_known(shape[d]);
     }
     return n;
 }
@@ -239,7 +244,7 @@ static tci_ref_scalar tci_ref_row(int op, tci_ref_scalar a, tci_ref_scalar b)
 static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     tc_dtype t = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         tci_ref_scalar a = {tci_ref_of(n->in[0])[i], t, r->wide};
         tci_ref_scalar b = {tci_ref_of(n->in[n->n_in > 1 ? 1 : 0])[i], t, r->wide};
         tci_ref_scalar y = tci_ref_row(n->op, a, b);
@@ -251,7 +256,7 @@ static void tci_ref_elementwise(const tci_ref *r, const tci_node *n, tci_value *
 
 static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
 {
-    const int64_t count = tci_node_count(n);
+    const int64_t count = tci_ref_count(n);
     const tc_dtype t = (tc_dtype)n->dtype;
     const void *memory = n->storage ? n->storage->data : NULL;
     for (int j = 0; n->op == TCI_OP_INPUT && j < r->n_inputs; j++) {
@@ -267,7 +272,7 @@ static void tci_ref_leaf(tci_ref *r, const tci_node *n, tci_value *out)
         if (strided) {
             from = 0;
             for (int d = 0; d < n->rank; d++) {
-                from += at.at[d] * n->strides[d];
+                from += at.at[d] * tci_dim_known(n->strides[d]);
             }
         }
         from += n->op == TCI_OP_DATA ? n->offset : 0;
@@ -288,7 +293,7 @@ static bool tci_ref_source(tci_ref *r, const tci_node *n, const int64_t *at, int
         case TCI_OP_SLICE: to[d] = n->attr[2 * d] + at[d] * n->attr[2 * d + 1]; break;
         case TCI_OP_PAD:
             to[d] = at[d] - n->attr[d];
-            if (to[d] < 0 || to[d] >= in->shape[d]) {
+            if (to[d] < 0 || to[d] >= tci_dim_known(in->shape[d])) {
                 return false;
             }
             break;
@@ -308,7 +313,7 @@ static void tci_ref_move(tci_ref *r, const tci_node *n, tci_value *out)
     const tci_node *in = n->in[0];
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
     int64_t *to = TCI_NEW_ARRAY(&r->s, int64_t, in->rank + 1);
-    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         bool inside = tci_ref_source(r, n, at.at, to);
         out[i] = inside ? tci_ref_of(in)[tci_ref_flat(in->rank, in->shape, to)]
                         : tci_ref_of(n->in[1])[0];
@@ -319,11 +324,11 @@ static void tci_ref_cat(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const int axis = (int)n->attr[0];
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
-    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int part = 0;
-        while (at.at[axis] >= n->in[part]->shape[axis]) {
-            at.at[axis] -= n->in[part++]->shape[axis];
+        while (at.at[axis] >= tci_dim_known(n->in[part]->shape[axis])) {
+            at.at[axis] -= tci_dim_known(n->in[part++]->shape[axis]);
         }
         out[i] = tci_ref_of(n->in[part])[tci_ref_flat(n->rank, n->in[part]->shape, at.at)];
         at.at[axis] = whole;
@@ -346,11 +351,11 @@ static void tci_ref_gather(tci_ref *r, const tci_node *n, tci_value *out)
     const int axis = (int)n->attr[0];
     const tci_node *x = n->in[0];
     tci_ref_index at = tci_ref_walk(r, n->rank, n->shape);
-    for (int64_t i = 0; i < tci_node_count(n); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++, tci_ref_next(&at)) {
         int64_t whole = at.at[axis];
         int64_t index =
             tci_value_cast(tci_ref_of(n->in[1])[i], (tc_dtype)n->in[1]->dtype, TC_I64).i;
-        at.at[axis] = tci_ref_check(r, index, x->shape[axis]);
+        at.at[axis] = tci_ref_check(r, index, tci_dim_known(x->shape[axis]));
         out[i] = at.at[axis] < 0 ? tci_ref_int(0)
                                  : tci_ref_of(x)[tci_ref_flat(x->rank, x->shape, at.at)];
         at.at[axis] = whole;
@@ -382,7 +387,7 @@ static int64_t tci_ref_kept(const tci_node *n, const tci_node *in, const int64_t
         if (next < n->n_attr && n->attr[next] == d) {
             next++;
         } else {
-            flat = flat * in->shape[d] + at[d];
+            flat = flat * tci_dim_known(in->shape[d]) + at[d];
         }
     }
     return flat;
@@ -395,16 +400,16 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype from = tci_ref_compute(r, (tc_dtype)in->dtype),
                    t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_op_identity(n->op, t);
     }
-    for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
         tci_value *o = &out[tci_ref_kept(n, in, at.at)];
         tci_ref_scalar acc = {*o, t, r->wide},
                        v = {tci_value_cast(tci_ref_of(in)[i], from, t), t, r->wide};
         *o = tci_ref_combine(r, n->op, acc, v).v;
     }
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_ref_round(r, out[i], t, (tc_dtype)n->dtype);
     }
 }
@@ -416,7 +421,8 @@ typedef struct tci_ref_axis {
 
 static tci_ref_axis tci_ref_along(const tci_node *n, int64_t axis)
 {
-    tci_ref_axis a = {n->shape[axis], tci_ref_product(n->shape, (int)axis + 1, n->rank),
+    tci_ref_axis a = {tci_dim_known(n->shape[axis]),
+                      tci_ref_product(n->shape, (int)axis + 1, n->rank),
                       tci_ref_product(n->shape, 0, (int)axis)};
     return a;
 }
@@ -512,7 +518,7 @@ static tci_value tci_ref_factor(const tci_ref *r, const tci_ref_contract *c, con
     const tci_node *in = n->in[k];
     int64_t flat = 0;
     for (int i = 0; i < c->rank[k]; i++) {
-        flat = flat * in->shape[i] + at[c->place[k][i]];
+        flat = flat * tci_dim_known(in->shape[i]) + at[c->place[k][i]];
     }
     return tci_value_cast(tci_ref_of(in)[flat], tci_ref_compute(r, (tc_dtype)in->dtype),
                           tci_ref_compute(r, (tc_dtype)n->dtype));
@@ -525,7 +531,7 @@ static void tci_ref_contraction(tci_ref *r, const tci_node *n, tci_value *out)
     const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
     tci_ref_index at = tci_ref_walk(r, c.n_labels, c.size);
     const int64_t summed = tci_ref_product(c.size, c.n_kept, c.n_labels);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         tci_value acc = tci_op_identity(TCI_OP_SUM, t);
         for (int64_t j = 0; j < summed; j++, tci_ref_next(&at)) {
             tci_value args[3] = {tci_ref_factor(r, &c, n, 0, at.at),
@@ -585,15 +591,15 @@ static void tci_ref_softmax(const tci_ref *r, const tci_node *n, tci_value *out)
 static void tci_ref_mean(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tci_node *in = n->in[0];
-    const int64_t count = tci_node_count(n);
+    const int64_t count = tci_ref_count(n);
     double *sum = TCI_NEW_ARRAY(&r->s, double, count + 1);
     double per = 1;
     tci_ref_index at = tci_ref_walk(r, in->rank, in->shape);
-    for (int64_t i = 0; i < tci_node_count(in); i++, tci_ref_next(&at)) {
+    for (int64_t i = 0; i < tci_ref_count(in); i++, tci_ref_next(&at)) {
         sum[tci_ref_kept(n, in, at.at)] += tci_ref_double(in, i);
     }
     for (int i = 0; i < n->n_attr; i++) {
-        per *= (double)in->shape[n->attr[i]];
+        per *= (double)tci_dim_known(in->shape[n->attr[i]]);
     }
     for (int64_t i = 0; i < count; i++) {
         tci_ref_put(r, n, out, i, sum[i] / per);
@@ -610,7 +616,7 @@ static int64_t tci_ref_among(const tci_node *x, const int64_t *axes, int n_axes,
         bool is_given = next < n_axes && axes[next] == d;
         next += is_given;
         if (is_given == given) {
-            flat = flat * x->shape[d] + at[d];
+            flat = flat * tci_dim_known(x->shape[d]) + at[d];
         }
     }
     return flat;
@@ -620,12 +626,12 @@ static void tci_ref_layer_norm(tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tci_node *x = n->in[0];
     const int n_axes = (int)n->attr[0];
-    const int64_t *axes = n->attr + 1, count = tci_node_count(x);
+    const int64_t *axes = n->attr + 1, count = tci_ref_count(x);
     const bool has_weight = n->attr[1 + n_axes] != 0, has_bias = n->attr[2 + n_axes] != 0;
     const double eps = tci_ref_double(n->in[1], 0);
     double per = 1;
     for (int i = 0; i < n_axes; i++) {
-        per *= (double)x->shape[axes[i]];
+        per *= (double)tci_dim_known(x->shape[axes[i]]);
     }
     double *mean = TCI_NEW_ARRAY(&r->s, double, count + 1),
            *var = TCI_NEW_ARRAY(&r->s, double, count + 1);
@@ -669,14 +675,14 @@ static void tci_ref_cross_entropy(tci_ref *r, const tci_node *n, tci_value *out)
 static void tci_ref_numbers(const tci_node *n, tci_value *out)
 {
     const bool counts = n->op == TCI_OP_IOTA;
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = counts ? tci_ref_int(i) : n->value;
     }
 }
 
 static void tci_ref_where(const tci_node *n, tci_value *out)
 {
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_ref_of(n->in[tci_ref_of(n->in[0])[i].i ? 1 : 2])[i];
     }
 }
@@ -684,7 +690,7 @@ static void tci_ref_where(const tci_node *n, tci_value *out)
 static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
 {
     const tc_dtype from = tci_ref_compute(r, (tc_dtype)n->in[0]->dtype);
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         out[i] = tci_ref_round(r, tci_ref_of(n->in[0])[i], from, (tc_dtype)n->dtype);
     }
 }
@@ -692,7 +698,7 @@ static void tci_ref_cast(const tci_ref *r, const tci_node *n, tci_value *out)
 /* Effects and parameters are of programs: the judge sees values alone. */
 static void tci_ref_node(tci_ref *r, tci_node *n)
 {
-    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_node_count(n) + 1);
+    tci_value *out = TCI_NEW_ARRAY(&r->s, tci_value, tci_ref_count(n) + 1);
     n->pass = out;
     switch ((tci_op)n->op) {
     TCI_EW_OPS(TCI_OP_CASE) tci_ref_elementwise(r, n, out); break;
@@ -735,7 +741,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
 static void tci_ref_store(const tci_ref *r, const tci_node *n, void *output)
 {
     const tc_dtype t = (tc_dtype)n->dtype;
-    for (int64_t i = 0; i < tci_node_count(n); i++) {
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
         tci_value v = tci_ref_of(n)[i];
         v = r->wide && tci_dtype_is_float(t) ? tci_value_cast(v, TC_F64, t) : v;
         tci_value_store(t, (char *)output + i * tci_dtype_get(t)->bytes, v);

@@ -47,14 +47,14 @@ static uint64_t tci_kernel_hash_words(const int64_t *words, int n)
 
 static uint64_t tci_kx_hash_of(const tci_kx *x)
 {
-    int64_t words[4] = {x->op, x->a, x->b, x->c};
+    int64_t words[4] = {x->op, x->a, x->b, (int64_t)x->c};
     return tci_kernel_hash_words(words, 4);
 }
 
 static uint64_t tci_kernel_inst_hash_of(const tci_kinst *i)
 {
     int64_t words[12] = {i->op, i->prim, i->dtype, i->n_args, i->args[0], i->args[1], i->args[2],
-                         i->x,  i->guard, i->n_guards, i->imm, i->value.i};
+                         i->x,  i->guard, i->n_guards, (int64_t)i->imm, i->value.i};
     return tci_kernel_hash_words(words, 12);
 }
 
@@ -82,11 +82,11 @@ static uint64_t tci_kernel_axis_bit(int64_t axis)
 
 static void tci_kx_derive(const tci_kernel *k, tci_kx *x)
 {
-    x->axes = x->op == TCI_KX_AXIS ? tci_kernel_axis_bit(x->c) : 0;
+    x->axes = x->op == TCI_KX_AXIS ? tci_kernel_axis_bit(tci_kx_number(x)) : 0;
     x->stage = -1;
     if (x->op == TCI_KX_VALUE) {
-        x->axes = k->insts[x->c].axes;
-        x->stage = k->insts[x->c].stage;
+        x->axes = k->insts[tci_kx_number(x)].axes;
+        x->stage = k->insts[tci_kx_number(x)].stage;
     }
     if (x->a >= 0) {
         x->axes |= k->kx[x->a].axes;
@@ -130,17 +130,16 @@ static int tci_kx_intern(tci_kernel *k, uint8_t op, int a, int b, tci_dim c, tci
 static tci_dim tci_kx_gcd(tci_dim a, tci_dim b)
 {
     if (!tci_dim_is_known(a) || !tci_dim_is_known(b)) {
-        bool known = tci_dim_is_known(a) && a <= 0;
+        bool known = tci_dim_is_known(a) && tci_dim_known(a) <= 0;
         return !known && tci_dim_divides(a, b) ? a : 1;
     }
-    a = a < 0 ? -a : a;
-    b = b < 0 ? -b : b;
-    while (b) {
-        int64_t r = a % b;
-        a = b;
-        b = r;
+    int64_t x = tci_dim_known(a), y = tci_dim_known(b);
+    while (y) {
+        int64_t r = x % y;
+        x = y;
+        y = r;
     }
-    return a;
+    return x < 0 ? -x : x;
 }
 
 TCI_FN int tci_kx_const(tci_kernel *k, tci_dim c)
@@ -282,7 +281,7 @@ TCI_FN int tci_kx_mul(tci_kernel *k, int a, tci_dim c)
 static tci_dim tci_kx_whole(tci_dim coef, tci_dim c)
 {
     if (tci_dim_is_known(coef) && tci_dim_is_known(c)) {
-        return coef / c;
+        return tci_dim_known(coef) / tci_dim_known(c);
     }
     tci_dim whole = tci_dim_div(coef, c);
     return tci_dim_is_known(tci_dim_sub(coef, tci_dim_mul(whole, c))) ? whole : 0;
@@ -337,8 +336,8 @@ static bool tci_kx_is_small(const tci_kernel *k, int x, tci_dim c)
 {
     const int64_t limit = (int64_t)1 << 30;
     tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi;
-    return tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(c) && lo >= -limit &&
-           hi <= limit && c <= limit;
+    return tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(c) &&
+           tci_dim_le(-limit, lo) && tci_dim_le(hi, limit) && tci_dim_le(c, limit);
 }
 
 /* floor((A + floor(B / d)) / c) = floor((d A + B) / (c d)): one division for two. rest: of x. */
@@ -485,7 +484,7 @@ TCI_FN bool tci_kx_affine(const tci_kernel *k, int x, tci_dim *coef, tci_dim *ba
         if (e.op == TCI_KX_CONST) {
             *base = tci_dim_add(*base, tci_dim_mul(c, e.c));
         } else if (e.op == TCI_KX_AXIS) {
-            coef[e.c] = tci_dim_add(coef[e.c], c);
+            coef[tci_kx_number(&e)] = tci_dim_add(coef[tci_kx_number(&e)], c);
         } else {
             return false;
         }
@@ -521,7 +520,7 @@ static void tci_kernel_inst_derive(const tci_kernel *k, tci_kinst *i)
     }
     /* a function of the outer point; a SCAN's value of the step as well */
     if (i->op == TCI_K_RED) {
-        int32_t stage = k->reds[i->imm].stage;
+        int32_t stage = k->reds[tci_kinst_number(i)].stage;
         for (int a = 0; a < k->n_outer; a++) {
             i->axes |= tci_kernel_axis_bit(a);
         }

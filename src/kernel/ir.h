@@ -75,6 +75,12 @@ typedef struct tci_kx {
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kx;
 
+/* Of an AXIS or a VALUE: which. */
+static inline int tci_kx_number(const tci_kx *x)
+{
+    return (int)tci_dim_known(x->c);
+}
+
 /* ---- instructions ---- */
 typedef enum tci_kop {
     TCI_K_CONST, /* value, in the compute dtype */
@@ -102,6 +108,12 @@ typedef struct tci_kinst {
     uint64_t axes;    /* derived: bit i set = depends on axis i (axes >= 63 share bit 63) */
     int32_t stage;    /* derived: latest stage whose reduction it depends on, -1 none */
 } tci_kinst;
+
+/* Of a LIT, LOAD or RED: which. */
+static inline int tci_kinst_number(const tci_kinst *i)
+{
+    return (int)tci_dim_known(i->imm);
+}
 /* One guard: lo <= x <= hi (inclusive). A set is a conjunction. */
 typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 

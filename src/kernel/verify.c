@@ -11,6 +11,11 @@ static bool tci_kernel_is_empty(const tci_kernel *k)
     return empty;
 }
 
+static bool tci_kernel_is_index(tci_dim d, int n)
+{
+    return tci_dim_is_known(d) && tci_dim_le(0, d) && tci_dim_lt(d, n);
+}
+
 /* ---- index expressions ---- */
 
 static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
@@ -21,10 +26,10 @@ static void tci_kernel_verify_kx(tci_scratch *s, const tci_kernel *k, int at)
         TCI_ASSERT(s, x->a >= 0 && x->a < at);
     }
     TCI_ASSERT(s, x->op != TCI_KX_ADD || (x->b >= 0 && x->b < at));
-    TCI_ASSERT(s, x->op != TCI_KX_AXIS || (x->c >= 0 && x->c < k->n_axes));
-    TCI_ASSERT(s, x->op != TCI_KX_VALUE || (x->c >= 0 && x->c < k->n_insts));
+    TCI_ASSERT(s, x->op != TCI_KX_AXIS || tci_kernel_is_index(x->c, k->n_axes));
+    TCI_ASSERT(s, x->op != TCI_KX_VALUE || tci_kernel_is_index(x->c, k->n_insts));
     if (x->op == TCI_KX_DIV || x->op == TCI_KX_MOD) {
-        TCI_ASSERT(s, !tci_dim_is_known(x->c) || x->c > 0);
+        TCI_ASSERT(s, !tci_dim_is_known(x->c) || tci_dim_known(x->c) > 0);
     }
 }
 
@@ -34,7 +39,7 @@ static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x,
     tci_dim lo = k->kx[x].lo, hi = k->kx[x].hi, n = k->operands[operand].n;
     bool known = tci_dim_is_known(lo) && tci_dim_is_known(hi) && tci_dim_is_known(n);
     if (known && !tci_kernel_is_empty(k)) {
-        TCI_ASSERT(s, lo >= 0 && hi < n);
+        TCI_ASSERT(s, tci_dim_le(0, lo) && tci_dim_lt(hi, n));
     }
 }
 
@@ -42,11 +47,11 @@ static void tci_kernel_verify_inside(tci_scratch *s, const tci_kernel *k, int x,
 
 static void tci_kernel_verify_load(tci_scratch *s, const tci_kernel *k, const tci_kinst *i)
 {
-    TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_operands);
-    TCI_ASSERT(s, !k->operands[i->imm].is_output);
+    TCI_ASSERT(s, tci_kernel_is_index(i->imm, k->n_operands));
+    TCI_ASSERT(s, !k->operands[tci_kinst_number(i)].is_output);
     TCI_ASSERT(s, i->x >= 0 && i->x < k->n_kx);
     if (i->n_guards == 0) {
-        tci_kernel_verify_inside(s, k, i->x, (int)i->imm);
+        tci_kernel_verify_inside(s, k, i->x, tci_kinst_number(i));
     }
 }
 
@@ -63,10 +68,10 @@ static void tci_kernel_verify_insts(tci_scratch *s, const tci_kernel *k)
             tci_kernel_verify_load(s, k, i);
         }
         if (i->op == TCI_K_LIT) {
-            TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_literals);
+            TCI_ASSERT(s, tci_kernel_is_index(i->imm, k->n_literals));
         }
         if (i->op == TCI_K_RED) {
-            TCI_ASSERT(s, i->imm >= 0 && i->imm < k->n_reds);
+            TCI_ASSERT(s, tci_kernel_is_index(i->imm, k->n_reds));
         }
     }
 }
@@ -104,7 +109,7 @@ static bool tci_kernel_store_covers(const tci_kernel *k, const tci_kstore *store
 
 /* Different points have different offsets: by size, each coefficient is larger than all that those
  * before it can add. */
-static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
+static bool tci_kernel_is_injective(const tci_kernel *k, int64_t *coef)
 {
     int64_t reach = 0;
     for (int round = 0; round < k->n_axes; round++) {
@@ -120,7 +125,7 @@ static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
         if (coef[least] <= reach) {
             return false;
         }
-        reach += coef[least] * (k->axes[least].size - 1);
+        reach += coef[least] * (tci_dim_known(k->axes[least].size) - 1);
         coef[least] = INT64_MAX;
     }
     return true;
@@ -130,16 +135,16 @@ static bool tci_kernel_is_injective(const tci_kernel *k, tci_dim *coef)
 static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
     tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
+    int64_t *numbers = TCI_NEW_ARRAY(s, int64_t, k->n_axes + 1);
     bool known = tci_kx_affine(k, store->x, coef, &base);
     for (int a = 0; a < k->n_axes && known; a++) {
         bool covers = tci_kernel_store_covers(k, store, a);
         known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
         TCI_ASSERT(s, !known || covers || coef[a] == 0);
-        if (known && (!covers || k->axes[a].size == 1)) {
-            coef[a] = INT64_MAX;
-        }
+        bool counts = covers && k->axes[a].size != 1;
+        numbers[a] = counts ? tci_dim_known(coef[a]) : INT64_MAX;
     }
-    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(k, coef));
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(k, numbers));
 }
 
 static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
