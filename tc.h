@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "2a1836c9411f1c32"
+#define TCI_BUILD "641d70ddd2adea24"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1168,7 +1168,7 @@ extern "C" {
 /* ---- elementwise: operands are tensors or C numbers ----
  * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
  * meet unless its line says: bool; float (a float dtype stays, others give f32); not of
- * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */
+ * bool, of integers (else TC_ERR_DTYPE). TC_ERR_HANDLE: no operand is a tensor. */
 /* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);
 #define tc_neg(a) tc_neg_at(TC_ARG(a), TC_HERE)
@@ -1286,6 +1286,27 @@ TC_API tc_tensor tc_logical_and_at(tc_arg a, tc_arg b, tc_site here);
 /* either nonzero; bool */
 TC_API tc_tensor tc_logical_or_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_logical_or(a, b) tc_logical_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* ~a; of integers and bool */
+TC_API tc_tensor tc_bitwise_not_at(tc_arg a, tc_site here);
+#define tc_bitwise_not(a) tc_bitwise_not_at(TC_ARG(a), TC_HERE)
+/* a & b; of integers and bool */
+TC_API tc_tensor tc_bitwise_and_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_and(a, b) tc_bitwise_and_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a | b; of integers and bool */
+TC_API tc_tensor tc_bitwise_or_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_or(a, b) tc_bitwise_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a ^ b; of integers and bool */
+TC_API tc_tensor tc_bitwise_xor_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_xor(a, b) tc_bitwise_xor_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a << b; 0 where b is negative or no less than the width; of integers */
+TC_API tc_tensor tc_bitwise_left_shift_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_left_shift(a, b) tc_bitwise_left_shift_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a >> b; 0, of a negative a -1, where b is negative or no less than the width; of integers */
+TC_API tc_tensor tc_bitwise_right_shift_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_right_shift(a, b) tc_bitwise_right_shift_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* the high half of the exact product a * b; of integers */
+TC_API tc_tensor tc_mul_high_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_mul_high(a, b) tc_mul_high_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 
 /* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ----
  * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,
@@ -6804,7 +6825,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *   rule   dtype of operands and result after promotion P of the operands:
  *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
- *          NUMERIC  like SAME but bool is refused
+ *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
+ *          WORD  like SAME but both are
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
  *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
@@ -6897,7 +6919,17 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(GT, gt, 2, COMPARE, PLAIN, LT(B, A), NONE, "a > b")                                          \
     X(GE, ge, 2, COMPARE, PLAIN, LE(B, A), NONE, "a >= b")                                         \
     X(LOGICAL_AND, logical_and, 2, LOGIC, PLAIN, AND(A, B), NONE, "both nonzero")                  \
-    X(LOGICAL_OR, logical_or, 2, LOGIC, PLAIN, OR(A, B), NONE, "either nonzero")
+    X(LOGICAL_OR, logical_or, 2, LOGIC, PLAIN, OR(A, B), NONE, "either nonzero")                   \
+    X(BITWISE_NOT, bitwise_not, 1, INTEGER, PLAIN, NOT(A), NONE, "~a")                             \
+    X(BITWISE_AND, bitwise_and, 2, INTEGER, PLAIN, AND(A, B), NONE, "a & b")                       \
+    X(BITWISE_OR, bitwise_or, 2, INTEGER, PLAIN, OR(A, B), NONE, "a | b")                          \
+    X(BITWISE_XOR, bitwise_xor, 2, INTEGER, PLAIN, XOR(A, B), NONE, "a ^ b")                       \
+    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, WORD, PLAIN, SHL(A, B), NONE,                     \
+      "a << b; 0 where b is negative or no less than the width")                                   \
+    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, WORD, PLAIN, SHR(A, B), NONE,                   \
+      "a >> b; 0, of a negative a -1, where b is negative or no less than the width")              \
+    X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
+      "the high half of the exact product a * b")
 
 #define TCI_REDUCE_OPS(X)                                                                          \
     X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
@@ -7291,9 +7323,9 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
  * constant folding, the reference evaluator, tests that judge the dialects.
  * The one idea: every case below is the plain C meaning of one line of ops/prim.h. f32 prims are
  * computed in float, not in double and rounded. Integers are computed in 64 bits and wrapped to
- * their dtype afterwards, which is the same for everything but DIV, REM, SHR and compares; those
- * work on operands that are in range already. MATH prims run their recipe (ops/math.c), one step at
- * a time. */
+ * their dtype afterwards, which is the same for everything but DIV, REM, SHR, MULHI and compares;
+ * those work on operands that are in range already. MATH prims run their recipe (ops/math.c), one
+ * step at a time. */
 #include <math.h>
 #include <string.h>
 
@@ -7325,6 +7357,7 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
  *   FLOOR CEIL TRUNC RINT   to an integral float; RINT ties to even
  *   EQ LT LE           -> bool; false when either is NaN
  *   AND OR XOR NOT     bitwise on integers, logical on bool
+ *   MULHI(a,b)         integers: the high half of the exact product, twice as wide; bool: 0
  *   SHL SHR            by b: b >= width (as unsigned) gives 0, for signed SHR the sign
  *   SELECT(m,a,b)      m ? a : b, m bool
  *   CAST               dtype to dtype with tc's corners: float -> int truncates, saturates,
@@ -7351,7 +7384,8 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
     X(CEIL, "ceil", 1, S, 1) X(TRUNC, "trunc", 1, S, 1) X(RINT, "rint", 1, S, 1)                  \
     X(EQ, "eq", 2, B, 1) X(LT, "lt", 2, B, 1) X(LE, "le", 2, B, 1) X(AND, "and", 2, S, 1)         \
     X(OR, "or", 2, S, 1) X(XOR, "xor", 2, S, 1) X(NOT, "not", 1, S, 1)                            \
-    X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(SELECT, "select", 3, S, 1)                    \
+    X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(MULHI, "mulhi", 2, S, 3)                      \
+    X(SELECT, "select", 3, S, 1)                                                                  \
     X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)              \
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 or _U64). Same columns. Ulp
@@ -7441,6 +7475,8 @@ TCI_FN int tci_helper_count(void);
 /* Value of any prim (BASE or MATH) on scalars: constant folding, the reference and the judge of
  * dialects. dtype = operands' compute dtype (for SELECT: of a and b), to = result dtype (CAST,
  * BITS, TOINT); imm as in tci_step_inst. Prims in ops/prim.c. */
+/* The high half of the exact product. */
+TCI_FN uint64_t tci_mulhi_u64(uint64_t a, uint64_t b);
 TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
                                const tci_value *args);
 
@@ -7606,6 +7642,27 @@ static uint64_t tci_prim_shift(tc_dtype t, bool left, tci_value a, tci_value b)
     return a.i < 0 ? ~(~a.u >> n) : a.u >> n;
 }
 
+TCI_FN uint64_t tci_mulhi_u64(uint64_t a, uint64_t b)
+{
+    const uint64_t half = 0xffffffffu;
+    uint64_t low = (a & half) * (b & half), cross = (a >> 32) * (b & half) + (low >> 32);
+    uint64_t other = (a & half) * (b >> 32) + (cross & half);
+    return (a >> 32) * (b >> 32) + (cross >> 32) + (other >> 32);
+}
+
+/* Of narrow operands the upper bits of a product in 64 bits; of 64 bits that of unsigned ones, less
+ * what the signs counted for. */
+static uint64_t tci_prim_high(tc_dtype t, tci_value a, tci_value b)
+{
+    bool is_signed = tci_dtype_is_signed(t);
+    tci_value product = {.u = a.u * b.u}, width = {.i = 8 * tci_dtype_get(t)->bytes};
+    if (width.i < 64) {
+        return tci_prim_shift(is_signed ? TC_I64 : TC_U64, false, product, width);
+    }
+    uint64_t high = tci_mulhi_u64(a.u, b.u);
+    return high - (is_signed && a.i < 0 ? b.u : 0) - (is_signed && b.i < 0 ? a.u : 0);
+}
+
 static bool tci_prim_less(tc_dtype t, tci_value a, tci_value b)
 {
     return tci_dtype_is_signed(t) ? a.i < b.i : a.u < b.u;
@@ -7646,6 +7703,8 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
         return tci_prim_shift(t, true, a, b);
     case TCI_P_SHR:
         return tci_prim_shift(t, false, a, b);
+    case TCI_P_MULHI:
+        return t == TC_BOOL ? 0 : tci_prim_high(t, a, b);
     default:
         return a.u; /* FLOOR, CEIL, TRUNC, RINT: already integral */
     }
@@ -7928,6 +7987,13 @@ static const uint8_t tci_formula_words[] = {
     /* GE */ TCI_W_B, TCI_W_A, TCI_P_LE, TCI_W_END,
     /* LOGICAL_AND */ TCI_W_A, TCI_W_B, TCI_P_AND, TCI_W_END,
     /* LOGICAL_OR */ TCI_W_A, TCI_W_B, TCI_P_OR, TCI_W_END,
+    /* BITWISE_NOT */ TCI_W_A, TCI_P_NOT, TCI_W_END,
+    /* BITWISE_AND */ TCI_W_A, TCI_W_B, TCI_P_AND, TCI_W_END,
+    /* BITWISE_OR */ TCI_W_A, TCI_W_B, TCI_P_OR, TCI_W_END,
+    /* BITWISE_XOR */ TCI_W_A, TCI_W_B, TCI_P_XOR, TCI_W_END,
+    /* BITWISE_LEFT_SHIFT */ TCI_W_A, TCI_W_B, TCI_P_SHL, TCI_W_END,
+    /* BITWISE_RIGHT_SHIFT */ TCI_W_A, TCI_W_B, TCI_P_SHR, TCI_W_END,
+    /* MUL_HIGH */ TCI_W_A, TCI_W_B, TCI_P_MULHI, TCI_W_END,
     /* SUM, a */ TCI_W_G, TCI_W_SPREAD, TCI_W_END,
     /* PROD, a */ TCI_W_G, TCI_W_SPREAD, TCI_W_OTHERS, TCI_OP_MUL, TCI_W_END,
     /* MAX, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
@@ -7977,10 +8043,17 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_GE] = {TCI_GRADIENT_NONE, 401, {0, 0}},
     [TCI_OP_LOGICAL_AND] = {TCI_GRADIENT_NONE, 405, {0, 0}},
     [TCI_OP_LOGICAL_OR] = {TCI_GRADIENT_NONE, 409, {0, 0}},
-    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {413, 0}},
-    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {416, 0}},
-    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {421, 0}},
-    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {436, 0}},
+    [TCI_OP_BITWISE_NOT] = {TCI_GRADIENT_NONE, 413, {0, 0}},
+    [TCI_OP_BITWISE_AND] = {TCI_GRADIENT_NONE, 416, {0, 0}},
+    [TCI_OP_BITWISE_OR] = {TCI_GRADIENT_NONE, 420, {0, 0}},
+    [TCI_OP_BITWISE_XOR] = {TCI_GRADIENT_NONE, 424, {0, 0}},
+    [TCI_OP_BITWISE_LEFT_SHIFT] = {TCI_GRADIENT_NONE, 428, {0, 0}},
+    [TCI_OP_BITWISE_RIGHT_SHIFT] = {TCI_GRADIENT_NONE, 432, {0, 0}},
+    [TCI_OP_MUL_HIGH] = {TCI_GRADIENT_NONE, 436, {0, 0}},
+    [TCI_OP_SUM] = {TCI_GRADIENT_FORMULA, 0, {440, 0}},
+    [TCI_OP_PROD] = {TCI_GRADIENT_FORMULA, 0, {443, 0}},
+    [TCI_OP_MAX] = {TCI_GRADIENT_FORMULA, 0, {448, 0}},
+    [TCI_OP_MIN] = {TCI_GRADIENT_FORMULA, 0, {463, 0}},
     [TCI_OP_ANY] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ALL] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_ARGMAX] = {TCI_GRADIENT_NONE, 0, {0, 0}},
@@ -9945,7 +10018,9 @@ typedef enum tci_build_rule {
     TCI_BUILD_FLOAT,
     TCI_BUILD_COMPARE,
     TCI_BUILD_LOGIC,
-    TCI_BUILD_NUMERIC
+    TCI_BUILD_NUMERIC,
+    TCI_BUILD_INTEGER,
+    TCI_BUILD_WORD
 } tci_build_rule;
 
 typedef struct tci_build_row {
@@ -10386,6 +10461,25 @@ static tci_node *tci_build_ew_special(tci_graph *g, int op, tc_dtype operands, t
     return power == 1.0 ? in[0] : NULL;
 }
 
+/* Of operands that meet in `common`: bool or floats where the rule has none. */
+static bool tci_build_ew_takes(tci_graph *g, int op, tc_dtype common)
+{
+    int rule = tci_build_rows[op].rule;
+    bool no_bool = rule == TCI_BUILD_NUMERIC || rule == TCI_BUILD_WORD;
+    bool no_float = rule == TCI_BUILD_INTEGER || rule == TCI_BUILD_WORD;
+    const char *given = common == TC_BOOL && no_bool                  ? "bool"
+                        : tci_dtype_is_float(common) && no_float ? tci_dtype_get(common)->name
+                                                                      : NULL;
+    if (given) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "%s has no %s: given %s, expected %s (tc_cast makes them)",
+                       given, tci_op_name(op), given,
+                       !no_float ? "integers or floats"
+                       : no_bool ? "integers"
+                                 : "integers or bool");
+    }
+    return !given;
+}
+
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
 {
     int n = tci_build_rows[op].arity;
@@ -10398,11 +10492,7 @@ TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
     tc_dtype dtype, result;
     tc_dtype common = tci_build_common_dtype(operands, n);
     tci_build_ew_dtypes(op, common, &dtype, &result);
-    if (common == TC_BOOL && tci_build_rows[op].rule == TCI_BUILD_NUMERIC) {
-        tci_graph_fail(g, TC_ERR_DTYPE,
-                       "bool has no %s: given bool, expected integers or floats (tc_cast makes "
-                       "them)",
-                       tci_op_name(op));
+    if (!tci_build_ew_takes(g, op, common)) {
         return NULL;
     }
     for (int i = 0; i < n; i++) {
@@ -31666,6 +31756,7 @@ static const tci_cd_row tci_cd_rows[] = {
      "    return a >> ($T)((($U)b & ~far) | (far & ($W - 1)));\n}"},
     {TCI_P_SHR, "1b", "#define $n(a, b) ((a) & !(b))"},
     {TCI_P_SHR, "vb", "#define $n(a, b) ((a) & ~(b))"},
+    {TCI_P_MULHI, "*b", "#define $n(a, b) ((a) & (b) & 0)"},
     {TCI_P_SELECT, "1fsub", "#define $n(m, a, b) ((m) ? (a) : (b))"},
     {TCI_P_SELECT, "vb", "TC_I $T $n($T m, $T a, $T b) { return (m & a) | (~m & b); }"},
     {TCI_P_BITS, "1fsu", "TC_I $R $n($T a) { union { $T a; $R r; } u; u.a = a; return u.r; }"},
@@ -31809,6 +31900,50 @@ static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
     e->piece[1] = bytes == 32 ? "256" : "";
     tci_cd_define(e, tci_str_text(&text));
     return true;
+}
+
+/* What the high half of a product has too much where operands are negative: the other one. */
+#define TCI_CD_MULHI_SIGNS "(($U)(a >> ($W - 1)) & ($U)b) - (($U)(b >> ($W - 1)) & ($U)a)"
+
+/* Of 64 bits a sum of four products of halves, by operators; of 32 a product twice as wide, in
+ * vectors of the even lanes and of the odd ones, which is where gcc needs the builtin. */
+static void tci_cd_define_mulhi(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    int bytes = tci_dtype_get(e->t)->bytes, all = bytes * e->lanes;
+    bool is_signed = tci_dtype_is_signed(e->t);
+    e->piece[2] = is_signed ? " - " TCI_CD_MULHI_SIGNS : "";
+    if (bytes == 8) {
+        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $U x = ($U)a, y = ($U)b;\n"
+                         "    $U low = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
+                         "    $U cross = (x >> 32) * (y & 0xffffffffu) + (low >> 32);\n"
+                         "    $U other = (x & 0xffffffffu) * (y >> 32) + (cross & 0xffffffffu);\n"
+                         "    return ($T)((x >> 32) * (y >> 32) + (cross >> 32) + (other >> 32)"
+                         "$3);\n}");
+    } else if (e->lanes == 1) {
+        e->piece[0] = cd->d.type(&cd->d, is_signed ? TC_I64 : TC_U64, 1);
+        tci_cd_define(e, "#define $n(a, b) (($T)(($1)(a) * ($1)(b) >> $W))");
+    } else if (bytes == 4 && all >= 16 && all <= cd->d.vector_bytes) {
+        e->piece[0] = cd->d.type(&cd->d, TC_U64, e->lanes / 2);
+        e->piece[1] = tci_scratch_printf(
+            cd->d.s, "__builtin_ia32_pmuludq%d%s(({v%dsi})", all * 8, all == 64 ? "_mask" : "",
+            e->lanes);
+        e->piece[3] = all == 64 ? ", ({v8di}){0}, -1)" : ")";
+        tci_cd_define(e, tci_scratch_printf(
+                             cd->d.s,
+                             "TC_I $T $n($T a, $T b) {\n    $1 x = ($1)a, y = ($1)b, even, odd;\n"
+                             "#if TC_GCC\n    even = ($1)$2x, ({v%dsi})y$4;\n"
+                             "    odd = ($1)$2(x >> 32), ({v%dsi})(y >> 32)$4;\n#else\n"
+                             "    even = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
+                             "    odd = (x >> 32) * (y >> 32);\n#endif\n"
+                             "    return ($T)(($U)((even >> 32) | (odd & 0xffffffff00000000u))"
+                             "$3);\n}",
+                             e->lanes, e->lanes));
+    } else if (bytes == 4 && all > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, TCI_P_MULHI, 2);
+    } else {
+        tci_cd_define_lanes(e, cd->d.prim(&cd->d, TCI_P_MULHI, e->t, e->t, 1, 0), 2);
+    }
 }
 
 static void tci_cd_define_select(tci_cd_env *e)
@@ -32000,6 +32135,8 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
             e->piece[1] = tci_cd_narrow(cd, TC_F32, TC_F16, e->lanes);
         }
         tci_cd_define(e, text);
+    } else if (p == TCI_P_MULHI) {
+        tci_cd_define_mulhi(e);
     } else if (is_vector && p == TCI_P_SELECT) {
         tci_cd_define_select(e);
     } else if (is_vector && p == TCI_P_ROUNDB16) {
@@ -33065,7 +33202,19 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                                            \
     X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))                                            \
     X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))                                            \
-    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
+    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))                                            \
+    X(MULHI, binary, u32, TCI_IP_MULHI(x, y))
+/* The products of even lanes, then of odd ones; clang knows the instruction in the operators. */
+#define TCI_IP_MULHI(x, y)                                                                         \
+    ((TCI_IP_EVEN(x, y) >> 32) |                                                                   \
+     (TCI_IP_EVEN((TCI_IP_V(u64))x >> 32, (TCI_IP_V(u64))y >> 32) & 0xffffffff00000000))
+#ifdef __clang__
+#define TCI_IP_EVEN(x, y)                                                                          \
+    (((TCI_IP_V(u64))(x) & 0xffffffff) * ((TCI_IP_V(u64))(y) & 0xffffffff))
+#else
+#define TCI_IP_EVEN(x, y)                                                                          \
+    ((TCI_IP_V(u64))__builtin_ia32_pmuludq256((TCI_IP_V(i32))(x), (TCI_IP_V(i32))(y)))
+#endif
 /* The same where it has not, and elsewhere. */
 #define TCI_IP_BASE_ROWS(X)                                                                        \
     X(FMA, lanes, f32, fmaf(x, y, z)) X(FMA, lanes, f64, fma(x, y, z))                             \
@@ -33075,7 +33224,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(TRUNC, lanes, f32, truncf(x)) X(TRUNC, lanes, f64, trunc(x))                                 \
     X(RINT, lanes, f32, rintf(x)) X(RINT, lanes, f64, rint(x))                                     \
     X(PMIN, lanes, f32, x < y ? x : y) X(PMIN, lanes, f64, x < y ? x : y)                          \
-    X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)
+    X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)                          \
+    X(MULHI, lanes, u32, (uint64_t)x * y >> 32)
 
 /* Small and rare types: baseline code only. */
 #define TCI_IP_SMALL_ROWS(X, U, I, bits)                                                           \
@@ -33085,13 +33235,17 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, I, x < y ? x : y) X(PMAX, lanes, I, x > y ? x : y)                              \
     X(SHL, lanes, U, y < bits ? (unsigned)x << y : 0)                                              \
     X(SHR, lanes, U, y < bits ? x >> y : 0)                                                        \
-    X(SHR, lanes, I, x >> ((y & ~(bits - 1)) ? bits - 1 : y))
+    X(SHR, lanes, I, x >> ((y & ~(bits - 1)) ? bits - 1 : y))                                      \
+    X(MULHI, lanes, U, (unsigned)x * y >> bits) X(MULHI, lanes, I, x * y >> bits)
 #define TCI_IP_RARE_ROWS(X)                                                                        \
     TCI_IP_SMALL_ROWS(X, u8, i8, 8) TCI_IP_SMALL_ROWS(X, u16, i16, 16)                             \
     X(PMIN, lanes, u8, x < y ? x : y) X(PMAX, lanes, u8, x > y ? x : y)                            \
     X(PMIN, lanes, u16, x < y ? x : y) X(PMAX, lanes, u16, x > y ? x : y)                          \
     X(PMIN, lanes, u32, x < y ? x : y) X(PMAX, lanes, u32, x > y ? x : y)                          \
-    X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
+    X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)                          \
+    X(MULHI, lanes, i32, (int64_t)x * y >> 32) X(MULHI, lanes, u64, tci_mulhi_u64(x, y))           \
+    X(MULHI, lanes, i64, tci_mulhi_u64((uint64_t)x, (uint64_t)y) - (x < 0 ? (uint64_t)y : 0) -     \
+                             (y < 0 ? (uint64_t)x : 0))
 
 #define TCI_IP_V(T) tci_v16_##T
 #define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim##_##T, T, expr)
@@ -33312,6 +33466,8 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 #undef TCI_IP_ROUND16_USUAL
 #undef TCI_IP_EXTREME
 #undef TCI_IP_AVX2_ROWS
+#undef TCI_IP_MULHI
+#undef TCI_IP_EVEN
 #undef TCI_IP_BASE_ROWS
 #undef TCI_IP_SMALL_ROWS
 #undef TCI_IP_RARE_ROWS
@@ -33643,6 +33799,7 @@ static int tci_prep_bool(tci_prep *b, int prim, int a0, int a1)
     case TCI_P_AND:
     case TCI_P_MUL:
     case TCI_P_PMIN: return tci_prep_bitwise(b, TCI_P_AND, a0, a1);
+    case TCI_P_MULHI: return tci_prep_const(b, 0, b->nodes[a0].bytes);
     default: return a0; /* NEG, ABS and rounding leave a bool alone */
     }
 }

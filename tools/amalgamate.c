@@ -102,6 +102,8 @@ static void add_elementwise(text *t, const char *name, int arity, const char *ru
     const char *to = is_bool                    ? "; bool"
                      : !strcmp(rule, "FLOAT")   ? "; float"
                      : !strcmp(rule, "NUMERIC") ? "; not of bool"
+                     : !strcmp(rule, "INTEGER") ? "; of integers and bool"
+                     : !strcmp(rule, "WORD")    ? "; of integers"
                                                 : "";
     add(t, "/* ", doc, "");
     add(t, to, " */\nTC_API tc_tensor tc_", "");
@@ -144,7 +146,7 @@ static text make_ops(void)
         "/* ---- elementwise: operands are tensors or C numbers ----\n"
         " * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands\n"
         " * meet unless its line says: bool; float (a float dtype stays, others give f32); not of\n"
-        " * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */\n");
+        " * bool, of integers (else TC_ERR_DTYPE). TC_ERR_HANDLE: no operand is a tensor. */\n");
 #define X(id, name, arity, rule, cost, value, gradient, doc) \
     add_elementwise(&t, #name, arity, #rule, doc);
     TCI_EW_OPS(X)

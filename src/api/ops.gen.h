@@ -4,7 +4,7 @@
 /* ---- elementwise: operands are tensors or C numbers ----
  * Shapes broadcast (else TC_ERR_SHAPE); the result has the dtype in which the operands
  * meet unless its line says: bool; float (a float dtype stays, others give f32); not of
- * bool (TC_ERR_DTYPE). TC_ERR_HANDLE when no operand is a tensor. */
+ * bool, of integers (else TC_ERR_DTYPE). TC_ERR_HANDLE: no operand is a tensor. */
 /* -a; not of bool */
 TC_API tc_tensor tc_neg_at(tc_arg a, tc_site here);
 #define tc_neg(a) tc_neg_at(TC_ARG(a), TC_HERE)
@@ -122,6 +122,27 @@ TC_API tc_tensor tc_logical_and_at(tc_arg a, tc_arg b, tc_site here);
 /* either nonzero; bool */
 TC_API tc_tensor tc_logical_or_at(tc_arg a, tc_arg b, tc_site here);
 #define tc_logical_or(a, b) tc_logical_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* ~a; of integers and bool */
+TC_API tc_tensor tc_bitwise_not_at(tc_arg a, tc_site here);
+#define tc_bitwise_not(a) tc_bitwise_not_at(TC_ARG(a), TC_HERE)
+/* a & b; of integers and bool */
+TC_API tc_tensor tc_bitwise_and_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_and(a, b) tc_bitwise_and_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a | b; of integers and bool */
+TC_API tc_tensor tc_bitwise_or_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_or(a, b) tc_bitwise_or_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a ^ b; of integers and bool */
+TC_API tc_tensor tc_bitwise_xor_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_xor(a, b) tc_bitwise_xor_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a << b; 0 where b is negative or no less than the width; of integers */
+TC_API tc_tensor tc_bitwise_left_shift_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_left_shift(a, b) tc_bitwise_left_shift_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* a >> b; 0, of a negative a -1, where b is negative or no less than the width; of integers */
+TC_API tc_tensor tc_bitwise_right_shift_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_bitwise_right_shift(a, b) tc_bitwise_right_shift_at(TC_ARG(a), TC_ARG(b), TC_HERE)
+/* the high half of the exact product a * b; of integers */
+TC_API tc_tensor tc_mul_high_at(tc_arg a, tc_arg b, tc_site here);
+#define tc_mul_high(a, b) tc_mul_high_at(TC_ARG(a), TC_ARG(b), TC_HERE)
 
 /* ---- reductions: axes is TC_AXES(...) or TC_ALL; negative axes count from the end ----
  * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,

@@ -259,6 +259,7 @@ static const tci_cd_row tci_cd_rows[] = {
      "    return a >> ($T)((($U)b & ~far) | (far & ($W - 1)));\n}"},
     {TCI_P_SHR, "1b", "#define $n(a, b) ((a) & !(b))"},
     {TCI_P_SHR, "vb", "#define $n(a, b) ((a) & ~(b))"},
+    {TCI_P_MULHI, "*b", "#define $n(a, b) ((a) & (b) & 0)"},
     {TCI_P_SELECT, "1fsub", "#define $n(m, a, b) ((m) ? (a) : (b))"},
     {TCI_P_SELECT, "vb", "TC_I $T $n($T m, $T a, $T b) { return (m & a) | (~m & b); }"},
     {TCI_P_BITS, "1fsu", "TC_I $R $n($T a) { union { $T a; $R r; } u; u.a = a; return u.r; }"},
@@ -402,6 +403,50 @@ static bool tci_cd_define_builtin(tci_cd_env *e, tci_prim p, int n_args)
     e->piece[1] = bytes == 32 ? "256" : "";
     tci_cd_define(e, tci_str_text(&text));
     return true;
+}
+
+/* What the high half of a product has too much where operands are negative: the other one. */
+#define TCI_CD_MULHI_SIGNS "(($U)(a >> ($W - 1)) & ($U)b) - (($U)(b >> ($W - 1)) & ($U)a)"
+
+/* Of 64 bits a sum of four products of halves, by operators; of 32 a product twice as wide, in
+ * vectors of the even lanes and of the odd ones, which is where gcc needs the builtin. */
+static void tci_cd_define_mulhi(tci_cd_env *e)
+{
+    tci_cd *cd = e->cd;
+    int bytes = tci_dtype_get(e->t)->bytes, all = bytes * e->lanes;
+    bool is_signed = tci_dtype_is_signed(e->t);
+    e->piece[2] = is_signed ? " - " TCI_CD_MULHI_SIGNS : "";
+    if (bytes == 8) {
+        tci_cd_define(e, "TC_I $T $n($T a, $T b) {\n    $U x = ($U)a, y = ($U)b;\n"
+                         "    $U low = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
+                         "    $U cross = (x >> 32) * (y & 0xffffffffu) + (low >> 32);\n"
+                         "    $U other = (x & 0xffffffffu) * (y >> 32) + (cross & 0xffffffffu);\n"
+                         "    return ($T)((x >> 32) * (y >> 32) + (cross >> 32) + (other >> 32)"
+                         "$3);\n}");
+    } else if (e->lanes == 1) {
+        e->piece[0] = cd->d.type(&cd->d, is_signed ? TC_I64 : TC_U64, 1);
+        tci_cd_define(e, "#define $n(a, b) (($T)(($1)(a) * ($1)(b) >> $W))");
+    } else if (bytes == 4 && all >= 16 && all <= cd->d.vector_bytes) {
+        e->piece[0] = cd->d.type(&cd->d, TC_U64, e->lanes / 2);
+        e->piece[1] = tci_scratch_printf(
+            cd->d.s, "__builtin_ia32_pmuludq%d%s(({v%dsi})", all * 8, all == 64 ? "_mask" : "",
+            e->lanes);
+        e->piece[3] = all == 64 ? ", ({v8di}){0}, -1)" : ")";
+        tci_cd_define(e, tci_scratch_printf(
+                             cd->d.s,
+                             "TC_I $T $n($T a, $T b) {\n    $1 x = ($1)a, y = ($1)b, even, odd;\n"
+                             "#if TC_GCC\n    even = ($1)$2x, ({v%dsi})y$4;\n"
+                             "    odd = ($1)$2(x >> 32), ({v%dsi})(y >> 32)$4;\n#else\n"
+                             "    even = (x & 0xffffffffu) * (y & 0xffffffffu);\n"
+                             "    odd = (x >> 32) * (y >> 32);\n#endif\n"
+                             "    return ($T)(($U)((even >> 32) | (odd & 0xffffffff00000000u))"
+                             "$3);\n}",
+                             e->lanes, e->lanes));
+    } else if (bytes == 4 && all > cd->d.vector_bytes) {
+        tci_cd_define_parts(e, TCI_P_MULHI, 2);
+    } else {
+        tci_cd_define_lanes(e, cd->d.prim(&cd->d, TCI_P_MULHI, e->t, e->t, 1, 0), 2);
+    }
 }
 
 static void tci_cd_define_select(tci_cd_env *e)
@@ -593,6 +638,8 @@ TCI_FN void tci_cd_define_base(const tci_cd_env *outer, tci_prim p)
             e->piece[1] = tci_cd_narrow(cd, TC_F32, TC_F16, e->lanes);
         }
         tci_cd_define(e, text);
+    } else if (p == TCI_P_MULHI) {
+        tci_cd_define_mulhi(e);
     } else if (is_vector && p == TCI_P_SELECT) {
         tci_cd_define_select(e);
     } else if (is_vector && p == TCI_P_ROUNDB16) {

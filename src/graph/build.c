@@ -20,7 +20,9 @@ typedef enum tci_build_rule {
     TCI_BUILD_FLOAT,
     TCI_BUILD_COMPARE,
     TCI_BUILD_LOGIC,
-    TCI_BUILD_NUMERIC
+    TCI_BUILD_NUMERIC,
+    TCI_BUILD_INTEGER,
+    TCI_BUILD_WORD
 } tci_build_rule;
 
 typedef struct tci_build_row {
@@ -461,6 +463,25 @@ static tci_node *tci_build_ew_special(tci_graph *g, int op, tc_dtype operands, t
     return power == 1.0 ? in[0] : NULL;
 }
 
+/* Of operands that meet in `common`: bool or floats where the rule has none. */
+static bool tci_build_ew_takes(tci_graph *g, int op, tc_dtype common)
+{
+    int rule = tci_build_rows[op].rule;
+    bool no_bool = rule == TCI_BUILD_NUMERIC || rule == TCI_BUILD_WORD;
+    bool no_float = rule == TCI_BUILD_INTEGER || rule == TCI_BUILD_WORD;
+    const char *given = common == TC_BOOL && no_bool                  ? "bool"
+                        : tci_dtype_is_float(common) && no_float ? tci_dtype_get(common)->name
+                                                                      : NULL;
+    if (given) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "%s has no %s: given %s, expected %s (tc_cast makes them)",
+                       given, tci_op_name(op), given,
+                       !no_float ? "integers or floats"
+                       : no_bool ? "integers"
+                                 : "integers or bool");
+    }
+    return !given;
+}
+
 TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
 {
     int n = tci_build_rows[op].arity;
@@ -473,11 +494,7 @@ TCI_FN tci_node *tci_build_ew(tci_graph *g, int op, tci_node *const *operands)
     tc_dtype dtype, result;
     tc_dtype common = tci_build_common_dtype(operands, n);
     tci_build_ew_dtypes(op, common, &dtype, &result);
-    if (common == TC_BOOL && tci_build_rows[op].rule == TCI_BUILD_NUMERIC) {
-        tci_graph_fail(g, TC_ERR_DTYPE,
-                       "bool has no %s: given bool, expected integers or floats (tc_cast makes "
-                       "them)",
-                       tci_op_name(op));
+    if (!tci_build_ew_takes(g, op, common)) {
         return NULL;
     }
     for (int i = 0; i < n; i++) {

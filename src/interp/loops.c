@@ -15,6 +15,7 @@
  * tci_prim_eval. */
 #include <math.h>
 
+#include "../ops/math.h"
 #include "steps.h"
 
 #if (defined(__GNUC__) || defined(__clang__)) && !defined(__TINYC__)
@@ -198,7 +199,19 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, binary, f32, __builtin_ia32_minps256(x, y))                                            \
     X(PMIN, binary, f64, __builtin_ia32_minpd256(x, y))                                            \
     X(PMAX, binary, f32, __builtin_ia32_maxps256(x, y))                                            \
-    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))
+    X(PMAX, binary, f64, __builtin_ia32_maxpd256(x, y))                                            \
+    X(MULHI, binary, u32, TCI_IP_MULHI(x, y))
+/* The products of even lanes, then of odd ones; clang knows the instruction in the operators. */
+#define TCI_IP_MULHI(x, y)                                                                         \
+    ((TCI_IP_EVEN(x, y) >> 32) |                                                                   \
+     (TCI_IP_EVEN((TCI_IP_V(u64))x >> 32, (TCI_IP_V(u64))y >> 32) & 0xffffffff00000000))
+#ifdef __clang__
+#define TCI_IP_EVEN(x, y)                                                                          \
+    (((TCI_IP_V(u64))(x) & 0xffffffff) * ((TCI_IP_V(u64))(y) & 0xffffffff))
+#else
+#define TCI_IP_EVEN(x, y)                                                                          \
+    ((TCI_IP_V(u64))__builtin_ia32_pmuludq256((TCI_IP_V(i32))(x), (TCI_IP_V(i32))(y)))
+#endif
 /* The same where it has not, and elsewhere. */
 #define TCI_IP_BASE_ROWS(X)                                                                        \
     X(FMA, lanes, f32, fmaf(x, y, z)) X(FMA, lanes, f64, fma(x, y, z))                             \
@@ -208,7 +221,8 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(TRUNC, lanes, f32, truncf(x)) X(TRUNC, lanes, f64, trunc(x))                                 \
     X(RINT, lanes, f32, rintf(x)) X(RINT, lanes, f64, rint(x))                                     \
     X(PMIN, lanes, f32, x < y ? x : y) X(PMIN, lanes, f64, x < y ? x : y)                          \
-    X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)
+    X(PMAX, lanes, f32, x > y ? x : y) X(PMAX, lanes, f64, x > y ? x : y)                          \
+    X(MULHI, lanes, u32, (uint64_t)x * y >> 32)
 
 /* Small and rare types: baseline code only. */
 #define TCI_IP_SMALL_ROWS(X, U, I, bits)                                                           \
@@ -218,13 +232,17 @@ TCI_IP_TYPE(i64, int64_t, 8)
     X(PMIN, lanes, I, x < y ? x : y) X(PMAX, lanes, I, x > y ? x : y)                              \
     X(SHL, lanes, U, y < bits ? (unsigned)x << y : 0)                                              \
     X(SHR, lanes, U, y < bits ? x >> y : 0)                                                        \
-    X(SHR, lanes, I, x >> ((y & ~(bits - 1)) ? bits - 1 : y))
+    X(SHR, lanes, I, x >> ((y & ~(bits - 1)) ? bits - 1 : y))                                      \
+    X(MULHI, lanes, U, (unsigned)x * y >> bits) X(MULHI, lanes, I, x * y >> bits)
 #define TCI_IP_RARE_ROWS(X)                                                                        \
     TCI_IP_SMALL_ROWS(X, u8, i8, 8) TCI_IP_SMALL_ROWS(X, u16, i16, 16)                             \
     X(PMIN, lanes, u8, x < y ? x : y) X(PMAX, lanes, u8, x > y ? x : y)                            \
     X(PMIN, lanes, u16, x < y ? x : y) X(PMAX, lanes, u16, x > y ? x : y)                          \
     X(PMIN, lanes, u32, x < y ? x : y) X(PMAX, lanes, u32, x > y ? x : y)                          \
-    X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)
+    X(PMIN, lanes, u64, x < y ? x : y) X(PMAX, lanes, u64, x > y ? x : y)                          \
+    X(MULHI, lanes, i32, (int64_t)x * y >> 32) X(MULHI, lanes, u64, tci_mulhi_u64(x, y))           \
+    X(MULHI, lanes, i64, tci_mulhi_u64((uint64_t)x, (uint64_t)y) - (x < 0 ? (uint64_t)y : 0) -     \
+                             (y < 0 ? (uint64_t)x : 0))
 
 #define TCI_IP_V(T) tci_v16_##T
 #define TCI_ROW(prim, shape, T, expr) TCI_IP_##shape(base, prim##_##T, T, expr)
@@ -445,6 +463,8 @@ TCI_FN const tci_interp_loop_row *tci_interp_loop_table(int *n)
 #undef TCI_IP_ROUND16_USUAL
 #undef TCI_IP_EXTREME
 #undef TCI_IP_AVX2_ROWS
+#undef TCI_IP_MULHI
+#undef TCI_IP_EVEN
 #undef TCI_IP_BASE_ROWS
 #undef TCI_IP_SMALL_ROWS
 #undef TCI_IP_RARE_ROWS

@@ -138,6 +138,7 @@ static int tci_prep_bool(tci_prep *b, int prim, int a0, int a1)
     case TCI_P_AND:
     case TCI_P_MUL:
     case TCI_P_PMIN: return tci_prep_bitwise(b, TCI_P_AND, a0, a1);
+    case TCI_P_MULHI: return tci_prep_const(b, 0, b->nodes[a0].bytes);
     default: return a0; /* NEG, ABS and rounding leave a bool alone */
     }
 }

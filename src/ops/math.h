@@ -62,6 +62,8 @@ TCI_FN int tci_helper_count(void);
 /* Value of any prim (BASE or MATH) on scalars: constant folding, the reference and the judge of
  * dialects. dtype = operands' compute dtype (for SELECT: of a and b), to = result dtype (CAST,
  * BITS, TOINT); imm as in tci_step_inst. Prims in ops/prim.c. */
+/* The high half of the exact product. */
+TCI_FN uint64_t tci_mulhi_u64(uint64_t a, uint64_t b);
 TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
                                const tci_value *args);
 

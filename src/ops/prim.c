@@ -4,9 +4,9 @@
  * constant folding, the reference evaluator, tests that judge the dialects.
  * The one idea: every case below is the plain C meaning of one line of ops/prim.h. f32 prims are
  * computed in float, not in double and rounded. Integers are computed in 64 bits and wrapped to
- * their dtype afterwards, which is the same for everything but DIV, REM, SHR and compares; those
- * work on operands that are in range already. MATH prims run their recipe (ops/math.c), one step at
- * a time. */
+ * their dtype afterwards, which is the same for everything but DIV, REM, SHR, MULHI and compares;
+ * those work on operands that are in range already. MATH prims run their recipe (ops/math.c), one
+ * step at a time. */
 #include <math.h>
 #include <string.h>
 
@@ -171,6 +171,27 @@ static uint64_t tci_prim_shift(tc_dtype t, bool left, tci_value a, tci_value b)
     return a.i < 0 ? ~(~a.u >> n) : a.u >> n;
 }
 
+TCI_FN uint64_t tci_mulhi_u64(uint64_t a, uint64_t b)
+{
+    const uint64_t half = 0xffffffffu;
+    uint64_t low = (a & half) * (b & half), cross = (a >> 32) * (b & half) + (low >> 32);
+    uint64_t other = (a & half) * (b >> 32) + (cross & half);
+    return (a >> 32) * (b >> 32) + (cross >> 32) + (other >> 32);
+}
+
+/* Of narrow operands the upper bits of a product in 64 bits; of 64 bits that of unsigned ones, less
+ * what the signs counted for. */
+static uint64_t tci_prim_high(tc_dtype t, tci_value a, tci_value b)
+{
+    bool is_signed = tci_dtype_is_signed(t);
+    tci_value product = {.u = a.u * b.u}, width = {.i = 8 * tci_dtype_get(t)->bytes};
+    if (width.i < 64) {
+        return tci_prim_shift(is_signed ? TC_I64 : TC_U64, false, product, width);
+    }
+    uint64_t high = tci_mulhi_u64(a.u, b.u);
+    return high - (is_signed && a.i < 0 ? b.u : 0) - (is_signed && b.i < 0 ? a.u : 0);
+}
+
 static bool tci_prim_less(tc_dtype t, tci_value a, tci_value b)
 {
     return tci_dtype_is_signed(t) ? a.i < b.i : a.u < b.u;
@@ -211,6 +232,8 @@ static uint64_t tci_prim_int_bits(tci_prim p, tc_dtype t, tci_value a, tci_value
         return tci_prim_shift(t, true, a, b);
     case TCI_P_SHR:
         return tci_prim_shift(t, false, a, b);
+    case TCI_P_MULHI:
+        return t == TC_BOOL ? 0 : tci_prim_high(t, a, b);
     default:
         return a.u; /* FLOOR, CEIL, TRUNC, RINT: already integral */
     }

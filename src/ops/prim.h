@@ -18,6 +18,7 @@
  *   FLOOR CEIL TRUNC RINT   to an integral float; RINT ties to even
  *   EQ LT LE           -> bool; false when either is NaN
  *   AND OR XOR NOT     bitwise on integers, logical on bool
+ *   MULHI(a,b)         integers: the high half of the exact product, twice as wide; bool: 0
  *   SHL SHR            by b: b >= width (as unsigned) gives 0, for signed SHR the sign
  *   SELECT(m,a,b)      m ? a : b, m bool
  *   CAST               dtype to dtype with tc's corners: float -> int truncates, saturates,
@@ -45,7 +46,8 @@
     X(CEIL, "ceil", 1, S, 1) X(TRUNC, "trunc", 1, S, 1) X(RINT, "rint", 1, S, 1)                  \
     X(EQ, "eq", 2, B, 1) X(LT, "lt", 2, B, 1) X(LE, "le", 2, B, 1) X(AND, "and", 2, S, 1)         \
     X(OR, "or", 2, S, 1) X(XOR, "xor", 2, S, 1) X(NOT, "not", 1, S, 1)                            \
-    X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(SELECT, "select", 3, S, 1)                    \
+    X(SHL, "shl", 2, S, 1) X(SHR, "shr", 2, S, 1) X(MULHI, "mulhi", 2, S, 3)                      \
+    X(SELECT, "select", 3, S, 1)                                                                  \
     X(CAST, "cast", 1, O, 1) X(BITS, "bits", 1, O, 0) X(ROUND16, "round16", 1, S, 4)              \
     X(ROUNDB16, "roundb16", 1, S, 3) X(TOINT, "toint", 1, O, 1) X(LANE1, "lane1", 2, S, 40)
 /* MATH rows: f32 and f64 only (integer POW is LANE1 of TCI_H_POW_I64 or _U64). Same columns. Ulp

@@ -5,7 +5,8 @@
  *   rule   dtype of operands and result after promotion P of the operands:
  *          SAME  P -> P          FLOAT  P, integers and bool become f32 -> same
  *          COMPARE  P -> bool    LOGIC  each operand to bool -> bool
- *          NUMERIC  like SAME but bool is refused
+ *          NUMERIC  like SAME but bool is refused   INTEGER  like SAME but floats are
+ *          WORD  like SAME but both are
  *   cost   PLAIN an instruction or a few; EXACT so too, and the value is an operand, its negation
  *          or the integer beside it, so that nothing is rounded; ROOT as long as a division takes;
  *          CALL as exp does
@@ -98,7 +99,17 @@
     X(GT, gt, 2, COMPARE, PLAIN, LT(B, A), NONE, "a > b")                                          \
     X(GE, ge, 2, COMPARE, PLAIN, LE(B, A), NONE, "a >= b")                                         \
     X(LOGICAL_AND, logical_and, 2, LOGIC, PLAIN, AND(A, B), NONE, "both nonzero")                  \
-    X(LOGICAL_OR, logical_or, 2, LOGIC, PLAIN, OR(A, B), NONE, "either nonzero")
+    X(LOGICAL_OR, logical_or, 2, LOGIC, PLAIN, OR(A, B), NONE, "either nonzero")                   \
+    X(BITWISE_NOT, bitwise_not, 1, INTEGER, PLAIN, NOT(A), NONE, "~a")                             \
+    X(BITWISE_AND, bitwise_and, 2, INTEGER, PLAIN, AND(A, B), NONE, "a & b")                       \
+    X(BITWISE_OR, bitwise_or, 2, INTEGER, PLAIN, OR(A, B), NONE, "a | b")                          \
+    X(BITWISE_XOR, bitwise_xor, 2, INTEGER, PLAIN, XOR(A, B), NONE, "a ^ b")                       \
+    X(BITWISE_LEFT_SHIFT, bitwise_left_shift, 2, WORD, PLAIN, SHL(A, B), NONE,                     \
+      "a << b; 0 where b is negative or no less than the width")                                   \
+    X(BITWISE_RIGHT_SHIFT, bitwise_right_shift, 2, WORD, PLAIN, SHR(A, B), NONE,                   \
+      "a >> b; 0, of a negative a -1, where b is negative or no less than the width")              \
+    X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
+      "the high half of the exact product a * b")
 
 #define TCI_REDUCE_OPS(X)                                                                          \
     X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \

@@ -199,6 +199,7 @@ static bool prim_takes(tci_prim p, tc_dtype t)
     case TCI_P_NOT:
     case TCI_P_SHL:
     case TCI_P_SHR:
+    case TCI_P_MULHI:
         return !is_float;
     case TCI_P_SQRT:
     case TCI_P_TOINT:

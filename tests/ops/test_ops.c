@@ -319,6 +319,42 @@ static int64_t int_pow(tc_dtype t, int64_t a, int64_t b)
     return wrap(t, (int64_t)y);
 }
 
+static int bits_of(tc_dtype t)
+{
+    return t == TC_U8 ? 8 : t == TC_I32 ? 32 : 64;
+}
+
+/* Doubled so often; what leaves the width is lost. */
+static int64_t int_shift_left(tc_dtype t, int64_t a, int64_t b)
+{
+    for (int64_t i = 0; i < (b < 0 ? 64 : b) && a; i++) {
+        a = wrap(t, (int64_t)((uint64_t)a * 2));
+    }
+    return a;
+}
+
+/* Halved so often, downwards. */
+static int64_t int_shift_right(int64_t a, int64_t b)
+{
+    for (int64_t i = 0; i < (b < 0 || b > 64 ? 64 : b); i++) {
+        a = a / 2 - (a % 2 < 0);
+    }
+    return a;
+}
+
+/* The upper half of a * b, a bit of b at a time. */
+static int64_t int_mul_high(tc_dtype t, int64_t a, int64_t b)
+{
+    int bits = bits_of(t);
+    int64_t high = 0;
+    for (int i = 0; i < bits; i++) {
+        int64_t bit = (int64_t)((uint64_t)b >> i & 1), sign = i == bits - 1 && t != TC_U8 ? -1 : 1;
+        int64_t sum = bit * sign * a, lost = (high & 1) + (sum & 1); /* by halving each */
+        high = int_shift_right(high, 1) + int_shift_right(sum, 1) + lost / 2;
+    }
+    return high;
+}
+
 /* Over integers and bool, where the result is one; the others go through doubles. */
 static bool int_row(int op, tc_dtype t, int64_t a, int64_t b, int64_t *y)
 {
@@ -343,6 +379,13 @@ static bool int_row(int op, tc_dtype t, int64_t a, int64_t b, int64_t *y)
         *y = b == 0 ? 0 : b == -1 ? (int64_t)(0 - ua) : a / b;
         *y -= b != 0 && b != -1 && a % b && (a < 0) != (b < 0);
         return true;
+    case TCI_OP_BITWISE_NOT: *y = t == TC_BOOL ? !a : -1 - a; return true;
+    case TCI_OP_BITWISE_AND: *y = a & b; return true;
+    case TCI_OP_BITWISE_OR: *y = a | b; return true;
+    case TCI_OP_BITWISE_XOR: *y = a ^ b; return true;
+    case TCI_OP_BITWISE_LEFT_SHIFT: *y = int_shift_left(t, a, b); return true;
+    case TCI_OP_BITWISE_RIGHT_SHIFT: *y = int_shift_right(a, b); return true;
+    case TCI_OP_MUL_HIGH: *y = int_mul_high(t, a, b); return true;
     default: return false;
     }
 }
@@ -360,13 +403,15 @@ static tc_tensor call_row(int op, tc_tensor a, tc_tensor b)
     }
 }
 
-/* NUMERIC rows refuse bool. */
+/* NUMERIC rows refuse bool, INTEGER rows floats, WORD rows both. */
 static bool refuses(int op, tc_dtype t)
 {
 #define TCI_ROW(id, name, arity, rule, ...) {TCI_OP_##id, #rule},
     static const struct { int op; const char *rule; } rules[] = {TCI_EW_OPS(TCI_ROW)};
 #undef TCI_ROW
-    return t == TC_BOOL && !strcmp(rules[op].rule, "NUMERIC");
+    const char *rule = rules[op].rule;
+    return (t == TC_BOOL && (!strcmp(rule, "NUMERIC") || !strcmp(rule, "WORD"))) ||
+           (is_float(t) && (!strcmp(rule, "INTEGER") || !strcmp(rule, "WORD")));
 }
 
 static void expect_row(op_case *c, int op, tc_dtype t, int i, double fa, double fb, int64_t ia,
@@ -402,7 +447,8 @@ TEST(elementwise_rows)
             tc_tensor a = make(t, 1, &size, fa, ia), b = make(t, 1, &size, fb, ib);
             tc_tensor y = call_row(op, a, b);
             if (refuses(op, t)) {
-                CHECK_MSG(tc_status_of(y) == TC_ERR_DTYPE, "%s takes bool", tci_op_name(op));
+                CHECK_MSG(tc_status_of(y) == TC_ERR_DTYPE, "%s takes %s", tci_op_name(op),
+                          tci_dtype_get(t)->name);
                 continue;
             }
             op_case *c = add_case(tci_op_name(op), y, NX);

@@ -373,6 +373,15 @@ TEST(shifts_by_the_width_and_more)
     CHECK_EQ_INT(tct_eval_int(TCI_P_NOT, TC_U16, 1, 0), 65534);
     CHECK_EQ_INT(tct_eval_int(TCI_P_NOT, TC_BOOL, 1, 0), 0);
     CHECK_EQ_INT(tct_eval_int(TCI_P_XOR, TC_I32, -1, 1), -2);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_U8, 255, 255), 254);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_I8, -128, 127), -64);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_I16, -1, 1), -1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_U32, 0xffffffff, 0xffffffff), 0xfffffffe);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_I32, INT32_MIN, INT32_MIN), 0x40000000);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_U64, -1, -1), -2);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_I64, INT64_MIN, INT64_MIN), (int64_t)1 << 62);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_I64, INT64_MIN, 1), -1);
+    CHECK_EQ_INT(tct_eval_int(TCI_P_MULHI, TC_BOOL, 1, 1), 0);
 }
 
 TEST(integer_pow_wraps)
