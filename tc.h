@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "641d70ddd2adea24"
+#define TCI_BUILD "b69a5bcb78c114da"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -15380,39 +15380,38 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
  * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each
  * knows its range [lo, hi] over the domain.
  *
- * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
- *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
- *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
- *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
- *       identity; an element that does not exist changes nothing.
- *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): one FMA chain in row-major order of the inner axes (a long contraction comes
- *       here in parts: plan/parts.c has made it DOTs of fewer products and a SUM of them); or,
- *       where its `order` says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the
- *       order of a matrix unit, which is fixed for a shape. The interpreter computes the chain for
- *       both, so results
- *       of MATRIX agree between executors within
- *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
- *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
- *   SCAN: in order.
- * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
- * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
- * (value, index): take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the
- * lower index.
+ * The order of a reduction is part of the kernel, the same for every executor: its numeric class
+ * (tci_kred.order), which plan/class.c chooses and no schedule changes.
+ *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
+ *             FMAs, a SCAN always a chain.
+ *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
+ *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
+ *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
+ *             Lanes start at the identity; an element that does not exist changes nothing.
+ *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
+ *             unit, which is fixed for a shape. The interpreter computes the chain, so results
+ *             agree between executors within
+ *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
+ *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
+ *             round.
+ * combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum and minimum (MAX: select(acc > v or acc is
+ * NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index): take v if v beats acc strictly, or v is
+ * NaN and acc is not; equal values keep the lower index.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
  * for the whole domain; no two points of a store have one offset; stage axes are inner axes; a RED
- * value is used only in stages after its own (SCAN: also in its own) or by outer-level values. */
+ * value is used only in stages after its own (SCAN: also in its own) or by outer-level values; in a
+ * VEC_INNER kernel each reduction has class LANES, all with one number, in others none has; SCAN
+ * has CHAIN, MATRIX is for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
 
 enum {
-    TCI_VLANES = 64,
+    TCI_VLANES = 64,      /* virtual lanes on a processor, and the fewest anywhere */
     TCI_VLANES_MAX = 2048
-}; /* virtual lanes of an INNER reduction, unless a backend has more */
+};
 
 /* ---- index expressions ----
  * Numbers in here (coefficients, ranges, guards, sizes) may be symbolic (base/dim.h); what is
@@ -15490,15 +15489,20 @@ static inline bool tci_kred_is_arg(int op)
 {
     return op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
 }
-/* The order of a DOT: a numeric class of its own each. */
-typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
+/* The numeric class of a reduction: its order, which every executor keeps. */
+typedef enum tci_korder {
+    TCI_ORDER_CHAIN,
+    TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_MATRIX
+} tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
     int8_t dtype;    /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
-    uint8_t order;   /* tci_korder; MATRIX only for DOT */
+    uint8_t order;   /* tci_korder */
+    int32_t order_n; /* its number, 0 where it has none */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -15529,7 +15533,6 @@ typedef struct tci_kernel {
     tci_scratch *s;
     tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
     int n_outer;
-    int vlanes;  /* virtual lanes of an INNER reduction: a power of two, 64 .. TCI_VLANES_MAX */
     /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
     uint8_t vector;
     tci_kx *kx; int n_kx, cap_kx;
@@ -15571,6 +15574,11 @@ TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
 
+/* The n of the kernel's LANES(n); of one without, the least. */
+TCI_FN int tci_kernel_lanes(const tci_kernel *k);
+/* The class in words: "LANES(64)". */
+TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
+
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k);
@@ -15600,8 +15608,17 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
 {
     tci_kernel *k = TCI_NEW(s, tci_kernel);
     k->s = s;
-    k->vlanes = TCI_VLANES;
     return k;
+}
+
+TCI_FN int tci_kernel_lanes(const tci_kernel *k)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].order == TCI_ORDER_LANES) {
+            return k->reds[r].order_n;
+        }
+    }
+    return TCI_VLANES;
 }
 
 TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)
@@ -16297,6 +16314,15 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
     tci_str_add(out, "\n");
 }
 
+TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
+{
+    static const char *const names[] = {"CHAIN", "LANES", "MATRIX"};
+    tci_str_add(out, names[red->order]);
+    if (red->order_n > 0) {
+        tci_str_printf(out, "(%d)", (int)red->order_n);
+    }
+}
+
 static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
 {
     static const char *const kinds[] = {"map", "reduce", "scan"};
@@ -16315,7 +16341,9 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             if (red->b >= 0) {
                 tci_str_printf(out, ", v%d", red->b);
             }
-            tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
+            tci_str_add(out, ", ");
+            tci_kernel_print_order(out, red);
+            tci_str_add(out, "\n");
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -16335,11 +16363,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
         tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
         tci_dim_print(out, k->axes[a].size);
     }
-    tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
-    if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
-        tci_str_printf(out, " of %d", k->vlanes);
-    }
-    tci_str_printf(out, " literals %d\n", k->n_literals);
+    tci_str_printf(out, " vector %s literals %d\n",
+                   k->vector == TCI_VEC_INNER ? "inner" : "outer", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);
@@ -16516,6 +16541,26 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     tci_kernel_verify_apart(s, k, store);
 }
 
+static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
+{
+    bool inner = k->vector == TCI_VEC_INNER;
+    bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
+    TCI_ASSERT(s, inner == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, !inner || (red->op != TCI_RED_DOT && k->stages[red->stage].n_axes > 0));
+    TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
+    switch ((tci_korder)red->order) {
+    case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
+    case TCI_ORDER_LANES:
+        TCI_ASSERT(s, red->order_n == tci_kernel_lanes(k) && red->order_n >= TCI_VLANES);
+        TCI_ASSERT(s, red->order_n <= TCI_VLANES_MAX && !(red->order_n & (red->order_n - 1)));
+        return;
+    case TCI_ORDER_MATRIX:
+        TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
+        return;
+    }
+    TCI_ASSERT(s, false);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
@@ -16536,9 +16581,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         TCI_ASSERT(s, red->stage >= 0 && red->stage < k->n_stages);
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
         TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
-        TCI_ASSERT(s, k->vector == TCI_VEC_OUTER || red->op != TCI_RED_DOT);
-        TCI_ASSERT(s, red->order == TCI_ORDER_CHAIN ||
-                          (red->op == TCI_RED_DOT && red->dtype == TC_F32));
+        tci_kernel_verify_order(s, k, red);
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kernel_verify_store(s, k, &k->stores[w]);
@@ -17609,7 +17652,7 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
         if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
             tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
             if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
-                tci_dim_hint(f) > tci_dim_hint(factor)) {
+                tci_dim_most(f) > tci_dim_most(factor)) {
                 factor = f;
                 *axis = (int)e.c;
             }
@@ -18176,7 +18219,6 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
         TCI_PUSH(s, to->reds, to->n_reds, to->cap_reds, k->reds[r]);
     }
     to->vector = k->vector;
-    to->vlanes = k->vlanes;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
     to->flops = to->all_flops = tci_dim_value(k->all_flops, values);
@@ -18210,6 +18252,299 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 }
 
 #endif
+/* ---- src/kernel/matrix.c ---- */
+/* kernel/matrix.c - which contractions a matrix unit takes.
+ *
+ * In: a kernel, the machine. Out: whether its sums may be made on the machine's unit, and the
+ * product as the unit sees it (kernel/matrix.h). A function of shape, layout, dtype and the kind of
+ * machine: plan/class.c asks it for the numeric class, before anything is scheduled, and whatever
+ * it says yes to, loop/ can schedule. */
+/* ---- src/kernel/matrix.h ---- */
+/* kernel/matrix.h - contractions that a matrix unit takes, as kernels. */
+#ifndef TCI_KERNEL_MATRIX_H
+#define TCI_KERNEL_MATRIX_H
+
+/* ---- src/kernel/machine.h ---- */
+/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else. */
+#ifndef TCI_KERNEL_MACHINE_H
+#define TCI_KERNEL_MACHINE_H
+
+#include <stdbool.h>
+
+enum {
+    TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
+    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
+    TCI_MATRIX_FLOPS = 1 << 21
+};
+
+typedef struct tci_machine {
+    int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
+    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
+     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
+    int block_threads;
+    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
+    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
+     * it */
+    int matrix_units;
+} tci_machine;
+
+#endif
+
+/* ---- src/kernel/matrix.h, continued ---- */
+enum {
+    TCI_MATRIX_BATCH = 3,         /* batch axes at most: a box has five axes */
+    TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
+    TCI_MATRIX_TILE_ROWS = 128,   /* of a tile that any product may have on a GPU */
+    TCI_MATRIX_TILE_COLUMNS = 64
+};
+
+/* A or B in memory, strides in elements. */
+typedef struct tci_matrix_side {
+    int32_t operand;
+    bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
+    int64_t offset;     /* of element 0 */
+    int64_t pitch;      /* of the other one of the two axes */
+    int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
+} tci_matrix_side;
+
+typedef struct tci_matrix {
+    int8_t dtype;       /* of A and B: TC_BF16 or TC_F16 */
+    int32_t m_axis, n_axis;
+    int64_t m, n, k;
+    int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
+    int64_t batch[TCI_MATRIX_BATCH];
+    tci_matrix_side side[2]; /* A, B */
+    int32_t value;      /* the instruction that is left in shared memory */
+    int8_t staged;      /* as this dtype */
+    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
+    int32_t stages, group_rows, row_threads;
+    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
+    int64_t staged_pitch; /* elements between rows of the staged sums */
+    int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
+} tci_matrix;
+
+/* Does the machine's unit take the kernel's contraction, and is it worth it? */
+TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine);
+/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
+ * takes the kernel. */
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
+
+#endif
+
+/* ---- src/kernel/matrix.c, continued ---- */
+#include <string.h>
+
+/* ---- recognising ---- */
+
+/* The strides of load `inst`; false where it is no plain box of memory. */
+static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
+{
+    const tci_kinst *in = &k->insts[inst];
+    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
+        !tci_kx_affine(k, in->x, coef, &side->offset)) {
+        return false;
+    }
+    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
+    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
+        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
+    }
+    side->operand = (int32_t)in->imm;
+    return fits;
+}
+
+static bool tci_matrix_is_aligned(int64_t stride)
+{
+    return stride % TCI_MATRIX_ALIGN == 0;
+}
+
+/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
+static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
+                               int own, tci_matrix_side *side)
+{
+    int64_t along = coef[k->n_axes - 1];
+    side->along_k = along == 1;
+    side->pitch = side->along_k ? coef[own] : along;
+    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
+                tci_matrix_is_aligned(side->pitch);
+    for (int i = 0; i < x->n_batch; i++) {
+        side->batch_pitch[i] = coef[x->batch_axis[i]];
+        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
+    }
+    return fits;
+}
+
+/* The rows: the longest axis that A has and B has not. The rest is the batch. */
+static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
+{
+    x->n_axis = k->n_outer - 1;
+    x->m_axis = -1;
+    for (int i = 0; i < x->n_axis; i++) {
+        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
+        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
+    }
+    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
+        k->n_outer > 2 + TCI_MATRIX_BATCH) {
+        return false;
+    }
+    for (int i = 0; i < x->n_axis; i++) {
+        if (i != x->m_axis) {
+            x->batch_axis[x->n_batch] = i;
+            x->batch[x->n_batch++] = k->axes[i].size;
+        }
+    }
+    x->m = k->axes[x->m_axis].size;
+    x->n = k->axes[x->n_axis].size;
+    x->k = k->axes[k->n_axes - 1].size;
+    return true;
+}
+
+static bool tci_matrix_has_form(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
+                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
+                k->n_axes == k->n_outer + 1;
+    for (int t = 1; t < k->n_stages; t++) {
+        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes; a++) {
+        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
+               k->axes[a].size <= INT32_MAX;
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        fits = fits && k->stores[i].stage > 0;
+    }
+    return fits;
+}
+
+/* Does anything but instruction `except` use instruction `inst`? */
+static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
+{
+    for (int i = 0; i < k->n_insts; i++) {
+        for (int a = 0; a < k->insts[i].n_args; a++) {
+            if (i != except && k->insts[i].args[a] == inst) {
+                return true;
+            }
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        if (k->stores[i].value == inst) {
+            return true;
+        }
+    }
+    for (int i = 0; i < k->n_kx; i++) {
+        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
+static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
+{
+    x->value = k->reds[0].inst;
+    x->staged = TC_F32;
+    for (int i = x->value + 1; i < k->n_insts; i++) {
+        const tci_kinst *in = &k->insts[i];
+        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
+                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
+        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
+            x->value = i;
+            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
+            return;
+        }
+    }
+}
+
+TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
+{
+    memset(x, 0, sizeof(*x));
+    if (!tci_matrix_has_form(k)) {
+        return false;
+    }
+    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
+                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
+    tci_matrix_side side[2] = {{0}};
+    const tci_kred *red = &k->reds[0];
+    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+        return false;
+    }
+    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
+    int8_t t = k->operands[side[0].operand].dtype;
+    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
+                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
+                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
+                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
+    if (!fits) {
+        return false;
+    }
+    x->dtype = t;
+    x->side[0] = side[a];
+    x->side[1] = side[1 - a];
+    tci_matrix_value(k, x);
+    return true;
+}
+
+static bool tci_matrix_pays(const tci_matrix *x)
+{
+    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
+    for (int i = 0; i < x->n_batch; i++) {
+        flops *= (double)x->batch[i];
+    }
+    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
+           flops >= TCI_MATRIX_FLOPS;
+}
+
+static bool tci_matrix_is_whole(int64_t size)
+{
+    return size % TCI_MATRIX_WHOLE == 0;
+}
+
+/* A CPU's unit: whole registers of bf16, A contiguous along k, B along the columns, and vectors
+ * that have a lane for each column of a register. */
+static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
+                                      tci_machine machine)
+{
+    bool fits = machine.has_work && machine.vector_bytes == TCI_MATRIX_REGISTER &&
+                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
+                tci_matrix_is_whole(x->m) && tci_matrix_is_whole(x->n) &&
+                tci_matrix_is_whole(x->k) && k->n_operands < TCI_WORK_OPERANDS;
+    for (int i = 0; i < k->n_insts; i++) {
+        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
+    }
+    return fits;
+}
+
+/* A GPU's unit has a tile for every product that has so few tiles that their number is an int. */
+static bool tci_matrix_fits_blocks(const tci_matrix *x)
+{
+#ifdef TC_CUDA
+    double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
+                   (double)tci_dim_ceil_div(x->n, TCI_MATRIX_TILE_COLUMNS);
+    for (int i = 0; i < x->n_batch; i++) {
+        tiles *= (double)x->batch[i];
+    }
+    return tiles <= INT32_MAX / 2;
+#else
+    (void)x;
+    return false;
+#endif
+}
+
+TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
+{
+    tci_matrix x;
+    return machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x) &&
+           (machine.block_threads > 0 ? tci_matrix_fits_blocks(&x)
+                                      : tci_matrix_fits_processor(k, &x, machine));
+}
 
 /* ---- src/plan/parts.c ---- */
 /* plan/parts.c - long contractions as sums of parts.
@@ -18283,38 +18618,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 #ifndef TCI_PLAN_PLAN_H
 #define TCI_PLAN_PLAN_H
 
-/* ---- src/kernel/machine.h ---- */
-/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else. */
-#ifndef TCI_KERNEL_MACHINE_H
-#define TCI_KERNEL_MACHINE_H
 
-#include <stdbool.h>
-
-enum {
-    TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
-    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
-    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
-    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
-    TCI_MATRIX_COLUMNS = 16,
-    TCI_MATRIX_DEPTH = 32,
-    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
-    TCI_MATRIX_FLOPS = 1 << 21
-};
-
-typedef struct tci_machine {
-    int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
-    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
-     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
-    int block_threads;
-    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
-    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
-     * it */
-    int matrix_units;
-} tci_machine;
-
-#endif
-
-/* ---- src/plan/plan.h, continued ---- */
 typedef enum tci_buffer_kind {
     TCI_BUF_INPUT,  /* index: which program input (leaf of the compiled graph) */
     TCI_BUF_OUTPUT, /* index: which program output */
@@ -18505,7 +18809,11 @@ typedef struct tci_lowered {
     int32_t n_dividing;
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
-                                  tci_plan *plan);
+                                  tci_plan *plan, tci_machine machine);
+/* plan/class.c: where the vectors of a kernel lie (tci_kvec), asked before its axes are in final
+ * form; and then the numeric classes of its reductions. */
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 
@@ -18952,14 +19260,14 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
                           before);
 }
 
-/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. */
+/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. Sizes that are
+ * symbols leave it whole: the order must not follow from what they typically are. */
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
-    int64_t size = tci_dim_hint(x->shape[axis]);
-    if (tci_op_is(n->op, TCI_IS_ARG) || results == 0 || all == 0 ||
-        !tci_dim_is_known(x->shape[axis])) {
+    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
+    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(results) || !tci_dim_is_known(all) ||
+        results == 0 || all == 0) {
         return 0;
     }
     if (machine.block_threads == 0) {
@@ -18983,9 +19291,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
-        int64_t size = tci_dim_hint(x->shape[n->attr[i]]);
-        int64_t best = tci_dim_hint(x->shape[n->attr[at]]);
-        bool larger = size > best * (i == n->n_attr - 1 ? 64 : 1);
+        int64_t size = tci_dim_most(x->shape[n->attr[i]]);
+        int64_t best = tci_dim_most(x->shape[n->attr[at]]);
+        bool larger = i == n->n_attr - 1 ? (size - 1) / 64 >= best : size > best;
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];
@@ -20685,6 +20993,146 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
     tci_group_sort(f);
     return f;
 }
+/* ---- src/plan/class.c ---- */
+/* plan/class.c - the numeric class of a kernel's sums.
+ *
+ * In: a kernel before it is scheduled, the kind of machine. Out: where its vectors lie, and for
+ * each reduction the class that kernel/ir.h defines. The one idea: results follow from the class
+ * alone, so it is a function of shape, layout, dtype and the kind of machine (a processor, or
+ * blocks of threads; with a matrix unit or without), and never of what a size typically is or how
+ * fast a machine is. Where a size is a symbol the class is one that serves its whole range.
+ *
+ *   MATRIX    products that a matrix unit takes (kernel/matrix.c)
+ *   CHAIN     other contractions, scans, and reductions where neighbours along the last outer axis
+ *             lie together in memory: each lane of a vector is a sum of its own
+ *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
+ *             a block holds the longest row in a few vectors */
+
+enum {
+    TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
+    TCI_CLASS_WIDE = 16,         /* least neighbours for that */
+    TCI_CLASS_WARP = 32,         /* least threads of a block */
+    TCI_CLASS_BLOCK_VECTORS = 8, /* of a row that a block should hold at once, at most */
+    TCI_CLASS_BLOCK_ROW = 1024   /* elements of a row where any number may come */
+};
+
+/* ---- where vectors lie ---- */
+
+/* How many loads walk `axis` with stride 1, and how many with another stride. */
+static void tci_class_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
+{
+    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
+    *unit = *strided = 0;
+    for (int i = 0; i < k->n_insts; i++) {
+        if (k->insts[i].op != TCI_K_LOAD) {
+            continue;
+        }
+        if (!tci_kx_affine(k, k->insts[i].x, coef, &base)) {
+            *strided += 1;
+        } else if (coef[axis] == 1) {
+            *unit += 1;
+        } else if (coef[axis] != 0) {
+            *strided += 1;
+        }
+    }
+}
+
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k)
+{
+    int inner = -1, outer = k->n_outer - 1;
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kstage *stage = &k->stages[k->reds[r].stage];
+        if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN || stage->n_axes == 0) {
+            return TCI_VEC_OUTER;
+        }
+        inner = stage->axes[stage->n_axes - 1];
+    }
+    if (inner < 0 || outer < 0) {
+        return inner < 0 ? TCI_VEC_OUTER : TCI_VEC_INNER;
+    }
+    int inner_unit, inner_strided, outer_unit, outer_strided;
+    tci_class_count_loads(k, inner, &inner_unit, &inner_strided);
+    tci_class_count_loads(k, outer, &outer_unit, &outer_strided);
+    int64_t longest = tci_dim_most(k->axes[inner].size);
+    bool wide = tci_dim_most(k->axes[outer].size) >= TCI_CLASS_WIDE;
+    if (longest < TCI_CLASS_SHORT_ROW && wide && outer_strided <= inner_unit) {
+        return TCI_VEC_OUTER;
+    }
+    return outer_unit > inner_unit && wide ? TCI_VEC_OUTER : TCI_VEC_INNER;
+}
+
+/* ---- lanes ---- */
+
+/* Bytes of the widest value that lies along the last inner axis of a reduction's stage; what only
+ * makes up an index does not count. */
+static int tci_class_widest(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    uint64_t axes = 0;
+    int widest = 1;
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r];
+        const tci_kstage *stage = &k->stages[red->stage];
+        int bytes = tci_dtype_get((tc_dtype)red->dtype)->bytes;
+        axes |= (uint64_t)1 << TCI_MIN(stage->axes[stage->n_axes - 1], 63);
+        live[red->a] = true;
+        if (red->b >= 0) {
+            live[red->b] = true;
+        }
+        if (red->dtype != TC_BOOL) {
+            widest = TCI_MAX(widest, tci_kred_is_arg(red->op) ? 8 : bytes);
+        }
+    }
+    for (int i = 0; i < k->n_stores; i++) {
+        live[k->stores[i].value] = true;
+    }
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && in->op != TCI_K_FAULT && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        if (live[i] && in->op != TCI_K_FAULT && in->dtype != TC_BOOL && (in->axes & axes)) {
+            widest = TCI_MAX(widest, tci_dtype_get((tc_dtype)in->dtype)->bytes);
+        }
+    }
+    return widest;
+}
+
+static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
+{
+    if (machine.block_threads == 0) {
+        return TCI_VLANES;
+    }
+    int64_t longest = 1;
+    for (int t = 0; t < k->n_stages; t++) {
+        const tci_kstage *st = &k->stages[t];
+        tci_dim size = st->n_axes ? k->axes[st->axes[st->n_axes - 1]].size : 1;
+        int64_t row = tci_dim_is_known(size) ? size
+                                             : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
+        longest = TCI_MAX(longest, row);
+    }
+    int64_t held = TCI_MAX(machine.vector_bytes / tci_class_widest(k), 1);
+    int64_t threads = TCI_MIN(TCI_CLASS_WARP, machine.block_threads);
+    while (threads < machine.block_threads &&
+           threads * held * TCI_CLASS_BLOCK_VECTORS < longest) {
+        threads *= 2;
+    }
+    return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
+}
+
+/* ---- the choice ---- */
+
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_kred *red = &k->reds[r];
+        red->order = k->vector == TCI_VEC_INNER ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+        red->order_n = k->vector == TCI_VEC_INNER ? tci_class_lanes(k, machine) : 0;
+    }
+    if (tci_matrix_fits(k, machine)) {
+        k->reds[0].order = TCI_ORDER_MATRIX;
+    }
+}
 /* ---- src/plan/kernel.c ---- */
 /* plan/kernel.c - writes one group of roots as a kernel.
  *
@@ -20695,7 +21143,7 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  * same family, stores of values come last. Then the vector axis is chosen and the kernel brought
  * into final form. */
 
-enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
+enum { TCI_PK_SPLITS = 64 };
 
 typedef struct tci_pk_slot {
     tci_dim size;
@@ -20938,7 +21386,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
+    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN, 0};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -20986,62 +21434,6 @@ static void tci_pk_store_member(tci_pk *p, int member)
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
-}
-
-/* ---- the vector axis ---- */
-
-/* How many loads walk `axis` with stride 1, and how many with another stride. */
-static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
-{
-    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
-    *unit = *strided = 0;
-    for (int i = 0; i < k->n_insts; i++) {
-        if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
-            continue;
-        }
-        if (!tci_kx_affine(k, k->insts[i].x, coef, &base)) {
-            *strided += 1;
-        } else if (coef[axis] == 1) {
-            *unit += 1;
-        } else if (coef[axis] != 0) {
-            *strided += 1;
-        }
-    }
-}
-
-/* The order of the reductions depends on it, so it is a function of shape and layout; where sizes
- * are symbols, of their typical values, so that a program of symbolic sizes may sum in another
- * order than that of a fixed size. */
-static uint8_t tci_pk_vector(const tci_kernel *k)
-{
-    int inner = -1;
-    for (int r = 0; r < k->n_reds; r++) {
-        const tci_kstage *stage = &k->stages[k->reds[r].stage];
-        if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN) {
-            return TCI_VEC_OUTER;
-        }
-        if (stage->n_axes == 0) {
-            return TCI_VEC_OUTER;
-        }
-        inner = stage->axes[stage->n_axes - 1];
-    }
-    if (inner < 0) {
-        return TCI_VEC_OUTER;
-    }
-    int outer = k->n_outer - 1;
-    if (outer < 0) {
-        return TCI_VEC_INNER;
-    }
-    int inner_unit, inner_strided, outer_unit, outer_strided;
-    tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
-    tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
-    int64_t n_inner = tci_dim_hint(k->axes[inner].size);
-    int64_t n_outer = tci_dim_hint(k->axes[outer].size);
-    bool short_row = n_inner < TCI_PK_SHORT_ROW && n_outer >= TCI_PK_WIDE;
-    if (short_row && outer_strided <= inner_unit) {
-        return TCI_VEC_OUTER;
-    }
-    return outer_unit > inner_unit && n_outer >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -21229,7 +21621,7 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
 }
 
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
-                                  tci_plan *plan)
+                                  tci_plan *plan, tci_machine machine)
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
@@ -21249,8 +21641,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
             break;
         }
     }
-    p.k->vector = tci_pk_vector(p.k);
+    p.k->vector = tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES
@@ -21733,7 +22126,8 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
 }
 
 /* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
-static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_str *stored)
+static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
+                           tci_str *stored)
 {
     tci_plan_texts texts = {0};
     bool any = false;
@@ -21743,7 +22137,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_str *
     }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
-        tci_lowered low = tci_plan_lower(s, f, g, p);
+        tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
@@ -21792,7 +22186,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, last ? NULL : &stored)) {
+        if (tci_plan_steps(s, p, f, machine, last ? NULL : &stored)) {
             break;
         }
         p->n_buffers = n_buffers;
@@ -22241,10 +22635,6 @@ typedef struct tci_launch {
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
 
-/* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
-TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
-/* Sets the order of the kernel's contraction (tci_kred.order), loop/matrix.c. */
-TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);
@@ -24631,14 +25021,14 @@ TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_s
 
 TCI_FN tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
 {
-    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, b->k->vlanes, b->cur), -1};
+    int lanes = tci_kernel_lanes(b->k);
+    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, lanes, b->cur), -1};
     if (tci_stage_is_arg(red)) {
-        array.index = tci_build_local(b, TC_I64, b->k->vlanes, b->cur);
+        array.index = tci_build_local(b, TC_I64, lanes, b->cur);
     }
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_lopen open;
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, b->k->vlanes), b->l->lanes,
-                          &open);
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, lanes), b->l->lanes, &open);
     tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
     tci_build_close(b, &open);
     return array;
@@ -25221,7 +25611,7 @@ TCI_FN void tci_stage_map_outer(tci_build *b, int stage, const tci_tile *tile)
 /* loop/inner.c - stages whose vectors lie along their last inner axis (VEC_INNER).
  *
  * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
- * (tci_kernel.vlanes) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
+ * (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
  * or in a local array when that would be too many. A lane that no element of the row reaches stays
  * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
  * are left out. */
@@ -25331,7 +25721,7 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
         tci_lopen open;
         int n = tci_lx_const(b->l, left);
         int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
-                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+                             : tci_build_in_range(b, n, lanes, tci_kernel_lanes(b->k));
         tci_build_if(b, exists, &open);
         tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
@@ -25342,15 +25732,16 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
 static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
 {
-    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim length = tci_dim_sub(end, begin);
+    int vlanes = tci_kernel_lanes(b->k);
     tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
     void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
     if (!tci_dim_le(whole, begin)) {
         tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), vlanes);
         tci_build_close(b, &open);
     }
     tci_dim count = tci_dim_sub(end, whole);
@@ -25358,7 +25749,7 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
     /* lanes without a register are behind the longest axis */
-    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    int end_lane = TCI_MIN(tci_kernel_lanes(b->k), m->n_regs * b->l->lanes);
     for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
@@ -25386,7 +25777,7 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
     int lanes = b->l->lanes;
     const tci_stage_pair *acc = &m->acc[r * m->n_regs];
     tci_stage_pair v;
-    for (int h = b->k->vlanes / 2; h >= lanes; h /= 2) {
+    for (int h = tci_kernel_lanes(b->k) / 2; h >= lanes; h /= 2) {
         if (m->in_array) {
             tci_lopen open;
             int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
@@ -25420,7 +25811,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), tci_kernel_lanes(b->k)), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -25450,7 +25841,7 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
-    int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
+    int n_cuts = tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
         tci_stage_stretch(b, &m, begin, cuts[i]);
@@ -26593,12 +26984,11 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
     }
 }
 /* ---- src/loop/matrix.c ---- */
-/* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
+/* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
  *
- * In: a kernel, the machine. Out: for loop/order.c whether a unit takes the contraction, and in
- * which tile; for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's
- * elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain is built
- * like any other.
+ * In: a kernel of class MATRIX, the machine. Out: a skeleton (loop/matrix.h) whose hole is the
+ * kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain
+ * is built like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
  * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
@@ -26622,46 +27012,13 @@ TCI_FN void tci_blocked_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, 
 
 enum {
     TCI_MATRIX_DEPTH_STEP = 64, /* elements of k in a stage: a row of 128 bytes */
-    TCI_MATRIX_BATCH = 3,       /* batch axes at most: a box has five axes */
     TCI_MATRIX_STAGES = 12,     /* at most */
     TCI_MATRIX_WARP = 32,
     TCI_MATRIX_SUB = 64,        /* rows that four warps multiply at once */
     TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
 };
 
-/* A or B in memory, strides in elements. */
-typedef struct tci_matrix_side {
-    int32_t operand;
-    bool along_k;       /* k is the axis of stride 1; else the side's own axis (m or n) is */
-    int64_t offset;     /* of element 0 */
-    int64_t pitch;      /* of the other one of the two axes */
-    int64_t batch_pitch[TCI_MATRIX_BATCH]; /* 0: it does not depend on that axis */
-} tci_matrix_side;
-
-typedef struct tci_matrix {
-    int8_t dtype;       /* of A and B: TC_BF16 or TC_F16 */
-    int32_t m_axis, n_axis;
-    int64_t m, n, k;
-    int32_t n_batch, batch_axis[TCI_MATRIX_BATCH];
-    int64_t batch[TCI_MATRIX_BATCH];
-    tci_matrix_side side[2]; /* A, B */
-    int32_t value;      /* the instruction that is left in shared memory */
-    int8_t staged;      /* as this dtype */
-    int32_t consumers, sub_rows, rows, columns; /* rows = 64 * consumers * sub_rows */
-    int32_t stages, group_rows, row_threads;
-    int32_t buffers;      /* for staged sums, of one consumer each: 1 or consumers */
-    int64_t staged_pitch; /* elements between rows of the staged sums */
-    int64_t tiles_m, tiles_n, tiles; /* tiles: over all of the batch */
-} tci_matrix;
-
-/* Everything but the tile (consumers .. tiles), from *x as zeros or anything; false: no matrix unit
- * takes the kernel. */
-TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x);
-/* Is the product large enough for a unit? */
-TCI_FN bool tci_matrix_pays(const tci_matrix *x);
 #ifdef TC_CUDA /* as in row.h */
-/* Fills in the tile. False: none fits. */
-TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units);
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -26671,7 +27028,6 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
 #else
-#define tci_matrix_choose_tile(k, x, units) false
 #define tci_matrix_schedule(s, k, machine, launch) NULL
 #endif
 
@@ -26694,169 +27050,6 @@ enum {
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
-
-/* ---- recognising ---- */
-
-/* The strides of load `inst`; false where it is no plain box of memory. */
-static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
-{
-    const tci_kinst *in = &k->insts[inst];
-    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
-        !tci_kx_affine(k, in->x, coef, &side->offset)) {
-        return false;
-    }
-    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
-        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
-    }
-    side->operand = (int32_t)in->imm;
-    return fits;
-}
-
-static bool tci_matrix_is_aligned(int64_t stride)
-{
-    return stride % TCI_MATRIX_ALIGN == 0;
-}
-
-/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
-static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
-                               int own, tci_matrix_side *side)
-{
-    int64_t along = coef[k->n_axes - 1];
-    side->along_k = along == 1;
-    side->pitch = side->along_k ? coef[own] : along;
-    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
-                tci_matrix_is_aligned(side->pitch);
-    for (int i = 0; i < x->n_batch; i++) {
-        side->batch_pitch[i] = coef[x->batch_axis[i]];
-        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
-    }
-    return fits;
-}
-
-/* The rows: the longest axis that A has and B has not. The rest is the batch. */
-static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
-{
-    x->n_axis = k->n_outer - 1;
-    x->m_axis = -1;
-    for (int i = 0; i < x->n_axis; i++) {
-        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
-        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
-    }
-    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
-        k->n_outer > 2 + TCI_MATRIX_BATCH) {
-        return false;
-    }
-    for (int i = 0; i < x->n_axis; i++) {
-        if (i != x->m_axis) {
-            x->batch_axis[x->n_batch] = i;
-            x->batch[x->n_batch++] = k->axes[i].size;
-        }
-    }
-    x->m = k->axes[x->m_axis].size;
-    x->n = k->axes[x->n_axis].size;
-    x->k = k->axes[k->n_axes - 1].size;
-    return true;
-}
-
-static bool tci_matrix_has_form(const tci_kernel *k)
-{
-    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
-                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
-                k->n_axes == k->n_outer + 1;
-    for (int t = 1; t < k->n_stages; t++) {
-        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
-    }
-    for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
-               k->axes[a].size <= INT32_MAX;
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        fits = fits && k->stores[i].stage > 0;
-    }
-    return fits;
-}
-
-/* Does anything but instruction `except` use instruction `inst`? */
-static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
-{
-    for (int i = 0; i < k->n_insts; i++) {
-        for (int a = 0; a < k->insts[i].n_args; a++) {
-            if (i != except && k->insts[i].args[a] == inst) {
-                return true;
-            }
-        }
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        if (k->stores[i].value == inst) {
-            return true;
-        }
-    }
-    for (int i = 0; i < k->n_kx; i++) {
-        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
-static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
-{
-    x->value = k->reds[0].inst;
-    x->staged = TC_F32;
-    for (int i = x->value + 1; i < k->n_insts; i++) {
-        const tci_kinst *in = &k->insts[i];
-        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
-                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
-        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
-            x->value = i;
-            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
-            return;
-        }
-    }
-}
-
-TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
-{
-    memset(x, 0, sizeof(*x));
-    if (!tci_matrix_has_form(k)) {
-        return false;
-    }
-    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
-                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
-    tci_matrix_side side[2] = {{0}};
-    const tci_kred *red = &k->reds[0];
-    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
-        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
-        return false;
-    }
-    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
-    int8_t t = k->operands[side[0].operand].dtype;
-    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
-                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
-                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
-                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
-    if (!fits) {
-        return false;
-    }
-    x->dtype = t;
-    x->side[0] = side[a];
-    x->side[1] = side[1 - a];
-    tci_matrix_value(k, x);
-    return true;
-}
-
-TCI_FN bool tci_matrix_pays(const tci_matrix *x)
-{
-    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
-    for (int i = 0; i < x->n_batch; i++) {
-        flops *= (double)x->batch[i];
-    }
-    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
-           flops >= TCI_MATRIX_FLOPS;
-}
 
 #ifdef TC_CUDA
 
@@ -26955,7 +27148,8 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
     return cost;
 }
 
-TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+/* False: no tile fits. */
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
                                             {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
@@ -27113,8 +27307,6 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 #define TCI_LOOP_TILES_H
 
 
-/* Does the unit take this contraction, which is one that a matrix unit may take? */
-TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
 /* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
 TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
 /* As tci_blocked_emit. */
@@ -27136,28 +27328,9 @@ enum {
     TCI_TILES_B = 6
 };
 
-/* ---- what fits ---- */
-
-static bool tci_tiles_is_whole(int64_t size)
-{
-    return size % TCI_TILES_BLOCK == 0;
-}
-
 static int64_t tci_tiles_ceil_div(int64_t a, int64_t c)
 {
     return (a + c - 1) / c;
-}
-
-TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
-{
-    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
-                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
-                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
-                k->n_operands < TCI_WORK_OPERANDS;
-    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
-        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
-    }
-    return fits;
 }
 
 TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
@@ -27505,7 +27678,7 @@ enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
 {
     int axis = -1, n_loads = 0;
-    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != k->vlanes) {
+    if (k->vector != TCI_VEC_INNER || l->threads < TCI_WARP || l->lanes != tci_kernel_lanes(k)) {
         return 0;
     }
     for (int t = 0; t < k->n_stages; t++) {
@@ -28332,67 +28505,6 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
 }
 
 #endif
-/* ---- src/loop/order.c ---- */
-/* loop/order.c - the part of a reduction's order that the kind of machine decides.
- *
- * In: a kernel, the machine. Out: fields of the kernel, set before any schedule is looked for: how
- * many virtual lanes its rows have, and whether a matrix unit makes its sums. */
-/* ---- src/loop/order.h ---- */
-/* loop/order.h - what the choice of an order and the choice of a schedule share. */
-#ifndef TCI_LOOP_ORDER_H
-#define TCI_LOOP_ORDER_H
-
-#include <stdint.h>
-
-
-/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
-TCI_FN int tci_loop_threads(int64_t n, int held, int most);
-
-#endif
-
-
-/* ---- src/loop/order.c, continued ---- */
-enum { TCI_ORDER_VECTORS = 8 /* of a row that a block should hold at once, at most */ };
-
-TCI_FN int tci_loop_threads(int64_t n, int held, int most)
-{
-    int threads = TCI_MIN(TCI_WARP, most);
-    while (threads < most && (int64_t)threads * held < n) {
-        threads *= 2;
-    }
-    return threads;
-}
-
-TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine)
-{
-    int64_t longest = 1;
-    int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
-    if (machine.block_threads == 0) {
-        return TCI_VLANES;
-    }
-    for (int t = 0; t < k->n_stages; t++) {
-        const tci_kstage *st = &k->stages[t];
-        int64_t row = st->n_axes ? tci_dim_hint(k->axes[st->axes[st->n_axes - 1]].size) : 1;
-        longest = TCI_MAX(longest, row);
-    }
-    int threads = tci_loop_threads(tci_dim_ceil_div(longest, TCI_ORDER_VECTORS), held,
-                                    machine.block_threads);
-    return TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
-}
-
-TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine)
-{
-    tci_matrix x = {0};
-    bool fits = machine.matrix_units > 0 && tci_matrix_find(k, &x) && tci_matrix_pays(&x);
-    if (fits && machine.block_threads == 0) {
-        fits = tci_tiles_fit(k, &x, machine);
-    } else if (fits) {
-        fits = tci_matrix_choose_tile(k, &x, machine.matrix_units);
-    }
-    if (fits) {
-        k->reds[0].order = TCI_ORDER_MATRIX;
-    }
-}
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -28479,6 +28591,16 @@ static bool tci_sched_many(tci_dim n)
 
 /* ---- lanes ---- */
 
+/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
+static int tci_sched_threads(int64_t n, int held, int most)
+{
+    int threads = TCI_MIN(TCI_WARP, most);
+    while (threads < most && (int64_t)threads * held < n) {
+        threads *= 2;
+    }
+    return threads;
+}
+
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
@@ -28488,7 +28610,7 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     for (int a = 0; a < k->n_outer - 1; a++) {
         points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
     }
-    l->threads = tci_loop_threads(n, held, most);
+    l->threads = tci_sched_threads(n, held, most);
     while (l->threads > TCI_WARP &&
            points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
         l->threads /= 2;
@@ -28516,7 +28638,9 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
     if (outer) {
         tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
     } else {
-        l->threads = k->vlanes / held;
+        int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, machine.block_threads);
+        held = TCI_MAX(TCI_MIN(held, lanes / least), 1);
+        l->threads = lanes / held;
         l->lanes = l->threads * held;
     }
 }
@@ -34156,9 +34280,9 @@ static void tci_prep_make_red(tci_prep *b, int red)
     if (r->inner) {
         const tci_kstage *stage = &b->k->stages[from->stage];
         r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
-        b->values[r->acc].lanes = b->k->vlanes;
+        b->values[r->acc].lanes = tci_kernel_lanes(b->k);
         if (r->arg) {
-            b->values[r->at].lanes = b->k->vlanes;
+            b->values[r->at].lanes = tci_kernel_lanes(b->k);
         }
     }
     b->outer_value[node] = r->result;
@@ -34911,7 +35035,7 @@ static void tci_prep_shape(tci_prep *b)
     const tci_kernel *k = b->k;
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
-    p->vlanes = k->vlanes;
+    p->vlanes = tci_kernel_lanes(k);
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;
@@ -40328,10 +40452,6 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_machine machine = tci_backend_machine(b->backend, b->options);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
-    for (int i = 0; i < job->plan->n_kernels; i++) {
-        job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
-        tci_loop_choose_order(job->plan->kernels[i], machine);
-    }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
         for (int i = 0; i < job->plan->n_kernels; i++) {
@@ -45893,6 +46013,19 @@ static void tci_explain_port(tci_str *out, const char *what, int index, const tc
     tci_str_add(out, "]\n");
 }
 
+/* The numeric class of each reduction, neighbours of one class once. */
+static void tci_explain_classes(tci_str *out, const tci_kernel *k)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r], *before = red - (r > 0);
+        bool same = red->order == before->order && red->order_n == before->order_n;
+        if (r == 0 || !same) {
+            tci_str_add(out, r == 0 ? ", class " : " ");
+            tci_kernel_print_order(out, red);
+        }
+    }
+}
+
 static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *code, int t)
 {
     const tci_step *step = &p->steps[t];
@@ -45906,6 +46039,7 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
                    k->n_stages == 1 ? "" : "s", reads, writes);
     tci_explain_bytes(out, k->bytes);
     tci_str_printf(out, ", %.3g flops", (double)k->flops);
+    tci_explain_classes(out, k);
     if (code->kernels[step->kernel].note && code->kernels[step->kernel].note[0]) {
         tci_str_printf(out, "; %s", code->kernels[step->kernel].note);
     }

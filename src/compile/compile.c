@@ -195,10 +195,6 @@ static tc_status tci_compile_front(tci_compile_batch_state *b, tci_compile_job *
     tci_machine machine = tci_backend_machine(b->backend, b->options);
     job->plan = tci_plan_make(s, job->copy.graph, job->copy.inputs, r->n_inputs, job->copy.literals,
                               r->n_literals, job->roots, r->n_roots, machine);
-    for (int i = 0; i < job->plan->n_kernels; i++) {
-        job->plan->kernels[i]->vlanes = tci_loop_vlanes(job->plan->kernels[i], machine);
-        tci_loop_choose_order(job->plan->kernels[i], machine);
-    }
     if (b->verify) {
         tci_plan_verify(s, job->plan);
         for (int i = 0; i < job->plan->n_kernels; i++) {

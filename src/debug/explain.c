@@ -26,6 +26,19 @@ static void tci_explain_port(tci_str *out, const char *what, int index, const tc
     tci_str_add(out, "]\n");
 }
 
+/* The numeric class of each reduction, neighbours of one class once. */
+static void tci_explain_classes(tci_str *out, const tci_kernel *k)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        const tci_kred *red = &k->reds[r], *before = red - (r > 0);
+        bool same = red->order == before->order && red->order_n == before->order_n;
+        if (r == 0 || !same) {
+            tci_str_add(out, r == 0 ? ", class " : " ");
+            tci_kernel_print_order(out, red);
+        }
+    }
+}
+
 static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *code, int t)
 {
     const tci_step *step = &p->steps[t];
@@ -39,6 +52,7 @@ static void tci_explain_step(tci_str *out, const tci_plan *p, const tci_code *co
                    k->n_stages == 1 ? "" : "s", reads, writes);
     tci_explain_bytes(out, k->bytes);
     tci_str_printf(out, ", %.3g flops", (double)k->flops);
+    tci_explain_classes(out, k);
     if (code->kernels[step->kernel].note && code->kernels[step->kernel].note[0]) {
         tci_str_printf(out, "; %s", code->kernels[step->kernel].note);
     }

@@ -37,7 +37,7 @@ static void tci_prep_shape(tci_prep *b)
     const tci_kernel *k = b->k;
     tci_interp *p = b->p;
     p->inner = k->vector == TCI_VEC_INNER;
-    p->vlanes = k->vlanes;
+    p->vlanes = tci_kernel_lanes(k);
     p->n_axes = k->n_axes;
     p->n_outer = k->n_outer;
     p->n_stages = k->n_stages;

@@ -92,9 +92,9 @@ static void tci_prep_make_red(tci_prep *b, int red)
     if (r->inner) {
         const tci_kstage *stage = &b->k->stages[from->stage];
         r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
-        b->values[r->acc].lanes = b->k->vlanes;
+        b->values[r->acc].lanes = tci_kernel_lanes(b->k);
         if (r->arg) {
-            b->values[r->at].lanes = b->k->vlanes;
+            b->values[r->at].lanes = tci_kernel_lanes(b->k);
         }
     }
     b->outer_value[node] = r->result;

@@ -171,7 +171,6 @@ static tci_kernel *tci_concrete_frame(tci_scratch *s, const tci_kernel *k, const
         TCI_PUSH(s, to->reds, to->n_reds, to->cap_reds, k->reds[r]);
     }
     to->vector = k->vector;
-    to->vlanes = k->vlanes;
     to->n_literals = k->n_literals;
     to->faults = k->faults;
     to->flops = to->all_flops = tci_dim_value(k->all_flops, values);

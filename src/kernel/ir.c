@@ -20,8 +20,17 @@ TCI_FN tci_kernel *tci_kernel_make(tci_scratch *s)
 {
     tci_kernel *k = TCI_NEW(s, tci_kernel);
     k->s = s;
-    k->vlanes = TCI_VLANES;
     return k;
+}
+
+TCI_FN int tci_kernel_lanes(const tci_kernel *k)
+{
+    for (int r = 0; r < k->n_reds; r++) {
+        if (k->reds[r].order == TCI_ORDER_LANES) {
+            return k->reds[r].order_n;
+        }
+    }
+    return TCI_VLANES;
 }
 
 TCI_FN int tci_kernel_axis(tci_kernel *k, tci_dim size, bool inner)

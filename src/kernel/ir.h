@@ -16,31 +16,30 @@
  * Index expressions (tci_kx) are quasi-affine over axes, hash-consed and kept simplified; each
  * knows its range [lo, hi] over the domain.
  *
- * The order of a reduction is part of the kernel, the same for every executor:
- *   vector == TCI_VEC_INNER: vlanes (64 but on machines of blocks) virtual lanes on the LAST inner
- *       axis of each REDUCE stage: element j of that axis goes to lane j % vlanes, lanes go on over
- *       the other inner axes (in order); at the end lane i takes in lane i + vlanes / 2, then
- *       i + vlanes / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]). Lanes start at the
- *       identity; an element that does not exist changes nothing.
- *   vector == TCI_VEC_OUTER: one lane; elements in row-major order of the inner axes.
- *   DOT (contraction): one FMA chain in row-major order of the inner axes (a long contraction comes
- *       here in parts: plan/parts.c has made it DOTs of fewer products and a SUM of them); or,
- *       where its `order` says MATRIX, exact products of bf16 or f16 pairs summed in f32 in the
- *       order of a matrix unit, which is fixed for a shape. The interpreter computes the chain for
- *       both, so results
- *       of MATRIX agree between executors within
- *           |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
- *       only, K elements long: a unit may cut bits of the smaller of two sums rather than round.
- *   SCAN: in order.
- * (INNER kernels never hold a DOT or a SCAN.) combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as
- * maximum and minimum (MAX: select(acc > v or acc is NaN, acc, v)), ANY OR, ALL AND; ARG: keep
- * (value, index): take v if v beats acc strictly, or v is NaN and acc is not; equal values keep the
- * lower index.
+ * The order of a reduction is part of the kernel, the same for every executor: its numeric class
+ * (tci_kred.order), which plan/class.c chooses and no schedule changes.
+ *   CHAIN     one accumulator; elements in row-major order of the inner axes. A DOT is one chain of
+ *             FMAs, a SCAN always a chain.
+ *   LANES(n)  n virtual lanes on the LAST inner axis of the stage: element j of that axis goes to
+ *             lane j % n, lanes go on over the other inner axes (in order); at the end lane i takes
+ *             in lane i + n / 2, then i + n / 4, ... 2, 1: acc[i] = combine(acc[i], acc[i + h]).
+ *             Lanes start at the identity; an element that does not exist changes nothing.
+ *   MATRIX    a DOT of bf16 or f16 pairs: exact products summed in f32 in the order of a matrix
+ *             unit, which is fixed for a shape. The interpreter computes the chain, so results
+ *             agree between executors within
+ *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
+ *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
+ *             round.
+ * combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum and minimum (MAX: select(acc > v or acc is
+ * NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index): take v if v beats acc strictly, or v is
+ * NaN and acc is not; equal values keep the lower index.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
  * for the whole domain; no two points of a store have one offset; stage axes are inner axes; a RED
- * value is used only in stages after its own (SCAN: also in its own) or by outer-level values. */
+ * value is used only in stages after its own (SCAN: also in its own) or by outer-level values; in a
+ * VEC_INNER kernel each reduction has class LANES, all with one number, in others none has; SCAN
+ * has CHAIN, MATRIX is for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -49,9 +48,9 @@
 #include "../ops/prim.h"
 
 enum {
-    TCI_VLANES = 64,
+    TCI_VLANES = 64,      /* virtual lanes on a processor, and the fewest anywhere */
     TCI_VLANES_MAX = 2048
-}; /* virtual lanes of an INNER reduction, unless a backend has more */
+};
 
 /* ---- index expressions ----
  * Numbers in here (coefficients, ranges, guards, sizes) may be symbolic (base/dim.h); what is
@@ -129,15 +128,20 @@ static inline bool tci_kred_is_arg(int op)
 {
     return op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
 }
-/* The order of a DOT: a numeric class of its own each. */
-typedef enum tci_korder { TCI_ORDER_CHAIN, TCI_ORDER_MATRIX } tci_korder;
+/* The numeric class of a reduction: its order, which every executor keeps. */
+typedef enum tci_korder {
+    TCI_ORDER_CHAIN,
+    TCI_ORDER_LANES, /* order_n virtual lanes: a power of two, 64 .. TCI_VLANES_MAX */
+    TCI_ORDER_MATRIX
+} tci_korder;
 typedef struct tci_kred {
     uint8_t op;      /* tci_kred_op */
     int8_t dtype;    /* of the accumulator (ARG: of the compared value; the result is i64) */
     int32_t stage;
     int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
-    uint8_t order;   /* tci_korder; MATRIX only for DOT */
+    uint8_t order;   /* tci_korder */
+    int32_t order_n; /* its number, 0 where it has none */
 } tci_kred;
 typedef struct tci_kstore {
     int32_t stage;
@@ -168,7 +172,6 @@ typedef struct tci_kernel {
     tci_scratch *s;
     tci_kaxis *axes; int n_axes, cap_axes;   /* outer axes first, in loop order; then inner axes */
     int n_outer;
-    int vlanes;  /* virtual lanes of an INNER reduction: a power of two, 64 .. TCI_VLANES_MAX */
     /* tci_kvec: the LAST outer axis, or each stage's last inner axis */
     uint8_t vector;
     tci_kx *kx; int n_kx, cap_kx;
@@ -209,6 +212,11 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
+
+/* The n of the kernel's LANES(n); of one without, the least. */
+TCI_FN int tci_kernel_lanes(const tci_kernel *k);
+/* The class in words: "LANES(64)". */
+TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red);
 
 /* kernel/print.c (the canonical text: equal text = equal kernel), kernel/verify.c. */
 TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k);

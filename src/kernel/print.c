@@ -114,6 +114,15 @@ static void tci_kernel_print_inst(tci_str *out, const tci_kernel *k, int index)
     tci_str_add(out, "\n");
 }
 
+TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
+{
+    static const char *const names[] = {"CHAIN", "LANES", "MATRIX"};
+    tci_str_add(out, names[red->order]);
+    if (red->order_n > 0) {
+        tci_str_printf(out, "(%d)", (int)red->order_n);
+    }
+}
+
 static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
 {
     static const char *const kinds[] = {"map", "reduce", "scan"};
@@ -132,7 +141,9 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
             if (red->b >= 0) {
                 tci_str_printf(out, ", v%d", red->b);
             }
-            tci_str_add(out, red->order == TCI_ORDER_MATRIX ? " on a matrix unit\n" : "\n");
+            tci_str_add(out, ", ");
+            tci_kernel_print_order(out, red);
+            tci_str_add(out, "\n");
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -152,11 +163,8 @@ TCI_FN void tci_kernel_print(tci_str *out, const tci_kernel *k)
         tci_str_printf(out, "%s a%d:", a == k->n_outer ? " inner" : "", a);
         tci_dim_print(out, k->axes[a].size);
     }
-    tci_str_printf(out, " vector %s", k->vector == TCI_VEC_INNER ? "inner" : "outer");
-    if (k->vector == TCI_VEC_INNER && k->vlanes != TCI_VLANES) {
-        tci_str_printf(out, " of %d", k->vlanes);
-    }
-    tci_str_printf(out, " literals %d\n", k->n_literals);
+    tci_str_printf(out, " vector %s literals %d\n",
+                   k->vector == TCI_VEC_INNER ? "inner" : "outer", k->n_literals);
     for (int p = 0; p < k->n_operands; p++) {
         tci_str_printf(out, "  p%d: %s %s[", p, k->operands[p].is_output ? "out" : "in",
                        tci_dtype_get((tc_dtype)k->operands[p].dtype)->name);

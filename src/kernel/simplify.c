@@ -77,7 +77,7 @@ static tci_dim tci_kernel_term_split(const tci_kernel *k, int x, tci_dim c, int 
         if (e.op == TCI_KX_AXIS && tci_dim_lt(0, coef) && tci_dim_divides(coef, c)) {
             tci_dim f = tci_dim_div(c, coef), size = k->axes[e.c].size;
             if (f != 1 && f != size && size != 0 && tci_dim_divides(f, size) &&
-                tci_dim_hint(f) > tci_dim_hint(factor)) {
+                tci_dim_most(f) > tci_dim_most(factor)) {
                 factor = f;
                 *axis = (int)e.c;
             }

@@ -162,6 +162,26 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     tci_kernel_verify_apart(s, k, store);
 }
 
+static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
+{
+    bool inner = k->vector == TCI_VEC_INNER;
+    bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
+    TCI_ASSERT(s, inner == (red->order == TCI_ORDER_LANES));
+    TCI_ASSERT(s, !inner || (red->op != TCI_RED_DOT && k->stages[red->stage].n_axes > 0));
+    TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
+    switch ((tci_korder)red->order) {
+    case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
+    case TCI_ORDER_LANES:
+        TCI_ASSERT(s, red->order_n == tci_kernel_lanes(k) && red->order_n >= TCI_VLANES);
+        TCI_ASSERT(s, red->order_n <= TCI_VLANES_MAX && !(red->order_n & (red->order_n - 1)));
+        return;
+    case TCI_ORDER_MATRIX:
+        TCI_ASSERT(s, red->order_n == 0 && red->op == TCI_RED_DOT && red->dtype == TC_F32);
+        return;
+    }
+    TCI_ASSERT(s, false);
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
@@ -182,9 +202,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         TCI_ASSERT(s, red->stage >= 0 && red->stage < k->n_stages);
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
         TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
-        TCI_ASSERT(s, k->vector == TCI_VEC_OUTER || red->op != TCI_RED_DOT);
-        TCI_ASSERT(s, red->order == TCI_ORDER_CHAIN ||
-                          (red->op == TCI_RED_DOT && red->dtype == TC_F32));
+        tci_kernel_verify_order(s, k, red);
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kernel_verify_store(s, k, &k->stores[w]);

@@ -173,14 +173,14 @@ TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_s
 
 TCI_FN tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
 {
-    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, b->k->vlanes, b->cur), -1};
+    int lanes = tci_kernel_lanes(b->k);
+    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, lanes, b->cur), -1};
     if (tci_stage_is_arg(red)) {
-        array.index = tci_build_local(b, TC_I64, b->k->vlanes, b->cur);
+        array.index = tci_build_local(b, TC_I64, lanes, b->cur);
     }
     tci_stage_pair id = tci_stage_identity(b, red);
     tci_lopen open;
-    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, b->k->vlanes), b->l->lanes,
-                          &open);
+    int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, lanes), b->l->lanes, &open);
     tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
     tci_build_close(b, &open);
     return array;

@@ -1,7 +1,7 @@
 /* loop/inner.c - stages whose vectors lie along their last inner axis (VEC_INNER).
  *
  * In: a stage; the outer point is bound. Out: the stage's loops. A reduction has 64 virtual lanes
- * (tci_kernel.vlanes) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
+ * (class LANES) on the stage's last axis, as kernel/ir.h says, held in 64 / lanes registers,
  * or in a local array when that would be too many. A lane that no element of the row reaches stays
  * at the identity, and taking in the identity changes nothing, so registers beyond the row's length
  * are left out. */
@@ -100,7 +100,7 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
         tci_lopen open;
         int n = tci_lx_const(b->l, left);
         int exists = partial ? tci_build_in_range(b, n, 1, lanes - 1)
-                             : tci_build_in_range(b, n, lanes, b->k->vlanes);
+                             : tci_build_in_range(b, n, lanes, tci_kernel_lanes(b->k));
         tci_build_if(b, exists, &open);
         tci_build_set(b, m->axis, tci_stage_vector(b, first, 0, last, partial ? n : -1));
         tci_stage_fold(b, m, u / lanes, m->in_array ? tci_lx_const(b->l, u) : -1);
@@ -111,15 +111,16 @@ static void tci_stage_rest_vector(tci_build *b, const tci_stage_lanes *m, tci_di
 /* Elements [begin, end) of the axis; both are multiples of 64, or end is the axis' end. */
 static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim begin, tci_dim end)
 {
-    tci_dim length = tci_dim_sub(end, begin), vlanes = b->k->vlanes;
+    tci_dim length = tci_dim_sub(end, begin);
+    int vlanes = tci_kernel_lanes(b->k);
     tci_dim whole = tci_dim_add(begin, tci_dim_mul(tci_dim_div(length, vlanes), vlanes));
     void (*block)(tci_build *, const tci_stage_lanes *, tci_lin, tci_dim, tci_dim, int64_t) =
         m->in_array ? tci_stage_block_in_array : tci_stage_block;
     if (!tci_dim_le(whole, begin)) {
         tci_lopen open;
-        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), b->k->vlanes,
+        int j = tci_build_for(b, tci_lx_const(b->l, begin), tci_lx_const(b->l, whole), vlanes,
                               &open);
-        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), b->k->vlanes);
+        block(b, m, tci_lin_var(b, j), begin, tci_dim_add(whole, -1), vlanes);
         tci_build_close(b, &open);
     }
     tci_dim count = tci_dim_sub(end, whole);
@@ -127,7 +128,7 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
         block(b, m, tci_lin_const(whole), whole, tci_dim_add(end, -1), count);
     }
     /* lanes without a register are behind the longest axis */
-    int end_lane = TCI_MIN(b->k->vlanes, m->n_regs * b->l->lanes);
+    int end_lane = TCI_MIN(tci_kernel_lanes(b->k), m->n_regs * b->l->lanes);
     for (int u = 0; !tci_dim_is_known(count) && u < end_lane; u += b->l->lanes) {
         tci_stage_rest_vector(b, m, whole, count, u);
     }
@@ -155,7 +156,7 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
     int lanes = b->l->lanes;
     const tci_stage_pair *acc = &m->acc[r * m->n_regs];
     tci_stage_pair v;
-    for (int h = b->k->vlanes / 2; h >= lanes; h /= 2) {
+    for (int h = tci_kernel_lanes(b->k) / 2; h >= lanes; h /= 2) {
         if (m->in_array) {
             tci_lopen open;
             int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
@@ -189,7 +190,7 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
 {
     const tci_kernel *k = b->k;
     int lanes = b->l->lanes, n_accs = 0;
-    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), b->k->vlanes), 1);
+    int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), tci_kernel_lanes(b->k)), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
         n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
@@ -219,7 +220,7 @@ TCI_FN void tci_stage_reduce_inner(tci_build *b, int stage, int next_axis)
     tci_stage_lanes_init(b, &m);
     tci_lopen *open = tci_stage_open(b, st->axes, n_before);
     tci_dim cuts[TCI_STAGE_MAX_CUTS + 1], size = k->axes[m.axis].size, begin = 0;
-    int n_cuts = tci_stage_cuts(b, m.axis, b->k->vlanes, cuts, TCI_STAGE_MAX_CUTS / 2);
+    int n_cuts = tci_stage_cuts(b, m.axis, tci_kernel_lanes(b->k), cuts, TCI_STAGE_MAX_CUTS / 2);
     cuts[n_cuts] = size;
     for (int i = 0; i <= n_cuts; i++) {
         tci_stage_stretch(b, &m, begin, cuts[i]);

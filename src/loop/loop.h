@@ -18,10 +18,6 @@ typedef struct tci_launch {
     char note[96];        /* one line for explain: "vector 16 x f32, tile 4x2, stream" */
 } tci_launch;
 
-/* The virtual lanes that suit rows of this kernel on a machine of blocks (tci_kernel.vlanes). */
-TCI_FN int tci_loop_vlanes(const tci_kernel *k, tci_machine machine);
-/* Sets the order of the kernel's contraction (tci_kred.order), loop/matrix.c. */
-TCI_FN void tci_loop_choose_order(tci_kernel *k, tci_machine machine);
 /* Never fails but by escape. */
 TCI_FN tci_loop *tci_loop_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                    tci_launch *launch);

@@ -1,9 +1,8 @@
-/* loop/matrix.c - which contractions a matrix unit takes, and their schedule.
+/* loop/matrix.c - the schedule of contractions on a GPU's matrix units.
  *
- * In: a kernel, the machine. Out: for loop/order.c whether a unit takes the contraction, and in
- * which tile; for tci_matrix_schedule a skeleton (loop/matrix.h) whose hole is the kernel's
- * elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain is built
- * like any other.
+ * In: a kernel of class MATRIX, the machine. Out: a skeleton (loop/matrix.h) whose hole is the
+ * kernel's elementwise chain as loop IR: the sums are a value kept in shared memory, so the chain
+ * is built like any other.
  *
  * The tile follows from a model of its time: the slower of multiplying and loading for each step of
  * k, or the chain where that takes longer, times the rounds that the units need; and the chain of
@@ -28,169 +27,6 @@ enum {
     TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
-
-/* ---- recognising ---- */
-
-/* The strides of load `inst`; false where it is no plain box of memory. */
-static bool tci_matrix_load(const tci_kernel *k, int inst, int64_t *coef, tci_matrix_side *side)
-{
-    const tci_kinst *in = &k->insts[inst];
-    if (in->op != TCI_K_LOAD || in->n_guards > 0 ||
-        !tci_kx_affine(k, in->x, coef, &side->offset)) {
-        return false;
-    }
-    bool fits = tci_dim_is_known(side->offset) && side->offset % TCI_MATRIX_ALIGN == 0;
-    for (int a = 0; a < k->n_axes; a++) { /* symbols are larger */
-        fits = fits && coef[a] >= 0 && coef[a] <= INT32_MAX;
-    }
-    side->operand = (int32_t)in->imm;
-    return fits;
-}
-
-static bool tci_matrix_is_aligned(int64_t stride)
-{
-    return stride % TCI_MATRIX_ALIGN == 0;
-}
-
-/* Fills a side from its strides: `own` is the m or n axis, the summed axis is the last one. */
-static bool tci_matrix_side_of(const tci_kernel *k, const tci_matrix *x, const int64_t *coef,
-                               int own, tci_matrix_side *side)
-{
-    int64_t along = coef[k->n_axes - 1];
-    side->along_k = along == 1;
-    side->pitch = side->along_k ? coef[own] : along;
-    bool fits = (side->along_k || coef[own] == 1) && side->pitch > 0 &&
-                tci_matrix_is_aligned(side->pitch);
-    for (int i = 0; i < x->n_batch; i++) {
-        side->batch_pitch[i] = coef[x->batch_axis[i]];
-        fits = fits && tci_matrix_is_aligned(side->batch_pitch[i]);
-    }
-    return fits;
-}
-
-/* The rows: the longest axis that A has and B has not. The rest is the batch. */
-static bool tci_matrix_axes(const tci_kernel *k, const int64_t *a, const int64_t *b, tci_matrix *x)
-{
-    x->n_axis = k->n_outer - 1;
-    x->m_axis = -1;
-    for (int i = 0; i < x->n_axis; i++) {
-        bool longer = x->m_axis < 0 || k->axes[i].size > k->axes[x->m_axis].size;
-        x->m_axis = a[i] != 0 && b[i] == 0 && longer ? i : x->m_axis;
-    }
-    if (x->m_axis < 0 || b[x->n_axis] == 0 || a[x->n_axis] != 0 ||
-        k->n_outer > 2 + TCI_MATRIX_BATCH) {
-        return false;
-    }
-    for (int i = 0; i < x->n_axis; i++) {
-        if (i != x->m_axis) {
-            x->batch_axis[x->n_batch] = i;
-            x->batch[x->n_batch++] = k->axes[i].size;
-        }
-    }
-    x->m = k->axes[x->m_axis].size;
-    x->n = k->axes[x->n_axis].size;
-    x->k = k->axes[k->n_axes - 1].size;
-    return true;
-}
-
-static bool tci_matrix_has_form(const tci_kernel *k)
-{
-    bool fits = k->vector == TCI_VEC_OUTER && k->n_reds == 1 && k->n_outer >= 2 &&
-                k->reds[0].op == TCI_RED_DOT && k->reds[0].dtype == TC_F32 &&
-                k->reds[0].stage == 0 && k->stages[0].n_axes == 1 &&
-                k->n_axes == k->n_outer + 1;
-    for (int t = 1; t < k->n_stages; t++) {
-        fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
-    }
-    for (int a = 0; a < k->n_axes; a++) {
-        fits = fits && tci_dim_is_known(k->axes[a].size) && k->axes[a].size > 0 &&
-               k->axes[a].size <= INT32_MAX;
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        fits = fits && k->stores[i].stage > 0;
-    }
-    return fits;
-}
-
-/* Does anything but instruction `except` use instruction `inst`? */
-static bool tci_matrix_is_used(const tci_kernel *k, int inst, int except)
-{
-    for (int i = 0; i < k->n_insts; i++) {
-        for (int a = 0; a < k->insts[i].n_args; a++) {
-            if (i != except && k->insts[i].args[a] == inst) {
-                return true;
-            }
-        }
-    }
-    for (int i = 0; i < k->n_stores; i++) {
-        if (k->stores[i].value == inst) {
-            return true;
-        }
-    }
-    for (int i = 0; i < k->n_kx; i++) {
-        if (k->kx[i].op == TCI_KX_VALUE && k->kx[i].c == inst) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What is left in shared memory: the sum, or its rounding where nothing else uses it. */
-static void tci_matrix_value(const tci_kernel *k, tci_matrix *x)
-{
-    x->value = k->reds[0].inst;
-    x->staged = TC_F32;
-    for (int i = x->value + 1; i < k->n_insts; i++) {
-        const tci_kinst *in = &k->insts[i];
-        bool rounds = in->op == TCI_K_PRIM && in->args[0] == x->value &&
-                      (in->prim == TCI_P_ROUNDB16 || in->prim == TCI_P_ROUND16);
-        if (rounds && !tci_matrix_is_used(k, x->value, i)) {
-            x->value = i;
-            x->staged = in->prim == TCI_P_ROUND16 ? TC_F16 : TC_BF16;
-            return;
-        }
-    }
-}
-
-TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
-{
-    memset(x, 0, sizeof(*x));
-    if (!tci_matrix_has_form(k)) {
-        return false;
-    }
-    int64_t *coef[2] = {TCI_NEW_ARRAY(k->s, int64_t, k->n_axes),
-                        TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
-    tci_matrix_side side[2] = {{0}};
-    const tci_kred *red = &k->reds[0];
-    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
-        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
-        return false;
-    }
-    int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
-    int8_t t = k->operands[side[0].operand].dtype;
-    bool fits = tci_dtype_is_half((tc_dtype)t) && k->operands[side[1].operand].dtype == t &&
-                tci_matrix_axes(k, coef[a], coef[1 - a], x) &&
-                tci_matrix_side_of(k, x, coef[a], x->m_axis, &side[a]) &&
-                tci_matrix_side_of(k, x, coef[1 - a], x->n_axis, &side[1 - a]);
-    if (!fits) {
-        return false;
-    }
-    x->dtype = t;
-    x->side[0] = side[a];
-    x->side[1] = side[1 - a];
-    tci_matrix_value(k, x);
-    return true;
-}
-
-TCI_FN bool tci_matrix_pays(const tci_matrix *x)
-{
-    double flops = 2.0 * (double)x->m * (double)x->n * (double)x->k;
-    for (int i = 0; i < x->n_batch; i++) {
-        flops *= (double)x->batch[i];
-    }
-    return x->m >= TCI_MATRIX_ROWS && x->n >= TCI_MATRIX_COLUMNS && x->k >= TCI_MATRIX_DEPTH &&
-           flops >= TCI_MATRIX_FLOPS;
-}
 
 #ifdef TC_CUDA
 
@@ -289,7 +125,8 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
     return cost;
 }
 
-TCI_FN bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+/* False: no tile fits. */
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
                                             {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};

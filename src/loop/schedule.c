@@ -16,7 +16,6 @@
 
 #include "blocked.h"
 #include "matrix.h"
-#include "order.h"
 #include "panel.h"
 #include "product.h"
 #include "row.h"
@@ -91,6 +90,16 @@ static bool tci_sched_many(tci_dim n)
 
 /* ---- lanes ---- */
 
+/* Threads, at least a warp, that cover n lanes of which each holds `held`. */
+static int tci_sched_threads(int64_t n, int held, int most)
+{
+    int threads = TCI_MIN(TCI_WARP, most);
+    while (threads < most && (int64_t)threads * held < n) {
+        threads *= 2;
+    }
+    return threads;
+}
+
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
@@ -100,7 +109,7 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     for (int a = 0; a < k->n_outer - 1; a++) {
         points *= TCI_MAX(tci_dim_hint(k->axes[a].size), 1);
     }
-    l->threads = tci_loop_threads(n, held, most);
+    l->threads = tci_sched_threads(n, held, most);
     while (l->threads > TCI_WARP &&
            points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
         l->threads /= 2;
@@ -128,7 +137,9 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
     if (outer) {
         tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
     } else {
-        l->threads = k->vlanes / held;
+        int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, machine.block_threads);
+        held = TCI_MAX(TCI_MIN(held, lanes / least), 1);
+        l->threads = lanes / held;
         l->lanes = l->threads * held;
     }
 }

@@ -30,28 +30,9 @@ enum {
     TCI_TILES_B = 6
 };
 
-/* ---- what fits ---- */
-
-static bool tci_tiles_is_whole(int64_t size)
-{
-    return size % TCI_TILES_BLOCK == 0;
-}
-
 static int64_t tci_tiles_ceil_div(int64_t a, int64_t c)
 {
     return (a + c - 1) / c;
-}
-
-TCI_FN bool tci_tiles_fit(const tci_kernel *k, const tci_matrix *x, tci_machine machine)
-{
-    bool fits = machine.has_work && machine.vector_bytes == 4 * TCI_TILES_SIDE &&
-                x->dtype == TC_BF16 && x->side[0].along_k && !x->side[1].along_k &&
-                tci_tiles_is_whole(x->m) && tci_tiles_is_whole(x->n) && tci_tiles_is_whole(x->k) &&
-                k->n_operands < TCI_WORK_OPERANDS;
-    for (int i = 0; i < k->n_insts; i++) { /* vectors have a lane for each column of a register */
-        fits = fits && tci_dtype_get((tc_dtype)k->insts[i].dtype)->bytes <= 4;
-    }
-    return fits;
 }
 
 TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)

@@ -4,8 +4,6 @@
 
 #include "blocked.h"
 
-/* Does the unit take this contraction, which is one that a matrix unit may take? */
-TCI_FN bool tci_tiles_fit(const tci_kernel *k, const struct tci_matrix *x, tci_machine machine);
 /* Fills *p: how the kernel is cut into blocks of columns and row tiles. */
 TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p);
 /* As tci_blocked_emit. */

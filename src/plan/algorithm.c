@@ -67,14 +67,14 @@ static tci_node *tci_algo_pad_axis(tci_scratch *s, tci_graph *g, tci_node *x, in
                           before);
 }
 
-/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. */
+/* How many elements of `axis` a chunk of reduction n should have; 0: leave it whole. Sizes that are
+ * symbols leave it whole: the order must not follow from what they typically are. */
 static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
 {
     const tci_node *x = n->in[0];
-    int64_t results = tci_dim_hint(tci_node_count(n)), all = tci_dim_hint(tci_node_count(x));
-    int64_t size = tci_dim_hint(x->shape[axis]);
-    if (tci_op_is(n->op, TCI_IS_ARG) || results == 0 || all == 0 ||
-        !tci_dim_is_known(x->shape[axis])) {
+    int64_t results = tci_node_count(n), all = tci_node_count(x), size = x->shape[axis];
+    if (tci_op_is(n->op, TCI_IS_ARG) || !tci_dim_is_known(results) || !tci_dim_is_known(all) ||
+        results == 0 || all == 0) {
         return 0;
     }
     if (machine.block_threads == 0) {
@@ -98,9 +98,9 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
-        int64_t size = tci_dim_hint(x->shape[n->attr[i]]);
-        int64_t best = tci_dim_hint(x->shape[n->attr[at]]);
-        bool larger = size > best * (i == n->n_attr - 1 ? 64 : 1);
+        int64_t size = tci_dim_most(x->shape[n->attr[i]]);
+        int64_t best = tci_dim_most(x->shape[n->attr[at]]);
+        bool larger = i == n->n_attr - 1 ? (size - 1) / 64 >= best : size > best;
         at = larger ? i : at;
     }
     int axis = (int)n->attr[at];

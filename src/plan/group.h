@@ -172,7 +172,11 @@ typedef struct tci_lowered {
     int32_t n_dividing;
 } tci_lowered;
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
-                                  tci_plan *plan);
+                                  tci_plan *plan, tci_machine machine);
+/* plan/class.c: where the vectors of a kernel lie (tci_kvec), asked before its axes are in final
+ * form; and then the numeric classes of its reductions. */
+TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
+TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 

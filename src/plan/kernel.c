@@ -9,7 +9,7 @@
 #include "../kernel/simplify.h"
 #include "group.h"
 
-enum { TCI_PK_SPLITS = 64, TCI_PK_SHORT_ROW = 16, TCI_PK_WIDE = 16 };
+enum { TCI_PK_SPLITS = 64 };
 
 typedef struct tci_pk_slot {
     tci_dim size;
@@ -252,7 +252,7 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN};
+    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN, 0};
     red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
     red.a = tci_lower_convert(p->k, red.a, t);
     int after = p->k->insts[red.a].stage;
@@ -300,62 +300,6 @@ static void tci_pk_store_member(tci_pk *p, int member)
     int family = r->kind == TCI_ROOT_VALUE ? p->family_of[member] : tci_pk_family_find(p, 0, &none);
     int stage = tci_pk_stage(p, TCI_STAGE_MAP, family, p->k->insts[value].stage);
     tci_pk_store(p, r, domain, value, stage);
-}
-
-/* ---- the vector axis ---- */
-
-/* How many loads walk `axis` with stride 1, and how many with another stride. */
-static void tci_pk_count_loads(const tci_kernel *k, int axis, int *unit, int *strided)
-{
-    tci_dim base, *coef = TCI_NEW_ARRAY(k->s, tci_dim, k->n_axes + 1);
-    *unit = *strided = 0;
-    for (int i = 0; i < k->n_insts; i++) {
-        if (k->insts[i].op != TCI_K_LOAD || axis < 0) {
-            continue;
-        }
-        if (!tci_kx_affine(k, k->insts[i].x, coef, &base)) {
-            *strided += 1;
-        } else if (coef[axis] == 1) {
-            *unit += 1;
-        } else if (coef[axis] != 0) {
-            *strided += 1;
-        }
-    }
-}
-
-/* The order of the reductions depends on it, so it is a function of shape and layout; where sizes
- * are symbols, of their typical values, so that a program of symbolic sizes may sum in another
- * order than that of a fixed size. */
-static uint8_t tci_pk_vector(const tci_kernel *k)
-{
-    int inner = -1;
-    for (int r = 0; r < k->n_reds; r++) {
-        const tci_kstage *stage = &k->stages[k->reds[r].stage];
-        if (k->reds[r].op == TCI_RED_DOT || stage->kind == TCI_STAGE_SCAN) {
-            return TCI_VEC_OUTER;
-        }
-        if (stage->n_axes == 0) {
-            return TCI_VEC_OUTER;
-        }
-        inner = stage->axes[stage->n_axes - 1];
-    }
-    if (inner < 0) {
-        return TCI_VEC_OUTER;
-    }
-    int outer = k->n_outer - 1;
-    if (outer < 0) {
-        return TCI_VEC_INNER;
-    }
-    int inner_unit, inner_strided, outer_unit, outer_strided;
-    tci_pk_count_loads(k, inner, &inner_unit, &inner_strided);
-    tci_pk_count_loads(k, outer, &outer_unit, &outer_strided);
-    int64_t n_inner = tci_dim_hint(k->axes[inner].size);
-    int64_t n_outer = tci_dim_hint(k->axes[outer].size);
-    bool short_row = n_inner < TCI_PK_SHORT_ROW && n_outer >= TCI_PK_WIDE;
-    if (short_row && outer_strided <= inner_unit) {
-        return TCI_VEC_OUTER;
-    }
-    return outer_unit > inner_unit && n_outer >= TCI_PK_WIDE ? TCI_VEC_OUTER : TCI_VEC_INNER;
 }
 
 /* ---- cost and name ---- */
@@ -543,7 +487,7 @@ static int tci_pk_dividing(tci_pk *p, tci_node ***nodes)
 }
 
 TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci_group *g,
-                                  tci_plan *plan)
+                                  tci_plan *plan, tci_machine machine)
 {
     tci_pk p = {.s = s, .f = f, .g = g, .plan = plan};
     p.outer = tci_pk_make_family(s, g->n_outer, g->outer);
@@ -563,8 +507,9 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
             break;
         }
     }
-    p.k->vector = tci_pk_vector(p.k);
+    p.k->vector = tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
 #ifdef TC_DYNAMIC_SHAPES

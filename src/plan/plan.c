@@ -156,7 +156,8 @@ static bool tci_plan_store_divided(const tci_lowered *low, tci_str *why)
 }
 
 /* False: made in vain, some more values get memory now, as `stored` says; NULL: none do. */
-static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_str *stored)
+static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_machine machine,
+                           tci_str *stored)
 {
     tci_plan_texts texts = {0};
     bool any = false;
@@ -166,7 +167,7 @@ static bool tci_plan_steps(tci_scratch *s, tci_plan *p, tci_fusion *f, tci_str *
     }
     for (int i = 0; i < f->n_groups; i++) {
         const tci_group *g = &f->groups[f->order[i]];
-        tci_lowered low = tci_plan_lower(s, f, g, p);
+        tci_lowered low = tci_plan_lower(s, f, g, p, machine);
         tci_kernel_need_dims(s, low.kernel); /* and not only where all is verified */
         tci_step step = {tci_plan_kernel_index(s, p, &texts, low.kernel), low.operand_buffers,
                          TCI_NEW_ARRAY(s, int32_t, low.kernel->n_literals + 1)};
@@ -215,7 +216,7 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
-        if (tci_plan_steps(s, p, f, last ? NULL : &stored)) {
+        if (tci_plan_steps(s, p, f, machine, last ? NULL : &stored)) {
             break;
         }
         p->n_buffers = n_buffers;

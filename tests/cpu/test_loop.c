@@ -171,7 +171,9 @@ static int add_stage(tci_kernel *k, tci_kstage_kind kind, int n, const int *axes
 
 static int add_red(tci_kernel *k, tci_kred_op op, int stage, int a, int b)
 {
-    tci_kred r = {(uint8_t)op, k->insts[a].dtype, stage, a, b, -1, TCI_ORDER_CHAIN};
+    bool rows = k->vector == TCI_VEC_INNER;
+    tci_kred r = {(uint8_t)op, k->insts[a].dtype, stage, a, b, -1,
+                  rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN, rows ? TCI_VLANES : 0};
     TCI_PUSH(&scratch, k->reds, k->n_reds, k->cap_reds, r);
     tci_kinst i = {0};
     i.op = TCI_K_RED;

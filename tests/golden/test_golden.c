@@ -89,10 +89,6 @@ static const char *text_of(tci_scratch *s, tc_tensors inputs, tc_tensors outputs
     tci_str *out = TCI_NEW(s, tci_str);
     out->s = s;
     tci_plan *plan = plan_of(out, inputs, outputs, machine);
-    for (int i = 0; i < plan->n_kernels; i++) {
-        plan->kernels[i]->vlanes = tci_loop_vlanes(plan->kernels[i], machine);
-        tci_loop_choose_order(plan->kernels[i], machine);
-    }
     if (!machine.block_threads) {
         tci_str_add(out, "== plan\n");
         tci_plan_print(out, plan);

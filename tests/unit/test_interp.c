@@ -64,7 +64,9 @@ static int tk_load(tk_k *t, int operand, int x)
 
 static int tk_red(tk_k *t, tci_kred_op op, tc_dtype dtype, int stage, int a, int b)
 {
-    tci_kred r = {(uint8_t)op, (int8_t)dtype, stage, a, b, -1, TCI_ORDER_CHAIN};
+    bool rows = t->k->vector == TCI_VEC_INNER;
+    tci_kred r = {(uint8_t)op, (int8_t)dtype, stage, a, b, -1,
+                  rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN, rows ? TCI_VLANES : 0};
     TCI_PUSH(&t->s, t->k->reds, t->k->n_reds, t->k->cap_reds, r);
     tci_kinst i = {0};
     i.op = TCI_K_RED;

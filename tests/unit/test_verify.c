@@ -166,6 +166,46 @@ TEST(stores_of_several_axes)
     end();
 }
 
+/* One kernel of y, whose first reduction is red; as made it breaks nothing. */
+static tci_kernel *kernel_with_sums(tc_tensor y, tci_kred **red)
+{
+    tci_plan *p = plan_of(y);
+    REQUIRE(p && p->n_kernels == 1 && p->kernels[0]->n_reds > 0);
+    CHECK(!complains(kernel_verifier, p->kernels[0]));
+    *red = &p->kernels[0]->reds[0];
+    return p->kernels[0];
+}
+
+/* The numeric class of a reduction, and its number. */
+TEST(classes)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 40, 50);
+    tci_kred *red = NULL;
+    tci_kernel *k = kernel_with_sums(tc_softmax(x, 1), &red); /* rows */
+    CHECK(k->vector == TCI_VEC_INNER && red->order == TCI_ORDER_LANES && red->order_n == 64);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_CHAIN);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX + 1);
+    BREAK(kernel_verifier, k, red->order_n, 0);
+    BREAK(kernel_verifier, k, red->order_n, 96);
+    BREAK(kernel_verifier, k, red->order_n, 2 * TCI_VLANES_MAX);
+    BREAK(kernel_verifier, k, red[1].order_n, 128); /* not that of the other one */
+    BREAK(kernel_verifier, k, k->vector, TCI_VEC_OUTER);
+    k = kernel_with_sums(tc_sum(x, TC_AXES(0), false), &red); /* columns */
+    CHECK(k->vector == TCI_VEC_OUTER && red->order == TCI_ORDER_CHAIN && red->order_n == 0);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX);
+    BREAK(kernel_verifier, k, red->order_n, 64);
+    BREAK(kernel_verifier, k, k->vector, TCI_VEC_INNER);
+    k = kernel_with_sums(tc_cumsum(x, 1), &red);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_MATRIX);
+    k = kernel_with_sums(tc_matmul(x, tc_input(ctx, "b", TC_F32, 50, 32)), &red);
+    CHECK(red->op == TCI_RED_DOT && red->order == TCI_ORDER_CHAIN);
+    BREAK(kernel_verifier, k, red->order, TCI_ORDER_LANES);
+    end();
+}
+
 TEST(groups)
 {
     begin();
