@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b69a5bcb78c114da"
+#define TCI_BUILD "75a3eb351c5dc781"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -14827,8 +14827,8 @@ TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_nod
  * of movements merged, identities gone. Equal nodes are one by hash-consing; dead ones are left
  * behind.
  * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
- * in their final form, and one visit is enough: two passes (expand, then simplify), linear in the
- * graph.
+ * in their final form, and one visit is enough: three passes (expand, simplify, rewrite/crop.c),
+ * linear in the graph.
  *
  * What is not here: x + 0 in floats (it turns -0 into 0), x * 0, x - x, any reordering of sums. A
  * rule must be exact in IEEE terms or it would make results depend on what the compiler saw.
@@ -14845,6 +14845,10 @@ TCI_FN void tci_grad_build(tci_scratch *s, tci_graph *g, tci_node *root, tci_nod
 
 /* The same values as nodes of g that later stages know; one for each root, in scratch. */
 TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
+/* n over what its inputs' `pass` says. */
+TCI_FN tci_node *tci_rewrite_rebuild(tci_scratch *s, tci_graph *g, tci_node *n);
+/* rewrite/crop.c, the last pass of tci_rewrite: changes roots. */
+TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n);
 
 #endif
 
@@ -15223,8 +15227,27 @@ static tci_node *tci_rewrite_reshaped(tci_rewrite_pass *p, tci_node *n)
                                       0, NULL);
 }
 
-static tci_node *tci_rewrite_pad(tci_node *n)
+/* Of two PADs with one fill, where the outer one adds nothing that the inner one cut off: one. */
+static tci_node *tci_rewrite_pads(tci_rewrite_pass *p, tci_node *n)
 {
+    tci_node *x = n->in[0];
+    bool merge = x->op == TCI_OP_PAD && x->in[1] == n->in[1];
+    tci_dim *before = TCI_NEW_ARRAY(p->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank && merge; i++) {
+        tci_dim after = tci_dim_sub(tci_dim_sub(n->shape[i], x->shape[i]), n->attr[i]);
+        tci_dim inner = tci_dim_sub(tci_dim_sub(x->shape[i], x->in[0]->shape[i]), x->attr[i]);
+        merge = (tci_dim_le(0, x->attr[i]) || tci_dim_le(n->attr[i], 0)) &&
+                (tci_dim_le(0, inner) || tci_dim_le(after, 0));
+        before[i] = tci_dim_add(n->attr[i], x->attr[i]);
+    }
+    return merge ? tci_graph_node(p->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank, n->shape, 2, x->in,
+                                  n->rank, before)
+                 : n;
+}
+
+static tci_node *tci_rewrite_pad(tci_rewrite_pass *p, tci_node *n)
+{
+    n = tci_rewrite_pads(p, n);
     bool nothing = tci_rewrite_same_shape(n, n->in[0]);
     for (int i = 0; nothing && i < n->rank; i++) {
         nothing = n->attr[i] == 0;
@@ -15297,7 +15320,7 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
     case TCI_OP_SLICE:
         return tci_rewrite_movement(p, n);
     case TCI_OP_PAD:
-        return tci_rewrite_pad(n);
+        return tci_rewrite_pad(p, n);
     case TCI_OP_CAT:
         return n->n_in == 1 ? n->in[0] : n;
     default:
@@ -15306,9 +15329,9 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
 }
 
 /* n over the replacements of its inputs. */
-static tci_node *tci_rewrite_rebuild(tci_rewrite_pass *p, tci_node *n)
+TCI_FN tci_node *tci_rewrite_rebuild(tci_scratch *s, tci_graph *g, tci_node *n)
 {
-    tci_node **in = TCI_NEW_ARRAY(p->s, tci_node *, n->n_in);
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     bool changed = false;
     for (int i = 0; i < n->n_in; i++) {
         in[i] = n->in[i]->pass;
@@ -15317,8 +15340,8 @@ static tci_node *tci_rewrite_rebuild(tci_rewrite_pass *p, tci_node *n)
     if (!changed) {
         return n;
     }
-    return tci_graph_node(p->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
-                          n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
+                          n->attr);
 }
 
 static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
@@ -15329,7 +15352,7 @@ static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
     for (int i = 0; i < list.n; i++) {
         tci_node *old = list.items[i];
         p->g->site = old->site;
-        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p, old));
+        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p->s, p->g, old));
         old->pass = tci_rewrite_built(p, rule(p, now));
     }
     for (int i = 0; i < n; i++) {
@@ -15349,7 +15372,250 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
     tci_node **now = tci_scratch_copy(s, roots, (size_t)n * sizeof(*roots));
     tci_rewrite_run(&p, now, n, tci_rewrite_expand);
     tci_rewrite_run(&p, now, n, tci_rewrite_simplify);
+    tci_rewrite_crop(s, g, now, n);
     return now;
+}
+/* ---- src/rewrite/crop.c ---- */
+/* rewrite/crop.c - contractions that compute no more than what is read of them.
+ *
+ * In: roots of a simplified graph. Out: the same values, where a part cut out of a contraction's
+ * result, seen through movements, is a contraction of parts of its operands. So the gradient to a
+ * padded image is computed at the image's places alone, and lies as it is wanted: nothing is copied
+ * afterwards. The one idea: a part goes down through whatever only moves elements, which costs
+ * nothing, until it meets the contraction; where it meets none, all stays as it was. A contraction
+ * with more than one user stays whole, as the others want it so. Only where all sizes are known. */
+#include <string.h>
+
+
+typedef struct tci_crop {
+    tci_scratch *s;
+    tci_graph *g;
+    bool met; /* a contraction on the way */
+} tci_crop;
+
+/* Elements start[i] .. start[i] + size[i] - 1 of each axis. */
+typedef struct tci_crop_part { tci_dim *start, *size; } tci_crop_part;
+
+static tci_crop_part tci_crop_whole(tci_scratch *s, const tci_node *x)
+{
+    tci_crop_part part = {TCI_NEW_ARRAY(s, tci_dim, x->rank + 1),
+                          tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)x->rank)};
+    return part;
+}
+
+static bool tci_crop_is_whole(const tci_node *x, tci_crop_part part)
+{
+    bool whole = true;
+    for (int i = 0; i < x->rank; i++) {
+        whole = whole && part.start[i] == 0 && part.size[i] == x->shape[i];
+    }
+    return whole;
+}
+
+static bool tci_crop_is_known(const tci_node *x)
+{
+    bool known = true;
+    for (int i = 0; i < x->rank; i++) {
+        known = known && tci_dim_is_known(x->shape[i]);
+    }
+    for (int i = 0; i < x->n_attr && tci_op_is(x->op, TCI_IS_VIEW); i++) {
+        known = known && tci_dim_is_known(x->attr[i]);
+    }
+    return known && tci_node_count(x) != 0;
+}
+
+static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part);
+
+/* The part as a node of its own. */
+static tci_node *tci_crop_slice(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_dim *attr = TCI_NEW_ARRAY(c->s, tci_dim, 2 * x->rank + 1);
+    for (int i = 0; i < x->rank; i++) {
+        attr[2 * i] = part.start[i];
+        attr[2 * i + 1] = 1;
+    }
+    return tci_graph_node(c->g, TCI_OP_SLICE, (tc_dtype)x->dtype, x->rank, part.size, 1, &x,
+                          2 * x->rank, attr);
+}
+
+/* ---- through movements ---- */
+
+static tci_node *tci_crop_permute(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_crop_part in = tci_crop_whole(c->s, x->in[0]);
+    for (int i = 0; i < x->rank; i++) {
+        in.start[x->attr[i]] = part.start[i];
+        in.size[x->attr[i]] = part.size[i];
+    }
+    tci_node *from = tci_crop_of(c, x->in[0], in);
+    return tci_graph_node(c->g, TCI_OP_PERMUTE, (tc_dtype)x->dtype, x->rank, part.size, 1, &from,
+                          x->rank, x->attr);
+}
+
+/* A reshape that adds or drops axes of one element; NULL: it does more. */
+static tci_node *tci_crop_reshape(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_node *from = x->in[0];
+    tci_crop_part in = tci_crop_whole(c->s, from);
+    int at = 0;
+    for (int i = 0; i < x->rank; i++) {
+        if (x->shape[i] == 1) {
+            continue;
+        }
+        while (at < from->rank && from->shape[at] == 1) {
+            at++;
+        }
+        if (at == from->rank || from->shape[at] != x->shape[i]) {
+            return NULL;
+        }
+        in.start[at] = part.start[i];
+        in.size[at++] = part.size[i];
+    }
+    from = tci_crop_of(c, from, in);
+    return tci_graph_node(c->g, TCI_OP_RESHAPE, (tc_dtype)x->dtype, x->rank, part.size, 1, &from, 0,
+                          NULL);
+}
+
+/* What windows at the part's places reach; their elements stay as they are. NULL: some do not. */
+static tci_node *tci_crop_window(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_node *from = x->in[0];
+    tci_crop_part in = {part.start, part.size};
+    in.start = tci_scratch_copy(c->s, part.start, sizeof(tci_dim) * (size_t)x->rank);
+    in.size = tci_scratch_copy(c->s, part.size, sizeof(tci_dim) * (size_t)x->rank);
+    for (int i = from->rank; i < x->rank; i++) {
+        if (part.size[i] != x->shape[i]) {
+            return NULL;
+        }
+    }
+    for (int i = 0; i < x->n_attr; i += 4) {
+        int axis = (int)x->attr[i];
+        tci_dim last = tci_dim_mul(tci_dim_add(part.size[axis], -1), x->attr[i + 2]);
+        tci_dim reach = tci_dim_mul(tci_dim_add(x->attr[i + 1], -1), x->attr[i + 3]);
+        in.start[axis] = tci_dim_mul(part.start[axis], x->attr[i + 2]);
+        in.size[axis] = tci_dim_add(tci_dim_add(last, reach), 1);
+    }
+    from = tci_crop_of(c, from, in);
+    return tci_graph_node(c->g, TCI_OP_WINDOW, (tc_dtype)x->dtype, x->rank, part.size, 1, &from,
+                          x->n_attr, x->attr);
+}
+
+static tci_node *tci_crop_pad(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_dim *before = TCI_NEW_ARRAY(c->s, tci_dim, x->rank + 1);
+    bool same = true;
+    for (int i = 0; i < x->rank; i++) {
+        before[i] = tci_dim_sub(x->attr[i], part.start[i]);
+        same = same && before[i] == 0 && part.size[i] == x->in[0]->shape[i];
+    }
+    return same ? x->in[0]
+                : tci_graph_node(c->g, TCI_OP_PAD, (tc_dtype)x->dtype, x->rank, part.size, 2, x->in,
+                                 x->rank, before);
+}
+
+/* ---- to contractions ---- */
+
+static tci_node *tci_crop_contract(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    const int64_t *labels = x->attr + 3, *out = labels + x->attr[0] + x->attr[1];
+    tci_node *in[2];
+    c->met = true;
+    for (int which = 0; which < 2; which++, labels += x->attr[0]) {
+        tci_crop_part own = tci_crop_whole(c->s, x->in[which]);
+        for (int i = 0; i < x->in[which]->rank; i++) {
+            for (int o = 0; o < x->rank; o++) {
+                own.start[i] = labels[i] == out[o] ? part.start[o] : own.start[i];
+                own.size[i] = labels[i] == out[o] ? part.size[o] : own.size[i];
+            }
+        }
+        in[which] = tci_crop_of(c, x->in[which], own);
+    }
+    return tci_graph_node(c->g, TCI_OP_CONTRACT, (tc_dtype)x->dtype, x->rank, part.size, 2, in,
+                          x->n_attr, x->attr);
+}
+
+static tci_node *tci_crop_of(tci_crop *c, tci_node *x, tci_crop_part part)
+{
+    tci_node *made = NULL;
+    if (tci_crop_is_whole(x, part)) {
+        return x;
+    }
+    bool own = c->met || x->mark <= 1;
+    if (own && x->n_in > 0 && tci_crop_is_known(x) && tci_crop_is_known(x->in[0])) {
+        made = x->op == TCI_OP_PERMUTE    ? tci_crop_permute(c, x, part)
+               : x->op == TCI_OP_RESHAPE  ? tci_crop_reshape(c, x, part)
+               : x->op == TCI_OP_WINDOW   ? tci_crop_window(c, x, part)
+               : x->op == TCI_OP_PAD      ? tci_crop_pad(c, x, part)
+               : x->op == TCI_OP_CONTRACT ? tci_crop_contract(c, x, part)
+                                          : NULL;
+    }
+    return made ? made : tci_crop_slice(c, x, part);
+}
+
+/* ---- the pass ---- */
+
+/* Is n a part of its first input, and nothing else? */
+static bool tci_crop_find(const tci_crop *c, const tci_node *n, tci_crop_part *part)
+{
+    bool found = n->op == TCI_OP_PAD || n->op == TCI_OP_SLICE;
+    if (!found || !tci_crop_is_known(n) || !tci_crop_is_known(n->in[0])) {
+        return false;
+    }
+    *part = tci_crop_whole(c->s, n);
+    for (int i = 0; i < n->rank; i++) {
+        bool slice = n->op == TCI_OP_SLICE;
+        part->start[i] = slice ? n->attr[2 * i] : tci_dim_neg(n->attr[i]);
+        found = found && (!slice || n->attr[2 * i + 1] == 1) && tci_dim_le(0, part->start[i]) &&
+                tci_dim_le(tci_dim_add(part->start[i], n->shape[i]), n->in[0]->shape[i]);
+    }
+    return found;
+}
+
+static tci_node *tci_crop_node(tci_crop *c, tci_node *n)
+{
+    tci_crop_part part;
+    if (!tci_crop_find(c, n, &part)) {
+        return n;
+    }
+    c->met = false;
+    tci_node *made = tci_crop_of(c, n->in[0], part);
+    return c->met ? made : n;
+}
+
+static void tci_crop_count(tci_node *used)
+{
+    used->mark = (uint8_t)TCI_MIN(used->mark + 1, 2);
+}
+
+/* node->mark: how often a node is used, 2 for any more. */
+TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int n)
+{
+    tc_site site = g->site;
+    tci_crop c = {s, g, false};
+    tci_node_list list = tci_graph_sort(s, roots, n);
+    tci_node **rebuilt = TCI_NEW_ARRAY(s, tci_node *, list.n + 1);
+    for (int i = 0; i < list.n; i++) {
+        for (int k = 0; k < list.items[i]->n_in; k++) {
+            tci_crop_count(list.items[i]->in[k]);
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        tci_crop_count(roots[i]);
+    }
+    for (int i = 0; i < list.n; i++) {
+        tci_node *old = list.items[i], *now = tci_rewrite_rebuild(s, g, old);
+        g->site = old->site;
+        now->mark = (uint8_t)TCI_MAX(now->mark, old->mark);
+        rebuilt[i] = now;
+        old->pass = tci_crop_node(&c, now);
+    }
+    for (int i = 0; i < list.n; i++) {
+        list.items[i]->mark = rebuilt[i]->mark = 0;
+    }
+    for (int i = 0; i < n; i++) {
+        roots[i] = roots[i]->pass;
+    }
+    g->site = site;
 }
 
 /* ---- src/kernel/ir.c ---- */
@@ -18279,7 +18545,10 @@ enum {
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
-    TCI_MATRIX_FLOPS = 1 << 21
+    TCI_MATRIX_FLOPS = 1 << 21,
+    TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
+    TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
+    TCI_GATHER_DEPTH = 16
 };
 
 typedef struct tci_machine {
@@ -19377,6 +19646,15 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
 
 /* ---- contractions ---- */
 
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
 static bool tci_algo_is_view(const tci_node *n)
 {
     return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
@@ -19393,18 +19671,19 @@ static void tci_algo_store_operand(tci_node *n)
     }
 }
 
-/* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. */
-static int tci_algo_cheap_ops(const tci_node *n)
+/* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. pads: padding
+ * is one of them. */
+static int tci_algo_cheap_ops(const tci_node *n, bool pads)
 {
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
     bool given = tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER);
     bool cheap = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_MUL ||
-                 n->op == TCI_OP_NEG || n->op == TCI_OP_RELU;
+                 n->op == TCI_OP_NEG || n->op == TCI_OP_RELU || (pads && n->op == TCI_OP_PAD);
     int ops = given ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
     for (int i = 0; cheap && i < n->n_in && ops <= TCI_ALGO_PACK_OPS; i++) {
-        ops += tci_algo_cheap_ops(n->in[i]);
+        ops += tci_algo_cheap_ops(n->in[i], pads);
     }
     return ops;
 }
@@ -19457,16 +19736,46 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
     return first && inner <= TCI_ALGO_PACK_INNER;
 }
 
-/* ---- matrix units ---- */
-
-static bool tci_algo_has_known_sizes(const tci_node *n)
+/* The labels of operand `which` of contraction n. */
+static const int64_t *tci_algo_labels(const tci_node *n, int which)
 {
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
+    return n->attr + 3 + (which > 0 ? n->attr[0] : 0) + (which > 1 ? n->attr[1] : 0);
 }
+
+static bool tci_algo_is_in(const tci_node *n, int which, int64_t label)
+{
+    return tci_algo_has_label(tci_algo_labels(n, which), n->attr[which], label);
+}
+
+/* Will a block of threads make tiles of contraction n, reading each operand through its own index
+ * expression (loop/product.c)? That has the rows, columns and products for it. */
+static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
+{
+    double own[2] = {1, 1}, depth = 1;
+    const int64_t *out = tci_algo_labels(n, 2);
+    if (machine.block_threads < TCI_GATHER_THREADS || n->dtype == TC_BOOL || n->rank < 2 ||
+        !tci_algo_has_known_sizes(n) || !tci_algo_has_known_sizes(n->in[0]) ||
+        !tci_algo_has_known_sizes(n->in[1])) {
+        return false;
+    }
+    for (int i = 0; i < n->rank; i++) {
+        bool in_a = tci_algo_is_in(n, 0, out[i]), in_b = tci_algo_is_in(n, 1, out[i]);
+        own[in_b] *= in_a != in_b ? (double)n->shape[i] : 1;
+    }
+    for (int which = 0; which < 2; which++) {
+        const int64_t *labels = tci_algo_labels(n, which);
+        for (int i = 0; i < n->attr[which]; i++) {
+            bool summed = !tci_algo_has_label(out, n->rank, labels[i]);
+            if (summed && !tci_algo_is_in(n, 1 - which, labels[i])) {
+                return false;
+            }
+            depth *= summed && which == 0 ? (double)n->in[0]->shape[i] : 1;
+        }
+    }
+    return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
+}
+
+/* ---- matrix units ---- */
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
  * and a widening. NULL: there is none. */
@@ -19647,9 +19956,10 @@ static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tc
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    bool packs = tci_algo_packs(n, machine);
+    bool gathers = tci_algo_gathers(n, machine);
+    bool packs = gathers || tci_algo_packs(n, machine);
     for (int i = 0; i < 2; i++) {
-        if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
+        if (!packs || tci_algo_cheap_ops(n->in[i], gathers) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
         }
     }
@@ -22813,6 +23123,7 @@ struct tci_loop {
     tci_llocal *locals; int n_locals, cap_locals;
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
+    bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
@@ -22835,6 +23146,12 @@ enum {
 
 /* loop/walk.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
+/* loop/narrow.c: of a finished loop. */
+#ifdef TC_CUDA
+TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);
+#else
+#define tci_loop_is_narrow(s, l) false
+#endif
 /* loop/ir.c */
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);
 TCI_FN int tci_loop_block(tci_loop *l, int parent);
@@ -28058,16 +28375,24 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
 
 #endif
 /* ---- src/loop/product.c ---- */
-/* loop/product.c - one contraction over one axis (DOT), on a block of threads.
+/* loop/product.c - a contraction (DOT) on a block of threads.
  *
- * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
- * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
+ * In: a kernel whose first stage is a DOT of two factors, and whose later stages are pointwise. The
+ * outer axes that one factor alone has are the rows of the result, those of the other the columns,
+ * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
+ * result.
  *
  * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
  * points each, and every factor is read once for the whole tile: slab by slab of the contracted
- * axis, the block evaluates the factors' own expressions into two shared panels, from which each
- * thread takes what its points need. While a slab is worked on, the values of the next one are on
- * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
+ * axes, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. So windows of an image, its padding, transposes and cheap
+ * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
+ * worked on, the values of the next one are on their way into registers. Each point stays one chain
+ * of multiply-adds in the order of the axes.
+ *
+ * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
+ * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
+ * apart, about ten operations on its index. Tiles of 64 double the last two for each product.
  *
  * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
  * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
@@ -28081,34 +28406,41 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
 #define TCI_LOOP_PRODUCT_H
 
 
-enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_PRODUCT_SIDE * TCI_PRODUCT_SIDE };
+enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_GATHER_THREADS };
 
-/* One factor of the contraction, along the rows or along the columns of the result. */
+/* One factor of the contraction, along the rows or along the columns of the result: the outer axes
+ * that it has and the other factor lacks, counted as one in row-major order. */
 typedef struct tci_product_side {
-    int axis, inst;
-    int64_t extent;   /* of a block's tile along the axis */
-    int64_t size;     /* of the axis */
-    bool along_depth; /* memory runs along the contracted axis rather than along this one */
+    int inst;
+    int n_axes, *axes;
+    int64_t extent;   /* of a block's tile */
+    int64_t size;     /* of all axes */
+    bool along_depth; /* memory runs along the contracted axes rather than along these */
 } tci_product_side;
 
 typedef struct tci_product {
     tci_product_side rows, columns;
-    int64_t depth;    /* of the contracted axis */
+    int64_t depth;    /* of the contracted axes, counted as one */
 } tci_product;
 
 #ifdef TC_CUDA
 /* False: not such a kernel, or too small for its tiles. */
-TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
-/* The tile with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p);
+/* Is the axis one of the rows' or the columns'? */
+TCI_FN bool tci_product_has(const tci_product *p, int axis);
+/* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
 #else
-#define tci_product_plan(k, row_axis, vec_axis, p) false
+#define tci_product_plan(k, p) false
+#define tci_product_has(p, axis) false
 #define tci_product_emit(b, p, row, column) ((void)(p))
 #endif
 
 #endif
 
 /* ---- src/loop/product.c, continued ---- */
+#include <math.h>
+
 #ifdef TC_CUDA
 
 enum {
@@ -28119,41 +28451,62 @@ enum {
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_RUN = 8,     /* neighbours along the contracted axes that are worth reading so */
     TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
 };
 
 /* ---- whether and how ---- */
 
-static bool tci_product_fits(const tci_kernel *k, int row_axis, int vec_axis)
+static bool tci_product_fits(const tci_kernel *k)
 {
-    bool fits = row_axis >= 0 && vec_axis >= 0 && k->n_reds == 1 && k->n_axes < 63 &&
+    bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
                 k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
-                k->stages[0].n_axes == 1;
+                k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    return fits && tci_dim_is_known(k->axes[row_axis].size) &&
-           tci_dim_is_known(k->axes[vec_axis].size) &&
-           tci_dim_is_known(k->axes[k->stages[0].axes[0]].size);
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size) && k->axes[a].size <= INT32_MAX;
+    }
+    return fits;
 }
 
-/* Every load of the factor that knows the contracted axis runs along it. */
-static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int depth_axis)
+/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
+ * backwards. */
+static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
-    tci_dim along = 0, across = 0;
+    int64_t run = 1, sign = 0;
+    for (int i = n_axes - 1; i >= 0; i--) {
+        tci_dim coef = 0;
+        bool linear = tci_build_coef(k, x, axes[i], &coef);
+        sign = sign == 0 && coef < 0 ? -1 : sign == 0 ? 1 : sign;
+        if (!linear || coef != sign * run) {
+            break;
+        }
+        run *= k->axes[axes[i]].size;
+    }
+    return run;
+}
+
+/* Every load of the factor that knows the contracted axes runs along them, and not along its own
+ * axes. */
+static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *side)
+{
+    const tci_kstage *stage = &k->stages[0];
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool any = false;
-    live[inst] = true;
-    for (int i = inst; i >= 0; i--) {
+    live[side->inst] = true;
+    for (int i = side->inst; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
         for (int a = 0; live[i] && a < in->n_args; a++) {
             live[in->args[a]] = true;
         }
-        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, depth_axis)) {
-            bool linear = tci_build_coef(k, in->x, depth_axis, &along) &&
-                          tci_build_coef(k, in->x, axis, &across);
-            if (!linear || (along != 1 && along != -1) || across == 1) {
+        bool load = live[i] && in->op == TCI_K_LOAD;
+        if (load && tci_build_depends(in->axes, stage->axes[stage->n_axes - 1])) {
+            int64_t along = tci_product_run(k, in->x, stage->n_axes, stage->axes);
+            int64_t across = tci_product_run(k, in->x, side->n_axes, side->axes);
+            if (along < TCI_PRODUCT_RUN || across > 1) {
                 return false;
             }
             any = true;
@@ -28162,42 +28515,85 @@ static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int 
     return any;
 }
 
-static bool tci_product_sides(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, int axis)
 {
-    const tci_kred *red = &k->reds[0];
-    int depth_axis = k->stages[0].axes[0];
-    bool swap = tci_build_depends(k->insts[red->a].axes, vec_axis);
-    p->rows.axis = row_axis;
-    p->columns.axis = vec_axis;
-    p->rows.inst = swap ? red->b : red->a;
-    p->columns.inst = swap ? red->a : red->b;
-    uint64_t row = k->insts[p->rows.inst].axes, column = k->insts[p->columns.inst].axes;
-    p->rows.along_depth = tci_product_runs_along(k, p->rows.inst, row_axis, depth_axis);
-    p->columns.along_depth = tci_product_runs_along(k, p->columns.inst, vec_axis, depth_axis);
-    return tci_build_depends(row, row_axis) && !tci_build_depends(row, vec_axis) &&
-           tci_build_depends(column, vec_axis) && !tci_build_depends(column, row_axis);
+    side->axes[side->n_axes++] = axis;
+    side->size = side->size > INT32_MAX ? side->size : side->size * k->axes[axis].size;
 }
 
-TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+/* The columns have the last axis. */
+static bool tci_product_sides(const tci_kernel *k, tci_product *p)
 {
-    if (!tci_product_fits(k, row_axis, vec_axis) || !tci_product_sides(k, row_axis, vec_axis, p)) {
+    const tci_kred *red = &k->reds[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, k->n_outer - 1);
+    p->rows.inst = swap ? red->b : red->a;
+    p->columns.inst = swap ? red->a : red->b;
+    p->rows.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    p->columns.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    p->rows.size = p->columns.size = p->depth = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool row = tci_build_depends(k->insts[p->rows.inst].axes, a);
+        bool column = tci_build_depends(k->insts[p->columns.inst].axes, a);
+        if (row != column) {
+            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
+        }
+    }
+    for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
+        p->depth *= k->axes[k->stages[0].axes[i]].size;
+    }
+    p->rows.along_depth = tci_product_runs_along(k, &p->rows);
+    p->columns.along_depth = tci_product_runs_along(k, &p->columns);
+    return p->rows.n_axes > 0 && p->columns.n_axes > 0 &&
+           p->columns.axes[p->columns.n_axes - 1] == k->n_outer - 1 && p->rows.size <= INT32_MAX &&
+           p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
+}
+
+/* What a tile of these sides costs the busiest processor, in products of one thread. */
+static double tci_product_cost(const tci_product *p, double points, int64_t rows, int64_t columns)
+{
+    double tiles = points * (double)tci_dim_ceil_div(p->rows.size, rows) *
+                   (double)tci_dim_ceil_div(p->columns.size, columns);
+    double rounds = ceil(tiles / TCI_PRODUCT_BLOCKS);
+    double alone = rounds <= 1 ? 1.3 : 1; /* nothing to do while a block waits */
+    double taken = 1 + 4.0 / (double)rows + 4.0 / (double)columns; /* of panels for each product */
+    double made = 1 + 16.0 / (double)rows + 16.0 / (double)columns;
+    return rounds * alone * (double)(rows * columns) * taken * made;
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p)
+{
+    static const int64_t sides[] = {TCI_PRODUCT_LARGE, TCI_PRODUCT_SMALL};
+    if (!tci_product_fits(k) || !tci_product_sides(k, p)) {
         return false;
     }
-    int64_t points = 1, large = TCI_PRODUCT_LARGE;
-    p->rows.size = k->axes[row_axis].size;
-    p->columns.size = k->axes[vec_axis].size;
-    p->depth = k->axes[k->stages[0].axes[0]].size;
+    double points = 1, least = 0;
     for (int a = 0; a < k->n_outer; a++) {
-        bool fixed = a != row_axis && a != vec_axis && tci_dim_is_known(k->axes[a].size);
-        points *= fixed ? k->axes[a].size : 1;
+        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
     }
-    int64_t tiles = points * ((p->rows.size + large - 1) / large) *
-                    ((p->columns.size + large - 1) / large);
     bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
-    p->rows.extent = p->columns.extent =
-        tiles >= TCI_PRODUCT_BLOCKS && !wide ? TCI_PRODUCT_LARGE : TCI_PRODUCT_SMALL;
-    return p->rows.size >= TCI_PRODUCT_SMALL / 2 && p->columns.size >= TCI_PRODUCT_SMALL / 2 &&
-           p->depth >= TCI_PRODUCT_SLAB;
+    p->rows.extent = p->columns.extent = TCI_PRODUCT_SMALL;
+    for (int i = 0; i < 4 && !wide; i++) {
+        double cost = tci_product_cost(p, points, sides[i / 2], sides[i % 2]);
+        if (i == 0 || cost < least) {
+            p->rows.extent = sides[i / 2];
+            p->columns.extent = sides[i % 2];
+            least = cost;
+        }
+    }
+    return p->rows.size >= TCI_GATHER_SIDE && p->columns.size >= TCI_GATHER_SIDE &&
+           p->depth >= TCI_GATHER_DEPTH;
+}
+
+TCI_FN bool tci_product_has(const tci_product *p, int axis)
+{
+    bool found = false;
+    for (int i = 0; i < p->rows.n_axes; i++) {
+        found = found || p->rows.axes[i] == axis;
+    }
+    for (int i = 0; i < p->columns.n_axes; i++) {
+        found = found || p->columns.axes[i] == axis;
+    }
+    return found;
 }
 
 /* ---- the state of one tile ---- */
@@ -28217,7 +28613,6 @@ typedef struct tci_product_panel {
 typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
-    int depth_axis;
     tci_product_panel panels[2]; /* rows, columns */
     tci_stage_pair *acc;         /* row * columns of a thread + column */
 } tci_product_state;
@@ -28293,6 +28688,34 @@ static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
 }
 
+/* Binds axes to the digits of a number in [0, the product of their sizes). A digit is written as
+ * the difference of two quotients, so that an address in which the axes follow each other becomes
+ * the number itself. */
+static void tci_product_bind(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds)
+{
+    tci_lin quotient = number;
+    int lx = n > 1 ? tci_build_lx(b, number) : 0;
+    int64_t below = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        tci_lin digit = quotient;
+        int64_t size = b->k->axes[axes[i]].size;
+        below *= size;
+        if (i > 0) {
+            quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
+            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
+        }
+        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
+    }
+}
+
+static void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
+{
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axes[i], binds ? binds[i] : NULL);
+    }
+}
+
 /* ---- slabs ---- */
 
 /* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
@@ -28301,6 +28724,9 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
 {
     tci_build *b = s->b;
     const tci_product_side *side = panel->side;
+    const tci_kstage *stage = &b->k->stages[0];
+    const tci_bind **depths = TCI_NEW_ARRAY(b->s, const tci_bind *, stage->n_axes);
+    const tci_bind **ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
     bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
     for (int i = 0; i < panel->n; i++) {
         int64_t skip = i * panel->step;
@@ -28310,9 +28736,14 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
         at = tci_lin_plus(at, side->along_depth ? skip : 0);
         depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
         at = cut ? tci_product_inside(b, at, side->size) : at;
-        tci_build_set(b, s->depth_axis,
-                      tci_build_bind(b, depth, 0, s->p->depth - 1, false, -1));
-        tci_build_set(b, side->axis, tci_build_bind(b, at, 0, side->size - 1, false, -1));
+        if (i == 0 || !side->along_depth) {
+            tci_product_bind(b, stage->n_axes, stage->axes, depth, depths);
+        }
+        if (i == 0 || side->along_depth) {
+            tci_product_bind(b, side->n_axes, side->axes, at, ats);
+        }
+        tci_product_set(b, stage->n_axes, stage->axes, depths);
+        tci_product_set(b, side->n_axes, side->axes, ats);
         int value = tci_build_value(b, side->inst);
         if (first) {
             panel->waiting[i] = tci_build_mutable(b, value);
@@ -28320,8 +28751,8 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
             tci_build_assign(b, panel->waiting[i], value);
         }
     }
-    tci_build_set(b, s->depth_axis, NULL);
-    tci_build_set(b, side->axis, NULL);
+    tci_product_set(b, stage->n_axes, stage->axes, NULL);
+    tci_product_set(b, side->n_axes, side->axes, NULL);
 }
 
 static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
@@ -28421,75 +28852,79 @@ static void tci_product_slabs(tci_product_state *s)
 
 /* ---- the result ---- */
 
-/* A thread's bindings of an axis, one for each of its points. */
+/* A thread's place along a side, one for each of its points. */
+static tci_lin tci_product_at(tci_product_state *s, int f, int point)
+{
+    const tci_product_panel *panel = &s->panels[f];
+    tci_lin first = tci_lin_add(s->b, panel->base, panel->take);
+    return tci_lin_plus(first, tci_product_skip(point));
+}
+
+/* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. */
 static const tci_bind **tci_product_binds(tci_product_state *s, int f)
 {
-    tci_build *b = s->b;
-    const tci_product_panel *panel = &s->panels[f];
-    int n = tci_product_points(panel->side);
-    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
-    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    const tci_product_side *side = s->panels[f].side;
+    int n = tci_product_points(side);
+    const tci_bind **binds = TCI_NEW_ARRAY(s->b->s, const tci_bind *, n * side->n_axes);
     for (int i = 0; i < n; i++) {
-        binds[i] = tci_build_bind(b, tci_lin_plus(first, tci_product_skip(i)),
-                                  TCI_MIN(tci_product_skip(i), panel->side->size - 1),
-                                  panel->side->size - 1, false, -1);
+        tci_product_bind(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
+                         binds + i * side->n_axes);
     }
     return binds;
 }
 
-/* The later stages for the points of one row of the thread. */
-static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
-                                   const tci_bind **columns, int r)
+/* Opens the branch for a point that may lie outside of the result, with bindings of its own: what
+ * is loaded there stays there. True: it has one. */
+static bool tci_product_open(tci_product_state *s, int f, int point, const tci_bind **binds,
+                             tci_lopen *open)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = &s->p->columns;
-    int n = tci_product_points(side);
+    const tci_product_side *side = s->panels[f].side;
     bool cut = side->size % side->extent != 0;
-    for (int c = 0; c < n; c++) {
-        tci_lopen open;
-        const tci_bind *column = columns[c];
-        if (cut) {
-            tci_build_if(b, tci_build_inside(b, column->at, side->size), &open);
-            column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
-        }
-        tci_build_set(b, s->p->rows.axis, row);
-        tci_build_set(b, side->axis, column);
-        tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n + c]);
-        for (int t = 1; t < b->k->n_stages; t++) {
-            b->stage = t;
-            tci_stage_stores(b, t, NULL);
-        }
-        if (cut) {
-            tci_build_close(b, &open);
-        }
+    const tci_bind **own = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, tci_product_at(s, f, point), side->size), open);
     }
+    for (int i = 0; i < side->n_axes; i++) {
+        const tci_bind *bind = binds[point * side->n_axes + i];
+        own[i] = cut ? tci_build_bind(b, bind->at, bind->lo, bind->hi, false, -1) : bind;
+    }
+    tci_product_set(b, side->n_axes, side->axes, own);
+    return cut;
 }
 
+/* The later stages for the points of the thread. */
 static void tci_product_finish(tci_product_state *s)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = &s->p->rows;
-    bool cut = side->size % side->extent != 0;
+    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
     const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
-    for (int r = 0; r < tci_product_points(side); r++) {
-        tci_lopen open;
-        const tci_bind *row = rows[r];
-        if (cut) {
-            tci_build_if(b, tci_build_inside(b, row->at, side->size), &open);
-            row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
+    for (int r = 0; r < n_rows; r++) {
+        tci_lopen row;
+        bool cut_row = tci_product_open(s, 0, r, rows, &row);
+        for (int c = 0; c < n_columns; c++) {
+            tci_lopen column;
+            bool cut = tci_product_open(s, 1, c, columns, &column);
+            tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n_columns + c]);
+            for (int t = 1; t < b->k->n_stages; t++) {
+                b->stage = t;
+                tci_stage_stores(b, t, NULL);
+            }
+            if (cut) {
+                tci_build_close(b, &column);
+            }
         }
-        tci_product_finish_row(s, row, columns, r);
-        if (cut) {
-            tci_build_close(b, &open);
+        if (cut_row) {
+            tci_build_close(b, &row);
         }
     }
-    tci_build_set(b, side->axis, NULL);
-    tci_build_set(b, s->p->columns.axis, NULL);
+    tci_product_set(b, s->p->rows.n_axes, s->p->rows.axes, NULL);
+    tci_product_set(b, s->p->columns.n_axes, s->p->columns.axes, NULL);
 }
 
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
 {
-    tci_product_state s = {b, p, b->k->stages[0].axes[0], {{0}}, NULL};
+    tci_product_state s = {b, p, {{0}}, NULL};
     int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], &p->rows, row,
@@ -28502,6 +28937,133 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     }
     tci_product_slabs(&s);
     tci_product_finish(&s);
+}
+
+#endif
+/* ---- src/loop/narrow.c ---- */
+/* loop/narrow.c - whether 32 bits hold every index of a loop.
+ *
+ * In: a finished loop. Out: tci_loop.narrow. The one idea: each index expression has a range that
+ * follows from the bounds of the FORs around it, the threads and the tasks; where no part of any
+ * expression leaves 32 bits, a GPU computes indices in one instruction instead of several (a
+ * quotient by a constant in three instead of thirty). What depends on data or on symbolic sizes
+ * has no range, and the loop stays wide. */
+
+#ifdef TC_CUDA
+
+/* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range
+ * may say so. */
+typedef struct tci_lnarrow_range { bool known; int64_t lo, hi; } tci_lnarrow_range;
+typedef struct tci_lnarrow {
+    const tci_loop *l;
+    tci_lnarrow_range *indices, *lx;
+} tci_lnarrow;
+
+static tci_lnarrow_range tci_lnarrow_of(int64_t lo, int64_t hi)
+{
+    tci_lnarrow_range r = {lo >= INT32_MIN / 2 && hi <= INT32_MAX / 2 && lo <= hi, lo, hi};
+    return r;
+}
+
+static tci_lnarrow_range tci_lnarrow_lx(tci_lnarrow *w, int x);
+
+static tci_lnarrow_range tci_lnarrow_times(tci_lnarrow_range a, int64_t c)
+{
+    if (c < INT32_MIN || c > INT32_MAX) {
+        return tci_lnarrow_of(1, 0);
+    }
+    return tci_lnarrow_of(TCI_MIN(a.lo * c, a.hi * c), TCI_MAX(a.lo * c, a.hi * c));
+}
+
+/* Of an expression of others; a and b (if there is one) are known. */
+static tci_lnarrow_range tci_lnarrow_join(const tci_lx *e, tci_lnarrow_range a, tci_lnarrow_range b)
+{
+    int64_t lo = TCI_MAX(a.lo, 0);
+    switch (e->op) {
+    case TCI_LX_ADD: return tci_lnarrow_of(a.lo + b.lo, a.hi + b.hi);
+    case TCI_LX_MIN: return tci_lnarrow_of(TCI_MIN(a.lo, b.lo), TCI_MIN(a.hi, b.hi));
+    case TCI_LX_MAX: return tci_lnarrow_of(TCI_MAX(a.lo, b.lo), TCI_MAX(a.hi, b.hi));
+    case TCI_LX_MUL: return tci_lnarrow_times(a, e->c);
+    case TCI_LX_DIV: return tci_lnarrow_of(lo / e->c, TCI_MAX(a.hi, 0) / e->c);
+    default: return tci_lnarrow_of(0, TCI_MIN(e->c - 1, TCI_MAX(a.hi, 0)));
+    }
+}
+
+static tci_lnarrow_range tci_lnarrow_find(tci_lnarrow *w, const tci_lx *e)
+{
+    tci_lnarrow_range a, b = tci_lnarrow_of(0, 0);
+    switch (e->op) {
+    case TCI_LX_CONST: return tci_lnarrow_of(e->c, e->c);
+    case TCI_LX_VAR: return w->indices[e->a];
+    case TCI_LX_THREAD: return tci_lnarrow_of(0, w->l->threads - 1);
+    case TCI_LX_TASK_BEGIN:
+    case TCI_LX_TASK_END: return tci_lnarrow_of(0, w->l->n_tasks);
+    case TCI_LX_ADD:
+    case TCI_LX_MIN:
+    case TCI_LX_MAX: b = tci_lnarrow_lx(w, e->b); break;
+    case TCI_LX_MUL:
+    case TCI_LX_DIV:
+    case TCI_LX_MOD: break;
+    default: return tci_lnarrow_of(1, 0);
+    }
+    a = tci_lnarrow_lx(w, e->a);
+    bool known = a.known && b.known && tci_dim_is_known(e->c);
+    return known ? tci_lnarrow_join(e, a, b) : tci_lnarrow_of(1, 0);
+}
+
+static tci_lnarrow_range tci_lnarrow_lx(tci_lnarrow *w, int x)
+{
+    if (!w->lx[x].known) {
+        w->lx[x] = tci_lnarrow_find(w, &w->l->lx[x]);
+    }
+    return w->lx[x];
+}
+
+static bool tci_lnarrow_block(tci_lnarrow *w, int block);
+
+/* The variable ends one step beyond the last round. */
+static bool tci_lnarrow_for(tci_lnarrow *w, const tci_lstmt *st)
+{
+    tci_lnarrow_range begin = tci_lnarrow_lx(w, st->x), end = tci_lnarrow_lx(w, st->n);
+    tci_lnarrow_range all = tci_lnarrow_of(begin.lo, TCI_MAX(begin.hi, end.hi + st->imm));
+    if (!begin.known || !end.known || !all.known) {
+        return false;
+    }
+    w->indices[st->dst] = tci_lnarrow_of(begin.lo, TCI_MAX(begin.lo, end.hi - 1));
+    return tci_lnarrow_block(w, st->body);
+}
+
+static bool tci_lnarrow_stmt(tci_lnarrow *w, const tci_lstmt *st)
+{
+    if (st->op == TCI_L_FROM_VALUE || st->op == TCI_L_FAULT) {
+        return false;
+    }
+    if (st->op == TCI_L_FOR) {
+        return tci_lnarrow_for(w, st);
+    }
+    bool fits = (st->x < 0 || tci_lnarrow_lx(w, st->x).known) &&
+                (st->n < 0 || tci_lnarrow_lx(w, st->n).known);
+    if (st->op == TCI_L_INDEX && fits) {
+        w->indices[st->dst] = tci_lnarrow_lx(w, st->x);
+    }
+    return fits && (st->op != TCI_L_IF || tci_lnarrow_block(w, st->body));
+}
+
+static bool tci_lnarrow_block(tci_lnarrow *w, int block)
+{
+    const tci_lblock *b = &w->l->blocks[block];
+    bool fits = true;
+    for (int i = 0; i < b->n && fits; i++) {
+        fits = tci_lnarrow_stmt(w, &b->stmts[i]);
+    }
+    return fits;
+}
+
+TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
+{
+    tci_lnarrow w = {l, TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_indices + 1),
+                     TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_lx + 1)};
+    return !l->matrix && tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
 }
 
 #endif
@@ -28832,7 +29394,7 @@ static void tci_sched_block_product(tci_sched *s)
 {
     tci_product p = {0};
     if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
-        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        !tci_product_plan(s->k, &p)) {
         return;
     }
     s->product = p;
@@ -28840,6 +29402,7 @@ static void tci_sched_block_product(tci_sched *s)
     s->l->threads = TCI_PRODUCT_THREADS;
     s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
     s->unroll = (int)p.columns.extent;
+    s->n_vec = p.columns.size;
     s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
 }
 
@@ -28950,7 +29513,9 @@ static void tci_sched_units(tci_sched *s)
     s->others = TCI_NEW_ARRAY(k->s, int, k->n_outer + 1);
     s->points = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        if (a != s->vec_axis && a != s->row_axis) {
+        bool tiled = s->product.rows.extent > 0 ? tci_product_has(&s->product, a)
+                                                : a == s->vec_axis || a == s->row_axis;
+        if (!tiled) {
             s->others[s->n_others++] = a;
             s->points = tci_dim_mul(s->points, k->axes[a].size);
         }
@@ -29515,6 +30080,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
     launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
     s.l->n_tasks = launch->n_tasks;
+    s.l->narrow = machine.block_threads > 0 && tci_loop_is_narrow(scratch, s.l);
     tci_loop_find_dims(s.l);
     launch->dims = s.l->dims;
     launch->n_dims = s.l->n_dims;
@@ -30243,6 +30809,12 @@ static void tci_c_number(tci_c_like *c, tci_dim d)
 
 static void tci_c_lx(tci_c_like *c, int x);
 
+/* The type of indices. */
+static const char *tci_c_word(tci_c_like *c)
+{
+    return c->l->narrow ? "int" : tci_c_type(c, TC_I64, 1);
+}
+
 static void tci_c_infix(tci_c_like *c, int a, const char *operator, int b, tci_dim constant)
 {
     tci_str_add(c->out, "(");
@@ -30267,6 +30839,25 @@ static void tci_c_smaller(tci_c_like *c, int a, const char *operator, int b)
     tci_str_add(c->out, " : ");
     tci_c_lx(c, b);
     tci_str_add(c->out, ")");
+}
+
+/* The dividend is not negative, so a division without signs, which is quicker, has the same
+ * result. */
+static void tci_c_divide(tci_c_like *c, const tci_lx *e, const char *operator)
+{
+    if (!c->l->narrow) {
+        tci_c_infix(c, e->a, operator, -1, e->c);
+        return;
+    }
+    tci_str_add(c->out, "(int)((unsigned)");
+    tci_c_lx(c, e->a);
+    tci_str_printf(c->out, "%s%lldu)", operator, (long long)e->c);
+}
+
+/* A number that is wider where it comes from. */
+static void tci_c_given(tci_c_like *c, const char *name)
+{
+    tci_str_printf(c->out, "%s%s", c->l->narrow ? "(int)" : "", name);
 }
 
 /* Elements up to the next aligned address. */
@@ -30295,13 +30886,13 @@ static void tci_c_lx(tci_c_like *c, int x)
         break;
     }
     case TCI_LX_MUL: tci_c_infix(c, e->a, " * ", -1, e->c); break;
-    case TCI_LX_DIV: tci_c_infix(c, e->a, " / ", -1, e->c); break;
-    case TCI_LX_MOD: tci_c_infix(c, e->a, " % ", -1, e->c); break;
+    case TCI_LX_DIV: tci_c_divide(c, e, " / "); break;
+    case TCI_LX_MOD: tci_c_divide(c, e, " % "); break;
     case TCI_LX_MIN: tci_c_smaller(c, e->a, " < ", e->b); break;
     case TCI_LX_MAX: tci_c_smaller(c, e->a, " > ", e->b); break;
-    case TCI_LX_THREAD: tci_str_add(c->out, "TC_THREAD"); break;
-    case TCI_LX_TASK_BEGIN: tci_str_add(c->out, "task_begin"); break;
-    case TCI_LX_TASK_END: tci_str_add(c->out, "task_end"); break;
+    case TCI_LX_THREAD: tci_c_given(c, "TC_THREAD"); break;
+    case TCI_LX_TASK_BEGIN: tci_c_given(c, "task_begin"); break;
+    case TCI_LX_TASK_END: tci_c_given(c, "task_end"); break;
     case TCI_LX_GIVEN: tci_str_printf(c->out, "at_%lld", (long long)e->c); break;
     default: tci_c_head(c, e); break;
     }
@@ -30451,7 +31042,7 @@ static void tci_c_for(tci_c_like *c, const tci_lstmt *st, int depth)
         tci_str_printf(c->out, "TC_UNROLL(%d)\n", st->unroll);
         tci_c_indent(c, depth);
     }
-    tci_str_printf(c->out, "for (%s ", tci_c_type(c, TC_I64, 1));
+    tci_str_printf(c->out, "for (%s ", tci_c_word(c));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
     tci_c_lx(c, st->x);
@@ -30508,7 +31099,7 @@ static void tci_c_assign(tci_c_like *c, const tci_lstmt *st)
 
 static void tci_c_index_let(tci_c_like *c, const tci_lstmt *st)
 {
-    tci_str_printf(c->out, "const %s ", tci_c_type(c, TC_I64, 1));
+    tci_str_printf(c->out, "const %s ", tci_c_word(c));
     tci_c_index(c, st->dst);
     tci_str_add(c->out, " = ");
     if (st->op == TCI_L_INDEX) {

@@ -71,6 +71,7 @@
 #include "grad/grad.c"
 
 #include "rewrite/rewrite.c"
+#include "rewrite/crop.c"
 
 #include "kernel/ir.c"
 #include "kernel/print.c"
@@ -109,6 +110,7 @@
 #include "loop/row.c"
 #include "loop/square.c"
 #include "loop/product.c"
+#include "loop/narrow.c"
 #include "loop/schedule.c"
 #include "loop/print.c"
 #include "loop/walk.c"

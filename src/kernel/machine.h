@@ -12,7 +12,10 @@ enum {
     TCI_MATRIX_COLUMNS = 16,
     TCI_MATRIX_DEPTH = 32,
     TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
-    TCI_MATRIX_FLOPS = 1 << 21
+    TCI_MATRIX_FLOPS = 1 << 21,
+    TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
+    TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
+    TCI_GATHER_DEPTH = 16
 };
 
 typedef struct tci_machine {

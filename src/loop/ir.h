@@ -123,6 +123,7 @@ struct tci_loop {
     tci_llocal *locals; int n_locals, cap_locals;
     tci_lblock *blocks; int n_blocks, cap_blocks;
     bool faults;
+    bool narrow;    /* every index, and every part of one, fits into 32 bits with a sign */
     tci_dim n_tasks;
     int64_t work_bytes; /* of the thread's work memory, which follows the operands; 0 none */
     /* Not NULL: a skeleton. The dialect prints the main loop, and block 0 is what its hole does. */
@@ -145,6 +146,12 @@ enum {
 
 /* loop/walk.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
+/* loop/narrow.c: of a finished loop. */
+#ifdef TC_CUDA
+TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);
+#else
+#define tci_loop_is_narrow(s, l) false
+#endif
 /* loop/ir.c */
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);
 TCI_FN int tci_loop_block(tci_loop *l, int parent);

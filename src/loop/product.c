@@ -1,13 +1,21 @@
-/* loop/product.c - one contraction over one axis (DOT), on a block of threads.
+/* loop/product.c - a contraction (DOT) on a block of threads.
  *
- * In: a kernel whose first stage is a DOT of a factor along the rows and one along the columns of
- * the result, and whose later stages are pointwise. Out: the statements for one tile of the result.
+ * In: a kernel whose first stage is a DOT of two factors, and whose later stages are pointwise. The
+ * outer axes that one factor alone has are the rows of the result, those of the other the columns,
+ * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
+ * result.
  *
  * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
  * points each, and every factor is read once for the whole tile: slab by slab of the contracted
- * axis, the block evaluates the factors' own expressions into two shared panels, from which each
- * thread takes what its points need. While a slab is worked on, the values of the next one are on
- * their way into registers. Each point stays one chain of multiply-adds in the order of the axis.
+ * axes, the block evaluates the factors' own expressions into two shared panels, from which each
+ * thread takes what its points need. So windows of an image, its padding, transposes and cheap
+ * arithmetic cost no more than the index of an element: nothing is copied before. While a slab is
+ * worked on, the values of the next one are on their way into registers. Each point stays one chain
+ * of multiply-adds in the order of the axes.
+ *
+ * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
+ * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
+ * apart, about ten operations on its index. Tiles of 64 double the last two for each product.
  *
  * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
  * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
@@ -16,6 +24,8 @@
  * filled while the other is read. Places outside the result are computed from the last element
  * inside, and not stored. */
 #include "product.h"
+
+#include <math.h>
 
 #ifdef TC_CUDA
 
@@ -27,41 +37,62 @@ enum {
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_RUN = 8,     /* neighbours along the contracted axes that are worth reading so */
     TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
 };
 
 /* ---- whether and how ---- */
 
-static bool tci_product_fits(const tci_kernel *k, int row_axis, int vec_axis)
+static bool tci_product_fits(const tci_kernel *k)
 {
-    bool fits = row_axis >= 0 && vec_axis >= 0 && k->n_reds == 1 && k->n_axes < 63 &&
+    bool fits = k->n_outer >= 2 && k->n_reds == 1 && k->n_axes < 63 &&
                 k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0 &&
                 k->vector == TCI_VEC_OUTER && k->stages[0].kind == TCI_STAGE_REDUCE &&
-                k->stages[0].n_axes == 1;
+                k->stages[0].n_axes > 0;
     for (int t = 1; t < k->n_stages && fits; t++) {
         fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
-    return fits && tci_dim_is_known(k->axes[row_axis].size) &&
-           tci_dim_is_known(k->axes[vec_axis].size) &&
-           tci_dim_is_known(k->axes[k->stages[0].axes[0]].size);
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size) && k->axes[a].size <= INT32_MAX;
+    }
+    return fits;
 }
 
-/* Every load of the factor that knows the contracted axis runs along it. */
-static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int depth_axis)
+/* How many neighbouring elements x walks along the axes, the last one fastest, forwards or
+ * backwards. */
+static int64_t tci_product_run(const tci_kernel *k, int x, int n_axes, const int *axes)
 {
-    tci_dim along = 0, across = 0;
+    int64_t run = 1, sign = 0;
+    for (int i = n_axes - 1; i >= 0; i--) {
+        tci_dim coef = 0;
+        bool linear = tci_build_coef(k, x, axes[i], &coef);
+        sign = sign == 0 && coef < 0 ? -1 : sign == 0 ? 1 : sign;
+        if (!linear || coef != sign * run) {
+            break;
+        }
+        run *= k->axes[axes[i]].size;
+    }
+    return run;
+}
+
+/* Every load of the factor that knows the contracted axes runs along them, and not along its own
+ * axes. */
+static bool tci_product_runs_along(const tci_kernel *k, const tci_product_side *side)
+{
+    const tci_kstage *stage = &k->stages[0];
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     bool any = false;
-    live[inst] = true;
-    for (int i = inst; i >= 0; i--) {
+    live[side->inst] = true;
+    for (int i = side->inst; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
         for (int a = 0; live[i] && a < in->n_args; a++) {
             live[in->args[a]] = true;
         }
-        if (live[i] && in->op == TCI_K_LOAD && tci_build_depends(in->axes, depth_axis)) {
-            bool linear = tci_build_coef(k, in->x, depth_axis, &along) &&
-                          tci_build_coef(k, in->x, axis, &across);
-            if (!linear || (along != 1 && along != -1) || across == 1) {
+        bool load = live[i] && in->op == TCI_K_LOAD;
+        if (load && tci_build_depends(in->axes, stage->axes[stage->n_axes - 1])) {
+            int64_t along = tci_product_run(k, in->x, stage->n_axes, stage->axes);
+            int64_t across = tci_product_run(k, in->x, side->n_axes, side->axes);
+            if (along < TCI_PRODUCT_RUN || across > 1) {
                 return false;
             }
             any = true;
@@ -70,42 +101,85 @@ static bool tci_product_runs_along(const tci_kernel *k, int inst, int axis, int 
     return any;
 }
 
-static bool tci_product_sides(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, int axis)
 {
-    const tci_kred *red = &k->reds[0];
-    int depth_axis = k->stages[0].axes[0];
-    bool swap = tci_build_depends(k->insts[red->a].axes, vec_axis);
-    p->rows.axis = row_axis;
-    p->columns.axis = vec_axis;
-    p->rows.inst = swap ? red->b : red->a;
-    p->columns.inst = swap ? red->a : red->b;
-    uint64_t row = k->insts[p->rows.inst].axes, column = k->insts[p->columns.inst].axes;
-    p->rows.along_depth = tci_product_runs_along(k, p->rows.inst, row_axis, depth_axis);
-    p->columns.along_depth = tci_product_runs_along(k, p->columns.inst, vec_axis, depth_axis);
-    return tci_build_depends(row, row_axis) && !tci_build_depends(row, vec_axis) &&
-           tci_build_depends(column, vec_axis) && !tci_build_depends(column, row_axis);
+    side->axes[side->n_axes++] = axis;
+    side->size = side->size > INT32_MAX ? side->size : side->size * k->axes[axis].size;
 }
 
-TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p)
+/* The columns have the last axis. */
+static bool tci_product_sides(const tci_kernel *k, tci_product *p)
 {
-    if (!tci_product_fits(k, row_axis, vec_axis) || !tci_product_sides(k, row_axis, vec_axis, p)) {
+    const tci_kred *red = &k->reds[0];
+    bool swap = tci_build_depends(k->insts[red->a].axes, k->n_outer - 1);
+    p->rows.inst = swap ? red->b : red->a;
+    p->columns.inst = swap ? red->a : red->b;
+    p->rows.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    p->columns.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    p->rows.size = p->columns.size = p->depth = 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        bool row = tci_build_depends(k->insts[p->rows.inst].axes, a);
+        bool column = tci_build_depends(k->insts[p->columns.inst].axes, a);
+        if (row != column) {
+            tci_product_add_axis(k, row ? &p->rows : &p->columns, a);
+        }
+    }
+    for (int i = 0; i < k->stages[0].n_axes && p->depth <= INT32_MAX; i++) {
+        p->depth *= k->axes[k->stages[0].axes[i]].size;
+    }
+    p->rows.along_depth = tci_product_runs_along(k, &p->rows);
+    p->columns.along_depth = tci_product_runs_along(k, &p->columns);
+    return p->rows.n_axes > 0 && p->columns.n_axes > 0 &&
+           p->columns.axes[p->columns.n_axes - 1] == k->n_outer - 1 && p->rows.size <= INT32_MAX &&
+           p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
+}
+
+/* What a tile of these sides costs the busiest processor, in products of one thread. */
+static double tci_product_cost(const tci_product *p, double points, int64_t rows, int64_t columns)
+{
+    double tiles = points * (double)tci_dim_ceil_div(p->rows.size, rows) *
+                   (double)tci_dim_ceil_div(p->columns.size, columns);
+    double rounds = ceil(tiles / TCI_PRODUCT_BLOCKS);
+    double alone = rounds <= 1 ? 1.3 : 1; /* nothing to do while a block waits */
+    double taken = 1 + 4.0 / (double)rows + 4.0 / (double)columns; /* of panels for each product */
+    double made = 1 + 16.0 / (double)rows + 16.0 / (double)columns;
+    return rounds * alone * (double)(rows * columns) * taken * made;
+}
+
+TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p)
+{
+    static const int64_t sides[] = {TCI_PRODUCT_LARGE, TCI_PRODUCT_SMALL};
+    if (!tci_product_fits(k) || !tci_product_sides(k, p)) {
         return false;
     }
-    int64_t points = 1, large = TCI_PRODUCT_LARGE;
-    p->rows.size = k->axes[row_axis].size;
-    p->columns.size = k->axes[vec_axis].size;
-    p->depth = k->axes[k->stages[0].axes[0]].size;
+    double points = 1, least = 0;
     for (int a = 0; a < k->n_outer; a++) {
-        bool fixed = a != row_axis && a != vec_axis && tci_dim_is_known(k->axes[a].size);
-        points *= fixed ? k->axes[a].size : 1;
+        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
     }
-    int64_t tiles = points * ((p->rows.size + large - 1) / large) *
-                    ((p->columns.size + large - 1) / large);
     bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
-    p->rows.extent = p->columns.extent =
-        tiles >= TCI_PRODUCT_BLOCKS && !wide ? TCI_PRODUCT_LARGE : TCI_PRODUCT_SMALL;
-    return p->rows.size >= TCI_PRODUCT_SMALL / 2 && p->columns.size >= TCI_PRODUCT_SMALL / 2 &&
-           p->depth >= TCI_PRODUCT_SLAB;
+    p->rows.extent = p->columns.extent = TCI_PRODUCT_SMALL;
+    for (int i = 0; i < 4 && !wide; i++) {
+        double cost = tci_product_cost(p, points, sides[i / 2], sides[i % 2]);
+        if (i == 0 || cost < least) {
+            p->rows.extent = sides[i / 2];
+            p->columns.extent = sides[i % 2];
+            least = cost;
+        }
+    }
+    return p->rows.size >= TCI_GATHER_SIDE && p->columns.size >= TCI_GATHER_SIDE &&
+           p->depth >= TCI_GATHER_DEPTH;
+}
+
+TCI_FN bool tci_product_has(const tci_product *p, int axis)
+{
+    bool found = false;
+    for (int i = 0; i < p->rows.n_axes; i++) {
+        found = found || p->rows.axes[i] == axis;
+    }
+    for (int i = 0; i < p->columns.n_axes; i++) {
+        found = found || p->columns.axes[i] == axis;
+    }
+    return found;
 }
 
 /* ---- the state of one tile ---- */
@@ -125,7 +199,6 @@ typedef struct tci_product_panel {
 typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
-    int depth_axis;
     tci_product_panel panels[2]; /* rows, columns */
     tci_stage_pair *acc;         /* row * columns of a thread + column */
 } tci_product_state;
@@ -201,6 +274,34 @@ static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
 }
 
+/* Binds axes to the digits of a number in [0, the product of their sizes). A digit is written as
+ * the difference of two quotients, so that an address in which the axes follow each other becomes
+ * the number itself. */
+static void tci_product_bind(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds)
+{
+    tci_lin quotient = number;
+    int lx = n > 1 ? tci_build_lx(b, number) : 0;
+    int64_t below = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        tci_lin digit = quotient;
+        int64_t size = b->k->axes[axes[i]].size;
+        below *= size;
+        if (i > 0) {
+            quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
+            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
+        }
+        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
+    }
+}
+
+static void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
+{
+    for (int i = 0; i < n; i++) {
+        tci_build_set(b, axes[i], binds ? binds[i] : NULL);
+    }
+}
+
 /* ---- slabs ---- */
 
 /* Evaluates this thread's elements of the slab from `from` on; first: the values are made. */
@@ -209,6 +310,9 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
 {
     tci_build *b = s->b;
     const tci_product_side *side = panel->side;
+    const tci_kstage *stage = &b->k->stages[0];
+    const tci_bind **depths = TCI_NEW_ARRAY(b->s, const tci_bind *, stage->n_axes);
+    const tci_bind **ats = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
     bool cut = side->size % side->extent != 0, tail = s->p->depth % TCI_PRODUCT_SLAB != 0;
     for (int i = 0; i < panel->n; i++) {
         int64_t skip = i * panel->step;
@@ -218,9 +322,14 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
         at = tci_lin_plus(at, side->along_depth ? skip : 0);
         depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
         at = cut ? tci_product_inside(b, at, side->size) : at;
-        tci_build_set(b, s->depth_axis,
-                      tci_build_bind(b, depth, 0, s->p->depth - 1, false, -1));
-        tci_build_set(b, side->axis, tci_build_bind(b, at, 0, side->size - 1, false, -1));
+        if (i == 0 || !side->along_depth) {
+            tci_product_bind(b, stage->n_axes, stage->axes, depth, depths);
+        }
+        if (i == 0 || side->along_depth) {
+            tci_product_bind(b, side->n_axes, side->axes, at, ats);
+        }
+        tci_product_set(b, stage->n_axes, stage->axes, depths);
+        tci_product_set(b, side->n_axes, side->axes, ats);
         int value = tci_build_value(b, side->inst);
         if (first) {
             panel->waiting[i] = tci_build_mutable(b, value);
@@ -228,8 +337,8 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
             tci_build_assign(b, panel->waiting[i], value);
         }
     }
-    tci_build_set(b, s->depth_axis, NULL);
-    tci_build_set(b, side->axis, NULL);
+    tci_product_set(b, stage->n_axes, stage->axes, NULL);
+    tci_product_set(b, side->n_axes, side->axes, NULL);
 }
 
 static void tci_product_load_both(tci_product_state *s, tci_lin from, bool first)
@@ -329,75 +438,79 @@ static void tci_product_slabs(tci_product_state *s)
 
 /* ---- the result ---- */
 
-/* A thread's bindings of an axis, one for each of its points. */
+/* A thread's place along a side, one for each of its points. */
+static tci_lin tci_product_at(tci_product_state *s, int f, int point)
+{
+    const tci_product_panel *panel = &s->panels[f];
+    tci_lin first = tci_lin_add(s->b, panel->base, panel->take);
+    return tci_lin_plus(first, tci_product_skip(point));
+}
+
+/* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. */
 static const tci_bind **tci_product_binds(tci_product_state *s, int f)
 {
-    tci_build *b = s->b;
-    const tci_product_panel *panel = &s->panels[f];
-    int n = tci_product_points(panel->side);
-    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
-    tci_lin first = tci_lin_add(b, panel->base, panel->take);
+    const tci_product_side *side = s->panels[f].side;
+    int n = tci_product_points(side);
+    const tci_bind **binds = TCI_NEW_ARRAY(s->b->s, const tci_bind *, n * side->n_axes);
     for (int i = 0; i < n; i++) {
-        binds[i] = tci_build_bind(b, tci_lin_plus(first, tci_product_skip(i)),
-                                  TCI_MIN(tci_product_skip(i), panel->side->size - 1),
-                                  panel->side->size - 1, false, -1);
+        tci_product_bind(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
+                         binds + i * side->n_axes);
     }
     return binds;
 }
 
-/* The later stages for the points of one row of the thread. */
-static void tci_product_finish_row(tci_product_state *s, const tci_bind *row,
-                                   const tci_bind **columns, int r)
+/* Opens the branch for a point that may lie outside of the result, with bindings of its own: what
+ * is loaded there stays there. True: it has one. */
+static bool tci_product_open(tci_product_state *s, int f, int point, const tci_bind **binds,
+                             tci_lopen *open)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = &s->p->columns;
-    int n = tci_product_points(side);
+    const tci_product_side *side = s->panels[f].side;
     bool cut = side->size % side->extent != 0;
-    for (int c = 0; c < n; c++) {
-        tci_lopen open;
-        const tci_bind *column = columns[c];
-        if (cut) {
-            tci_build_if(b, tci_build_inside(b, column->at, side->size), &open);
-            column = tci_build_bind(b, column->at, column->lo, column->hi, false, -1);
-        }
-        tci_build_set(b, s->p->rows.axis, row);
-        tci_build_set(b, side->axis, column);
-        tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n + c]);
-        for (int t = 1; t < b->k->n_stages; t++) {
-            b->stage = t;
-            tci_stage_stores(b, t, NULL);
-        }
-        if (cut) {
-            tci_build_close(b, &open);
-        }
+    const tci_bind **own = TCI_NEW_ARRAY(b->s, const tci_bind *, side->n_axes);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, tci_product_at(s, f, point), side->size), open);
     }
+    for (int i = 0; i < side->n_axes; i++) {
+        const tci_bind *bind = binds[point * side->n_axes + i];
+        own[i] = cut ? tci_build_bind(b, bind->at, bind->lo, bind->hi, false, -1) : bind;
+    }
+    tci_product_set(b, side->n_axes, side->axes, own);
+    return cut;
 }
 
+/* The later stages for the points of the thread. */
 static void tci_product_finish(tci_product_state *s)
 {
     tci_build *b = s->b;
-    const tci_product_side *side = &s->p->rows;
-    bool cut = side->size % side->extent != 0;
+    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
     const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
-    for (int r = 0; r < tci_product_points(side); r++) {
-        tci_lopen open;
-        const tci_bind *row = rows[r];
-        if (cut) {
-            tci_build_if(b, tci_build_inside(b, row->at, side->size), &open);
-            row = tci_build_bind(b, row->at, row->lo, row->hi, false, -1);
+    for (int r = 0; r < n_rows; r++) {
+        tci_lopen row;
+        bool cut_row = tci_product_open(s, 0, r, rows, &row);
+        for (int c = 0; c < n_columns; c++) {
+            tci_lopen column;
+            bool cut = tci_product_open(s, 1, c, columns, &column);
+            tci_stage_remember_result(b, &b->k->reds[0], s->acc[r * n_columns + c]);
+            for (int t = 1; t < b->k->n_stages; t++) {
+                b->stage = t;
+                tci_stage_stores(b, t, NULL);
+            }
+            if (cut) {
+                tci_build_close(b, &column);
+            }
         }
-        tci_product_finish_row(s, row, columns, r);
-        if (cut) {
-            tci_build_close(b, &open);
+        if (cut_row) {
+            tci_build_close(b, &row);
         }
     }
-    tci_build_set(b, side->axis, NULL);
-    tci_build_set(b, s->p->columns.axis, NULL);
+    tci_product_set(b, s->p->rows.n_axes, s->p->rows.axes, NULL);
+    tci_product_set(b, s->p->columns.n_axes, s->p->columns.axes, NULL);
 }
 
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
 {
-    tci_product_state s = {b, p, b->k->stages[0].axes[0], {{0}}, NULL};
+    tci_product_state s = {b, p, {{0}}, NULL};
     int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
     b->stage = 0;
     tci_product_open_panel(b, &s.panels[0], &p->rows, row,

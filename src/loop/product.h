@@ -4,28 +4,33 @@
 
 #include "stage.h"
 
-enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_PRODUCT_SIDE * TCI_PRODUCT_SIDE };
+enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_GATHER_THREADS };
 
-/* One factor of the contraction, along the rows or along the columns of the result. */
+/* One factor of the contraction, along the rows or along the columns of the result: the outer axes
+ * that it has and the other factor lacks, counted as one in row-major order. */
 typedef struct tci_product_side {
-    int axis, inst;
-    int64_t extent;   /* of a block's tile along the axis */
-    int64_t size;     /* of the axis */
-    bool along_depth; /* memory runs along the contracted axis rather than along this one */
+    int inst;
+    int n_axes, *axes;
+    int64_t extent;   /* of a block's tile */
+    int64_t size;     /* of all axes */
+    bool along_depth; /* memory runs along the contracted axes rather than along these */
 } tci_product_side;
 
 typedef struct tci_product {
     tci_product_side rows, columns;
-    int64_t depth;    /* of the contracted axis */
+    int64_t depth;    /* of the contracted axes, counted as one */
 } tci_product;
 
 #ifdef TC_CUDA
 /* False: not such a kernel, or too small for its tiles. */
-TCI_FN bool tci_product_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_product *p);
-/* The tile with these numbers along the two axes; the other outer axes are bound. */
+TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p);
+/* Is the axis one of the rows' or the columns'? */
+TCI_FN bool tci_product_has(const tci_product *p, int axis);
+/* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
 #else
-#define tci_product_plan(k, row_axis, vec_axis, p) false
+#define tci_product_plan(k, p) false
+#define tci_product_has(p, axis) false
 #define tci_product_emit(b, p, row, column) ((void)(p))
 #endif
 

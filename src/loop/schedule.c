@@ -331,7 +331,7 @@ static void tci_sched_block_product(tci_sched *s)
 {
     tci_product p = {0};
     if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
-        !tci_product_plan(s->k, s->row_axis, s->vec_axis, &p)) {
+        !tci_product_plan(s->k, &p)) {
         return;
     }
     s->product = p;
@@ -339,6 +339,7 @@ static void tci_sched_block_product(tci_sched *s)
     s->l->threads = TCI_PRODUCT_THREADS;
     s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
     s->unroll = (int)p.columns.extent;
+    s->n_vec = p.columns.size;
     s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);
 }
 
@@ -449,7 +450,9 @@ static void tci_sched_units(tci_sched *s)
     s->others = TCI_NEW_ARRAY(k->s, int, k->n_outer + 1);
     s->points = 1;
     for (int a = 0; a < k->n_outer; a++) {
-        if (a != s->vec_axis && a != s->row_axis) {
+        bool tiled = s->product.rows.extent > 0 ? tci_product_has(&s->product, a)
+                                                : a == s->vec_axis || a == s->row_axis;
+        if (!tiled) {
             s->others[s->n_others++] = a;
             s->points = tci_dim_mul(s->points, k->axes[a].size);
         }
@@ -1014,6 +1017,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
     launch->n_tasks = s.units != 0 ? tci_dim_ceil_div(s.units, s.grain) : 0;
     launch->task_ns = s.total_ns / (double)TCI_MAX(tci_dim_hint(launch->n_tasks), 1);
     s.l->n_tasks = launch->n_tasks;
+    s.l->narrow = machine.block_threads > 0 && tci_loop_is_narrow(scratch, s.l);
     tci_loop_find_dims(s.l);
     launch->dims = s.l->dims;
     launch->n_dims = s.l->n_dims;

@@ -184,6 +184,15 @@ static tci_node *tci_algo_cat(tci_scratch *s, tci_graph *g, tci_node *n)
 
 /* ---- contractions ---- */
 
+static bool tci_algo_has_known_sizes(const tci_node *n)
+{
+    bool known = true;
+    for (int i = 0; i < n->rank; i++) {
+        known = known && tci_dim_is_known(n->shape[i]);
+    }
+    return known;
+}
+
 static bool tci_algo_is_view(const tci_node *n)
 {
     return tci_op_is(n->op, TCI_IS_VIEW) || n->op == TCI_OP_CAST;
@@ -200,18 +209,19 @@ static void tci_algo_store_operand(tci_node *n)
     }
 }
 
-/* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. */
-static int tci_algo_cheap_ops(const tci_node *n)
+/* ADD, SUB, MUL and the like over leaves, seen through views: how many, or too many. pads: padding
+ * is one of them. */
+static int tci_algo_cheap_ops(const tci_node *n, bool pads)
 {
     while (tci_algo_is_view(n)) {
         n = n->in[0];
     }
     bool given = tci_op_is(n->op, TCI_IS_MEMORY | TCI_IS_NUMBER);
     bool cheap = n->op == TCI_OP_ADD || n->op == TCI_OP_SUB || n->op == TCI_OP_MUL ||
-                 n->op == TCI_OP_NEG || n->op == TCI_OP_RELU;
+                 n->op == TCI_OP_NEG || n->op == TCI_OP_RELU || (pads && n->op == TCI_OP_PAD);
     int ops = given ? 0 : cheap ? 1 : TCI_ALGO_PACK_OPS + 1;
     for (int i = 0; cheap && i < n->n_in && ops <= TCI_ALGO_PACK_OPS; i++) {
-        ops += tci_algo_cheap_ops(n->in[i]);
+        ops += tci_algo_cheap_ops(n->in[i], pads);
     }
     return ops;
 }
@@ -264,16 +274,46 @@ static bool tci_algo_packs(const tci_node *n, tci_machine machine)
     return first && inner <= TCI_ALGO_PACK_INNER;
 }
 
-/* ---- matrix units ---- */
-
-static bool tci_algo_has_known_sizes(const tci_node *n)
+/* The labels of operand `which` of contraction n. */
+static const int64_t *tci_algo_labels(const tci_node *n, int which)
 {
-    bool known = true;
-    for (int i = 0; i < n->rank; i++) {
-        known = known && tci_dim_is_known(n->shape[i]);
-    }
-    return known;
+    return n->attr + 3 + (which > 0 ? n->attr[0] : 0) + (which > 1 ? n->attr[1] : 0);
 }
+
+static bool tci_algo_is_in(const tci_node *n, int which, int64_t label)
+{
+    return tci_algo_has_label(tci_algo_labels(n, which), n->attr[which], label);
+}
+
+/* Will a block of threads make tiles of contraction n, reading each operand through its own index
+ * expression (loop/product.c)? That has the rows, columns and products for it. */
+static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
+{
+    double own[2] = {1, 1}, depth = 1;
+    const int64_t *out = tci_algo_labels(n, 2);
+    if (machine.block_threads < TCI_GATHER_THREADS || n->dtype == TC_BOOL || n->rank < 2 ||
+        !tci_algo_has_known_sizes(n) || !tci_algo_has_known_sizes(n->in[0]) ||
+        !tci_algo_has_known_sizes(n->in[1])) {
+        return false;
+    }
+    for (int i = 0; i < n->rank; i++) {
+        bool in_a = tci_algo_is_in(n, 0, out[i]), in_b = tci_algo_is_in(n, 1, out[i]);
+        own[in_b] *= in_a != in_b ? (double)n->shape[i] : 1;
+    }
+    for (int which = 0; which < 2; which++) {
+        const int64_t *labels = tci_algo_labels(n, which);
+        for (int i = 0; i < n->attr[which]; i++) {
+            bool summed = !tci_algo_has_label(out, n->rank, labels[i]);
+            if (summed && !tci_algo_is_in(n, 1 - which, labels[i])) {
+                return false;
+            }
+            depth *= summed && which == 0 ? (double)n->in[0]->shape[i] : 1;
+        }
+    }
+    return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
+}
+
+/* ---- matrix units ---- */
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
  * and a widening. NULL: there is none. */
@@ -454,9 +494,10 @@ static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tc
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    bool packs = tci_algo_packs(n, machine);
+    bool gathers = tci_algo_gathers(n, machine);
+    bool packs = gathers || tci_algo_packs(n, machine);
     for (int i = 0; i < 2; i++) {
-        if (!packs || tci_algo_cheap_ops(n->in[i]) > TCI_ALGO_PACK_OPS) {
+        if (!packs || tci_algo_cheap_ops(n->in[i], gathers) > TCI_ALGO_PACK_OPS) {
             tci_algo_store_operand(n->in[i]);
         }
     }

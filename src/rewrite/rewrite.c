@@ -5,8 +5,8 @@
  * of movements merged, identities gone. Equal nodes are one by hash-consing; dead ones are left
  * behind.
  * The one idea: nodes are visited inputs first, so a rule looks at a node whose inputs are already
- * in their final form, and one visit is enough: two passes (expand, then simplify), linear in the
- * graph.
+ * in their final form, and one visit is enough: three passes (expand, simplify, rewrite/crop.c),
+ * linear in the graph.
  *
  * What is not here: x + 0 in floats (it turns -0 into 0), x * 0, x - x, any reordering of sums. A
  * rule must be exact in IEEE terms or it would make results depend on what the compiler saw.
@@ -393,8 +393,27 @@ static tci_node *tci_rewrite_reshaped(tci_rewrite_pass *p, tci_node *n)
                                       0, NULL);
 }
 
-static tci_node *tci_rewrite_pad(tci_node *n)
+/* Of two PADs with one fill, where the outer one adds nothing that the inner one cut off: one. */
+static tci_node *tci_rewrite_pads(tci_rewrite_pass *p, tci_node *n)
 {
+    tci_node *x = n->in[0];
+    bool merge = x->op == TCI_OP_PAD && x->in[1] == n->in[1];
+    tci_dim *before = TCI_NEW_ARRAY(p->s, tci_dim, n->rank + 1);
+    for (int i = 0; i < n->rank && merge; i++) {
+        tci_dim after = tci_dim_sub(tci_dim_sub(n->shape[i], x->shape[i]), n->attr[i]);
+        tci_dim inner = tci_dim_sub(tci_dim_sub(x->shape[i], x->in[0]->shape[i]), x->attr[i]);
+        merge = (tci_dim_le(0, x->attr[i]) || tci_dim_le(n->attr[i], 0)) &&
+                (tci_dim_le(0, inner) || tci_dim_le(after, 0));
+        before[i] = tci_dim_add(n->attr[i], x->attr[i]);
+    }
+    return merge ? tci_graph_node(p->g, TCI_OP_PAD, (tc_dtype)n->dtype, n->rank, n->shape, 2, x->in,
+                                  n->rank, before)
+                 : n;
+}
+
+static tci_node *tci_rewrite_pad(tci_rewrite_pass *p, tci_node *n)
+{
+    n = tci_rewrite_pads(p, n);
     bool nothing = tci_rewrite_same_shape(n, n->in[0]);
     for (int i = 0; nothing && i < n->rank; i++) {
         nothing = n->attr[i] == 0;
@@ -467,7 +486,7 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
     case TCI_OP_SLICE:
         return tci_rewrite_movement(p, n);
     case TCI_OP_PAD:
-        return tci_rewrite_pad(n);
+        return tci_rewrite_pad(p, n);
     case TCI_OP_CAT:
         return n->n_in == 1 ? n->in[0] : n;
     default:
@@ -476,9 +495,9 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
 }
 
 /* n over the replacements of its inputs. */
-static tci_node *tci_rewrite_rebuild(tci_rewrite_pass *p, tci_node *n)
+TCI_FN tci_node *tci_rewrite_rebuild(tci_scratch *s, tci_graph *g, tci_node *n)
 {
-    tci_node **in = TCI_NEW_ARRAY(p->s, tci_node *, n->n_in);
+    tci_node **in = TCI_NEW_ARRAY(s, tci_node *, n->n_in);
     bool changed = false;
     for (int i = 0; i < n->n_in; i++) {
         in[i] = n->in[i]->pass;
@@ -487,8 +506,8 @@ static tci_node *tci_rewrite_rebuild(tci_rewrite_pass *p, tci_node *n)
     if (!changed) {
         return n;
     }
-    return tci_graph_node(p->g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in,
-                          n->n_attr, n->attr);
+    return tci_graph_node(g, n->op, (tc_dtype)n->dtype, n->rank, n->shape, n->n_in, in, n->n_attr,
+                          n->attr);
 }
 
 static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
@@ -499,7 +518,7 @@ static void tci_rewrite_run(tci_rewrite_pass *p, tci_node **roots, int n,
     for (int i = 0; i < list.n; i++) {
         tci_node *old = list.items[i];
         p->g->site = old->site;
-        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p, old));
+        tci_node *now = tci_rewrite_built(p, tci_rewrite_rebuild(p->s, p->g, old));
         old->pass = tci_rewrite_built(p, rule(p, now));
     }
     for (int i = 0; i < n; i++) {
@@ -519,5 +538,6 @@ TCI_FN tci_node **tci_rewrite(tci_scratch *s, tci_graph *g, tci_node **roots, in
     tci_node **now = tci_scratch_copy(s, roots, (size_t)n * sizeof(*roots));
     tci_rewrite_run(&p, now, n, tci_rewrite_expand);
     tci_rewrite_run(&p, now, n, tci_rewrite_simplify);
+    tci_rewrite_crop(s, g, now, n);
     return now;
 }

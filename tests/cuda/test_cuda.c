@@ -274,6 +274,41 @@ static tc_tensor sc_evaluated(tc_tensor x)
 }
 static tc_tensor sc_batched(tc_tensor x) { return tc_matmul(x, tc_permute(x, 0, 2, 1)); }
 
+/* Images of 24 channels, and filters that are another part of x. */
+typedef struct image_case {
+    int64_t images, height, width, filters, kernel;
+    tc_conv how;
+} image_case;
+static tc_tensor sc_image(tc_tensor x, const image_case *c)
+{
+    int64_t groups = c->how.groups ? c->how.groups : 1, each = 24 / groups;
+    int64_t n = c->images * 24 * c->height * c->width, weights = each * c->kernel * c->kernel;
+    tc_tensor flat = tc_reshape(x, -1);
+    tc_tensor image = tc_reshape(tc_slice(flat, 0, 0, n, 1), c->images, 24, c->height, c->width);
+    tc_tensor filter = tc_slice(flat, 0, n, n + c->filters * weights, 1);
+    filter = tc_reshape(filter, c->filters, each, c->kernel, c->kernel);
+    return tc_conv2d(image, filter, TC_NONE, &c->how);
+}
+static const image_case image_same = {2, 9, 7, 33, 3, {.padding = {1, 1}}};
+static const image_case image_large = {1, 184, 183, 64, 1, {.stride = {1, 1}}};
+static const image_case image_apart = {2, 14, 13, 34, 3, {.padding = {1, 2}, .stride = {2, 2},
+                                                          .dilation = {1, 2}}};
+static const image_case image_groups = {1, 8, 9, 96, 3, {.padding = {1, 1}, .groups = 2}};
+static tc_tensor sc_windows(tc_tensor x) { return tc_relu(sc_image(x, &image_same)); }
+static tc_tensor sc_windows_large(tc_tensor x) { return sc_image(x, &image_large); }
+static tc_tensor sc_windows_apart(tc_tensor x) { return sc_image(tc_mul(x, 2), &image_apart); }
+static tc_tensor sc_windows_groups(tc_tensor x) { return sc_image(x, &image_groups); }
+/* To the image and to the filter at once. */
+static tc_tensor sc_gradient(tc_tensor x, const image_case *c)
+{
+    tc_tensor y = sc_image(x, c), grad = TC_NONE;
+    tc_tensor sum = tc_sum(tc_mul(tc_cast(y, TC_F32), 0.5), TC_ALL, false);
+    tc_grad(tc_mul(sum, sum), &x, 1, &grad);
+    return grad;
+}
+static tc_tensor sc_windows_back(tc_tensor x) { return sc_gradient(x, &image_same); }
+static tc_tensor sc_windows_apart_back(tc_tensor x) { return sc_gradient(x, &image_apart); }
+
 static const schedule_case schedule_cases[] = {
     {"tiles 64x64", TC_F32, {64, 32}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {130, 51}, 2, sc_gram},
@@ -283,8 +318,17 @@ static const schedule_case schedule_cases[] = {
     {"tiles 64x64", TC_I32, {70, 20}, 2, sc_evaluated},
     {"tiles 64x64", TC_BF16, {70, 40}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {3, 66, 40}, 3, sc_batched},
-    {"tiles 128x128", TC_F32, {1500, 35}, 2, sc_gram},
-    {"tiles 128x128", TC_F32, {32, 1536}, 2, sc_inner},
+    {"tiles 128x128", TC_F32, {2040, 19}, 2, sc_gram},
+    {"tiles 128x128", TC_F32, {17, 2048}, 2, sc_inner},
+    {"tiles 64x64", TC_F32, {10160}, 1, sc_windows},
+    {"tiles 64x64", TC_BF16, {10160}, 1, sc_windows},
+    {"tiles 64x64", TC_I32, {10160}, 1, sc_windows},
+    {"tiles 64x128", TC_F32, {809664}, 1, sc_windows_large},
+    {"tiles 64x64", TC_F32, {16080}, 1, sc_windows_apart},
+    {"tiles 64x64", TC_F16, {16080}, 1, sc_windows_apart},
+    {"tiles 64x64", TC_F32, {12096}, 1, sc_windows_groups},
+    {"tiles 64x64", TC_F32, {10160}, 1, sc_windows_back},
+    {"tiles 64x64", TC_F32, {16080}, 1, sc_windows_apart_back},
     {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
     {"rows in registers", TC_F32, {3, 8190}, 2, sc_softmax},
     {"rows in registers", TC_F32, {7, 1003}, 2, sc_softmax},

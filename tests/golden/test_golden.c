@@ -327,6 +327,11 @@ TEST(blocks_of_threads)
     check_on("cuda_transpose", TC_TENSORS(x), tc_add(tc_permute(x, 1, 0), 1), gpu);
     check_on("cuda_flip", TC_TENSORS(x), tc_relu(tc_flip(x, 1)), gpu);
     check_on("cuda_layer", TC_TENSORS(m, n), tc_relu(tc_matmul(m, n)), gpu);
+    tc_tensor image = tc_input(ctx, "image", TC_F32, 2, 16, 9, 9);
+    tc_tensor filter = tc_input(ctx, "filter", TC_F32, 48, 16, 3, 3);
+    const tc_conv how = {.padding = {1, 1}, .stride = {2, 2}};
+    check_on("cuda_convolution", TC_TENSORS(image, filter),
+             tc_conv2d(image, filter, TC_NONE, &how), gpu);
     tc_ctx_free(ctx);
 }
 

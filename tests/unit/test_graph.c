@@ -736,6 +736,10 @@ TEST(identities)
     CHECK_STR(rewritten(tc_flip(tc_flip(x, 0), 0)), "input 1");
     CHECK_STR(rewritten(tc_slice(tc_slice(x, 1, 1, 4, 1), 1, 1, 3, 1)), "slice 2");
     CHECK_STR(rewritten(tc_permute(tc_full(ctx, 0.1, TC_F32, 3, 4), 1, 0)), "expand 3");
+    CHECK_STR(rewritten(tc_slice(tc_matmul(x, tc_transpose(x, 0, 1)), 0, 1, 3, 1)), "contract 4");
+    CHECK_STR(rewritten(tc_pad(tc_pad(x, 0, 1, 2, 0.0), 1, 1, 1, 0.0)), "pad 3");
+    tc_tensor cut = tc_slice(tc_pad(x, 0, 2, 0, 0.0), 0, 1, 4, 1);
+    CHECK_STR(rewritten(tc_pad(cut, 0, 1, 0, 0.0)), "pad 5");
     CHECK_STR(rewritten(tc_sqrt(tc_add(tc_full(ctx, 2, TC_F32), 2))), "const 1");
     CHECK_STR(rewritten(tc_exp(tc_full(ctx, 0.1, TC_F32))), "exp 2"); /* a literal is not known */
     tc_ctx_free(ctx);
@@ -768,7 +772,7 @@ static tc_tensor random_expression(tc_tensor a, tc_tensor b, int depth)
     }
     tc_tensor x = random_expression(a, b, depth - 1);
     double k = numbers[tct_random_below(6)];
-    switch (tct_random_below(16)) {
+    switch (tct_random_below(19)) {
     case 0: return tc_mul(x, k);
     case 1: return tc_div(x, k);
     case 2: return tc_add(k, x);
@@ -784,6 +788,16 @@ static tc_tensor random_expression(tc_tensor a, tc_tensor b, int depth)
     case 12: return tc_pow(x, numbers[1 + tct_random_below(3)]);
     case 13: return tc_maximum(x, tc_permute(tc_full(ctx, k, TC_F32, 3, 2), 1, 0));
     case 14: return tc_abs(tc_abs(x));
+    case 15: /* two pads, and a part of them */
+        x = tc_pad(tc_pad(x, 0, 1, 2, k), 0, tct_random_below(2), 1, k);
+        return tc_slice(x, 0, 2, 4, 1);
+    case 16: /* parts of contractions */
+        x = tc_matmul(tc_cat(TC_TENSORS(x, b), 0), tc_pad(tc_reshape(x, 3, 2), 1, 2, 1, k));
+        return tc_slice(tc_slice(x, 0, 1, 3, 1), 1, 1, 4, 1);
+    case 17:
+        x = tc_conv2d(tc_reshape(x, 1, 2, 3), tc_full(ctx, k, TC_F32, 1, 1, 3, 3), TC_NONE,
+                      &(tc_conv){.padding = {2, 2}});
+        return tc_reshape(tc_slice(tc_slice(x, 1, 1, 3, 1), 2, 1, 4, 1), 2, 3);
     default: return tc_cat(TC_TENSORS(tc_slice(x, 0, 1, 2, 1), tc_slice(x, 0, 0, 1, 1)), 0);
     }
 }
