@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "75a3eb351c5dc781"
+#define TCI_BUILD "131d0edcbf0692c7"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -1666,6 +1666,29 @@ typedef struct tc_dialect {
     struct tci_dialect *(*make)(struct tci_scratch *s, int vector_bytes);
 } tc_dialect;
 
+/* What a machine has, and how fast it is: schedules are chosen by it. No result depends on it. A
+ * "processor" is a core that the process may use, or a multiprocessor of a device. 0 in a field:
+ * not known, and a careful value takes its place. */
+typedef struct tc_machine {
+    int processors;
+    double ghz;              /* their clock */
+    int ports;               /* multiply-adds that one begins in a cycle: vectors; blocks: of f32 */
+    int registers;           /* vectors that code can name; blocks: 32-bit ones of a processor */
+    int64_t cache_bytes[3];  /* nearest first, of one processor; the last is shared by all */
+    double near_bytes;       /* in a cycle, that one processor can draw from a cache of its own, */
+    double far_bytes;        /* from the shared one, */
+    double all_bytes;        /* and that all together can */
+    double one_gbs;          /* in a nanosecond, that one processor alone can move to memory, */
+    double memory_gbs;       /* and all together */
+    int subgroup;            /* blocks: threads that exchange values without memory (a warp) */
+    int64_t shared_bytes;    /* blocks: of the memory that a block shares, by declaration alone, */
+    int64_t shared_most;     /* and for code that asks for it */
+    int matrix[3];           /* rows, columns and depth of one product of its matrix unit */
+    double matrix_flops;     /* of that unit in a cycle */
+    double launch_ns;        /* until a launch begins */
+    double wake_ns;          /* until a sleeping thread works */
+} tc_machine;
+
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
@@ -1677,6 +1700,7 @@ typedef struct tc_backend_target {
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
      * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
+    tc_machine machine;  /* as asked of the device; zero: nothing is known */
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;
@@ -15618,6 +15642,144 @@ TCI_FN void tci_rewrite_crop(tci_scratch *s, tci_graph *g, tci_node **roots, int
     g->site = site;
 }
 
+/* ---- src/kernel/machine.c ---- */
+/* kernel/machine.c - careful values for what is not known of a machine, and the record as text.
+ *
+ * In: what a backend found out. Out: a record without zeros. The values are those of no machine in
+ * particular: modest enough that a schedule made for them does well on most. */
+/* ---- src/kernel/machine.h ---- */
+/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else.
+ *
+ * The first fields are the kind of machine: they decide which code can be generated and the numeric
+ * class of a kernel (kernel/ir.h). `facts` is the record of what there is and how fast it is: it
+ * decides between schedules, which give the same bits, and nothing else. */
+#ifndef TCI_KERNEL_MACHINE_H
+#define TCI_KERNEL_MACHINE_H
+
+#include <stdbool.h>
+
+
+enum {
+    TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
+    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
+    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
+    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
+    TCI_MATRIX_COLUMNS = 16,
+    TCI_MATRIX_DEPTH = 32,
+    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
+    TCI_MATRIX_FLOPS = 1 << 21,
+    TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
+    TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
+    TCI_GATHER_DEPTH = 16
+};
+
+/* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on
+ * every one of that kind, however many processors it has. */
+enum {
+    TCI_CLASS_PIECES = 1056,     /* of a large sum, at most: no fewer than keep any device busy */
+    TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
+    TCI_CLASS_THREAD_BYTES = 16  /* and of the values that one of them holds */
+};
+
+typedef struct tci_machine {
+    int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
+    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
+     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
+    int block_threads;
+    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
+    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
+     * it */
+    int matrix_units;
+    bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
+    tc_machine facts;
+} tci_machine;
+
+/* With careful values for the facts that are not known. */
+TCI_FN tci_machine tci_machine_complete(tci_machine machine);
+/* The part of the facts that generated code may depend on, as text for keys. */
+TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n);
+
+#endif
+
+/* ---- src/kernel/machine.c, continued ---- */
+#include <stdio.h>
+
+#define TCI_MACHINE_SET(field, value) ((field) = (field) > 0 ? (field) : (value))
+
+static void tci_machine_complete_cores(const tci_machine *m, tc_machine *f)
+{
+    TCI_MACHINE_SET(f->processors, 4);
+    TCI_MACHINE_SET(f->ghz, 2.0);
+    TCI_MACHINE_SET(f->ports, 2);
+    TCI_MACHINE_SET(f->registers, m->vector_bytes == 64 ? 32 : 16);
+    TCI_MACHINE_SET(f->cache_bytes[0], 32 << 10);
+    TCI_MACHINE_SET(f->cache_bytes[1], 1 << 20);
+    TCI_MACHINE_SET(f->cache_bytes[2], 32 << 20);
+    TCI_MACHINE_SET(f->near_bytes, 20);
+    TCI_MACHINE_SET(f->far_bytes, 12.5);
+    TCI_MACHINE_SET(f->all_bytes, f->far_bytes * f->processors);
+    TCI_MACHINE_SET(f->one_gbs, 12);
+    TCI_MACHINE_SET(f->memory_gbs, f->one_gbs * (f->processors < 8 ? f->processors : 8));
+    TCI_MACHINE_SET(f->matrix_flops, 1024);
+    TCI_MACHINE_SET(f->wake_ns, 5000);
+}
+
+static void tci_machine_complete_device(const tci_machine *m, tc_machine *f)
+{
+    TCI_MACHINE_SET(f->processors, m->matrix_units > 0 ? m->matrix_units : 64);
+    TCI_MACHINE_SET(f->ghz, 1.5);
+    TCI_MACHINE_SET(f->ports, 128);
+    TCI_MACHINE_SET(f->registers, 65536);
+    TCI_MACHINE_SET(f->cache_bytes[0], 128 << 10);
+    TCI_MACHINE_SET(f->cache_bytes[1], f->cache_bytes[0]);
+    TCI_MACHINE_SET(f->cache_bytes[2], 16 << 20);
+    TCI_MACHINE_SET(f->near_bytes, 64);
+    TCI_MACHINE_SET(f->far_bytes, f->near_bytes);
+    TCI_MACHINE_SET(f->all_bytes, 46 * f->processors);
+    TCI_MACHINE_SET(f->one_gbs, f->near_bytes * f->ghz);
+    TCI_MACHINE_SET(f->memory_gbs, 8.0 * f->processors);
+    TCI_MACHINE_SET(f->subgroup, 32);
+    TCI_MACHINE_SET(f->shared_bytes, 48 << 10);
+    TCI_MACHINE_SET(f->shared_most, m->matrix_units > 0 ? 227 << 10 : f->shared_bytes);
+    TCI_MACHINE_SET(f->matrix_flops, 4096);
+    TCI_MACHINE_SET(f->launch_ns, 2000);
+    TCI_MACHINE_SET(f->wake_ns, 5000);
+}
+
+TCI_FN tci_machine tci_machine_complete(tci_machine machine)
+{
+    if (machine.block_threads > 0) {
+        tci_machine_complete_device(&machine, &machine.facts);
+    } else {
+        tci_machine_complete_cores(&machine, &machine.facts);
+    }
+    if (machine.no_exchange) {
+        machine.facts.subgroup = 0;
+        machine.facts.shared_bytes = machine.facts.shared_most = 0;
+    }
+    return machine;
+}
+
+TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
+{
+    tci_machine m = tci_machine_complete(*machine);
+    const tc_machine *f = &m.facts;
+    char blocks[100] = ""; /* how many cores share the work is no part of a CPU's code */
+    if (m.block_threads > 0) {
+        snprintf(blocks, sizeof(blocks),
+                 "%d processors, subgroup %d, shared %lld %lld, %.4g GB/s, ", f->processors,
+                 f->subgroup, (long long)f->shared_bytes, (long long)f->shared_most,
+                 f->memory_gbs);
+    }
+    snprintf(text, n,
+             "%s%.3g GHz, %d ports, %d registers, caches %lld %lld %lld, bytes %.4g %.4g %.4g, "
+             "%.4g GB/s, unit %.4g",
+             blocks, f->ghz, f->ports, f->registers, (long long)f->cache_bytes[0],
+             (long long)f->cache_bytes[1], (long long)f->cache_bytes[2], f->near_bytes,
+             f->far_bytes, f->all_bytes / f->processors, f->one_gbs, f->matrix_flops);
+}
+
+#undef TCI_MACHINE_SET
 /* ---- src/kernel/ir.c ---- */
 /* kernel/ir.c - constructors of the kernel IR (kernel/ir.h). Everything is hash-consed on the way,
  * so equal values and equal index expressions have equal numbers.
@@ -18530,41 +18692,7 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
 #ifndef TCI_KERNEL_MATRIX_H
 #define TCI_KERNEL_MATRIX_H
 
-/* ---- src/kernel/machine.h ---- */
-/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else. */
-#ifndef TCI_KERNEL_MACHINE_H
-#define TCI_KERNEL_MACHINE_H
 
-#include <stdbool.h>
-
-enum {
-    TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
-    TCI_WORK_OPERANDS = 32,   /* operands of a kernel that asks for some, at most */
-    TCI_MATRIX_ALIGN = 8,     /* elements between rows of what a matrix unit reads: a multiple */
-    TCI_MATRIX_ROWS = 8,      /* least sizes of a product that is worth a matrix unit */
-    TCI_MATRIX_COLUMNS = 16,
-    TCI_MATRIX_DEPTH = 32,
-    TCI_MATRIX_WHOLE = 32,    /* a CPU's unit takes multiples of it, in every size */
-    TCI_MATRIX_FLOPS = 1 << 21,
-    TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
-    TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
-    TCI_GATHER_DEPTH = 16
-};
-
-typedef struct tci_machine {
-    int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
-    /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
-     * together hold one vector: thread i has lanes [i * q, (i + 1) * q), q of vector_bytes. */
-    int block_threads;
-    bool has_work;    /* each thread is given work memory (tci_launch.work_bytes) */
-    /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
-     * it */
-    int matrix_units;
-} tci_machine;
-
-#endif
-
-/* ---- src/kernel/matrix.h, continued ---- */
 enum {
     TCI_MATRIX_BATCH = 3,         /* batch axes at most: a box has five axes */
     TCI_MATRIX_REGISTER = 64,     /* bytes of a row of a CPU's unit, and of the vectors beside it */
@@ -18794,17 +18922,12 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
 /* A GPU's unit has a tile for every product that has so few tiles that their number is an int. */
 static bool tci_matrix_fits_blocks(const tci_matrix *x)
 {
-#ifdef TC_CUDA
     double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
                    (double)tci_dim_ceil_div(x->n, TCI_MATRIX_TILE_COLUMNS);
     for (int i = 0; i < x->n_batch; i++) {
         tiles *= (double)x->batch[i];
     }
     return tiles <= INT32_MAX / 2;
-#else
-    (void)x;
-    return false;
-#endif
 }
 
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
@@ -19479,7 +19602,6 @@ enum {
     TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
-    TCI_ALGO_BLOCKS = 1056,       /* blocks that fill a device: eight for each of 132 processors */
     TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
     TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
@@ -19546,7 +19668,7 @@ static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
     bool rows = n->attr[n->n_attr - 1] == x->rank - 1;
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
     int64_t most = all / results / (rows ? TCI_ALGO_BLOCK_ROW : TCI_ALGO_BLOCK_COLUMN);
-    int64_t pieces = TCI_MIN(most, TCI_ALGO_BLOCKS / blocks);
+    int64_t pieces = TCI_MIN(most, TCI_CLASS_PIECES / blocks);
     return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
 }
 
@@ -21421,10 +21543,9 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
                                              : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
         longest = TCI_MAX(longest, row);
     }
-    int64_t held = TCI_MAX(machine.vector_bytes / tci_class_widest(k), 1);
-    int64_t threads = TCI_MIN(TCI_CLASS_WARP, machine.block_threads);
-    while (threads < machine.block_threads &&
-           threads * held * TCI_CLASS_BLOCK_VECTORS < longest) {
+    int64_t held = TCI_MAX(TCI_CLASS_THREAD_BYTES / tci_class_widest(k), 1);
+    int64_t threads = TCI_CLASS_WARP;
+    while (threads < TCI_CLASS_THREADS && threads * held * TCI_CLASS_BLOCK_VECTORS < longest) {
         threads *= 2;
     }
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
@@ -23147,11 +23268,7 @@ enum {
 /* loop/walk.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
 /* loop/narrow.c: of a finished loop. */
-#ifdef TC_CUDA
 TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);
-#else
-#define tci_loop_is_narrow(s, l) false
-#endif
 /* loop/ir.c */
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);
 TCI_FN int tci_loop_block(tci_loop *l, int parent);
@@ -27335,7 +27452,6 @@ enum {
     TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
 };
 
-#ifdef TC_CUDA /* as in row.h */
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -27344,9 +27460,6 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
-#else
-#define tci_matrix_schedule(s, k, machine, launch) NULL
-#endif
 
 #endif
 
@@ -27356,19 +27469,13 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
 
 
 enum {
-    TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
-    TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
-    TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
-
-#ifdef TC_CUDA
 
 /* ---- the tile ---- */
 
@@ -27391,22 +27498,22 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
            tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
 }
 
-static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine *facts)
 {
     x->buffers = buffers;
     x->stages = 0;
-    int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
+    int64_t room = facts->shared_most - tci_matrix_shared_bytes(x);
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
 }
 
 /* Cycles of one step of k, and of the chain for some elements. */
-static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
-    double rate = TCI_MATRIX_UNIT_FLOPS * narrow *
+    double rate = machine->facts.matrix_flops * narrow *
                   (x->consumers == 1 ? 0.85 : 1.0);
-    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
-    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
+    double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
     double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
     double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
     return TCI_MAX(multiply, load);
@@ -27419,7 +27526,7 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
 
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const tc_machine *facts)
 {
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
@@ -27433,26 +27540,26 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
     }
-    tci_matrix_set_buffers(x, x->consumers);
+    tci_matrix_set_buffers(x, x->consumers, facts);
     if (x->stages < TCI_MATRIX_LEAST_STAGES) {
-        tci_matrix_set_buffers(x, 1);
+        tci_matrix_set_buffers(x, 1, facts);
     }
     bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
     return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
-static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
 {
     double cells = (double)x->rows * x->columns;
     double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double step = tci_matrix_step_cycles(x, units), tile = TCI_MATRIX_FILL + steps * step;
+    double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
     if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
         tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
     }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
-    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, machine->matrix_units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
@@ -27466,7 +27573,7 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 }
 
 /* False: no tile fits. */
-static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, const tci_machine *machine)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
                                             {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
@@ -27474,14 +27581,14 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     double least = 0;
     int best = -1;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i])) {
-            double cycles = tci_matrix_cycles(x, chain, units);
+        if (tci_matrix_shape(x, &tiles[i], &machine->facts)) {
+            double cycles = tci_matrix_cycles(x, chain, machine);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best]);
+        tci_matrix_shape(x, &tiles[best], &machine->facts);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {
@@ -27578,7 +27685,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
                                      tci_launch *launch)
 {
     tci_matrix *x = TCI_NEW(s, tci_matrix);
-    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, machine.matrix_units);
+    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, &machine);
     TCI_ASSERT(s, fits);
     tci_loop *l = tci_loop_make(s, k);
     l->lanes = x->columns;
@@ -27589,8 +27696,8 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     launch->dims = l->dims;
     launch->n_dims = l->n_dims;
     launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
-    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
-    launch->task_ns = cycles / 1.7;
+    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), &machine);
+    launch->task_ns = cycles / machine.facts.ghz;
     launch->lanes = l->lanes;
     launch->work_bytes = 0;
     snprintf(launch->note, sizeof(launch->note),
@@ -27599,8 +27706,6 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
 }
-
-#endif
 /* ---- src/loop/tiles.c ---- */
 /* loop/tiles.c - contractions on a CPU's matrix unit.
  *
@@ -27967,29 +28072,19 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
  * reads as a whole, so each of them gets the same values and nobody has to be told the result; then
  * the lanes of a warp. */
 /* ---- src/loop/row.h ---- */
-/* loop/row.h - a block of threads that holds a whole row in its registers.
- *
- * Here as in square.h and product.h: without TC_CUDA the schedule does without, as a machine of
- * blocks is then at most somebody's own backend, and plain loops are right for it too. */
+/* loop/row.h - a block of threads that holds a whole row in its registers. */
 #ifndef TCI_LOOP_ROW_H
 #define TCI_LOOP_ROW_H
 
 
-#ifdef TC_CUDA
 /* How many vectors the row takes; 0: the kernel has no single row, or it is too long. */
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l);
 /* All stages for one outer point. */
 TCI_FN void tci_row_emit(tci_build *b, int n_vecs);
-#else
-#define tci_row_vectors(k, l) 0
-#define tci_row_emit(b, n_vecs) ((void)(n_vecs))
-#endif
 
 #endif
 
 /* ---- src/loop/row.c, continued ---- */
-#ifdef TC_CUDA
-
 enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
 
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
@@ -28175,8 +28270,6 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
         }
     }
 }
-
-#endif
 /* ---- src/loop/square.c ---- */
 /* loop/square.c - a pointwise kernel whose operands run along different axes, on a block of
  * threads.
@@ -28205,21 +28298,14 @@ typedef struct tci_square {
     int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
 } tci_square;
 
-#ifdef TC_CUDA
 /* False: nothing to turn, or too little to fill squares. */
 TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
 /* The square with these numbers along the two axes; the other outer axes are bound. */
 TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
-#else
-#define tci_square_plan(k, row_axis, vec_axis, q) false
-#define tci_square_emit(b, q, row, vec) ((void)(q))
-#endif
 
 #endif
 
 /* ---- src/loop/square.c, continued ---- */
-#ifdef TC_CUDA
-
 enum {
     TCI_SQUARE_PITCH = TCI_SQUARE + 1,
     TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
@@ -28372,8 +28458,6 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     tci_square_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
-
-#endif
 /* ---- src/loop/product.c ---- */
 /* loop/product.c - a contraction (DOT) on a block of threads.
  *
@@ -28423,25 +28507,17 @@ typedef struct tci_product {
     int64_t depth;    /* of the contracted axes, counted as one */
 } tci_product;
 
-#ifdef TC_CUDA
 /* False: not such a kernel, or too small for its tiles. */
-TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p);
+TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
 /* Is the axis one of the rows' or the columns'? */
 TCI_FN bool tci_product_has(const tci_product *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
-#else
-#define tci_product_plan(k, p) false
-#define tci_product_has(p, axis) false
-#define tci_product_emit(b, p, row, column) ((void)(p))
-#endif
 
 #endif
 
 /* ---- src/loop/product.c, continued ---- */
 #include <math.h>
-
-#ifdef TC_CUDA
 
 enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
@@ -28451,8 +28527,7 @@ enum {
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
-    TCI_PRODUCT_RUN = 8,     /* neighbours along the contracted axes that are worth reading so */
-    TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
+    TCI_PRODUCT_RUN = 8      /* neighbours along the contracted axes that are worth reading so */
 };
 
 /* ---- whether and how ---- */
@@ -28549,18 +28624,19 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
 }
 
 /* What a tile of these sides costs the busiest processor, in products of one thread. */
-static double tci_product_cost(const tci_product *p, double points, int64_t rows, int64_t columns)
+static double tci_product_cost(const tci_product *p, const tci_machine *machine, double points,
+                               int64_t rows, int64_t columns)
 {
     double tiles = points * (double)tci_dim_ceil_div(p->rows.size, rows) *
                    (double)tci_dim_ceil_div(p->columns.size, columns);
-    double rounds = ceil(tiles / TCI_PRODUCT_BLOCKS);
+    double rounds = ceil(tiles / machine->facts.processors);
     double alone = rounds <= 1 ? 1.3 : 1; /* nothing to do while a block waits */
     double taken = 1 + 4.0 / (double)rows + 4.0 / (double)columns; /* of panels for each product */
     double made = 1 + 16.0 / (double)rows + 16.0 / (double)columns;
     return rounds * alone * (double)(rows * columns) * taken * made;
 }
 
-TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p)
+TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
     static const int64_t sides[] = {TCI_PRODUCT_LARGE, TCI_PRODUCT_SMALL};
     if (!tci_product_fits(k) || !tci_product_sides(k, p)) {
@@ -28573,7 +28649,7 @@ TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p)
     bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
     p->rows.extent = p->columns.extent = TCI_PRODUCT_SMALL;
     for (int i = 0; i < 4 && !wide; i++) {
-        double cost = tci_product_cost(p, points, sides[i / 2], sides[i % 2]);
+        double cost = tci_product_cost(p, machine, points, sides[i / 2], sides[i % 2]);
         if (i == 0 || cost < least) {
             p->rows.extent = sides[i / 2];
             p->columns.extent = sides[i % 2];
@@ -28938,8 +29014,6 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_slabs(&s);
     tci_product_finish(&s);
 }
-
-#endif
 /* ---- src/loop/narrow.c ---- */
 /* loop/narrow.c - whether 32 bits hold every index of a loop.
  *
@@ -28948,8 +29022,6 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
  * expression leaves 32 bits, a GPU computes indices in one instruction instead of several (a
  * quotient by a constant in three instead of thirty). What depends on data or on symbolic sizes
  * has no range, and the loop stays wide. */
-
-#ifdef TC_CUDA
 
 /* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range
  * may say so. */
@@ -29065,8 +29137,6 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
                      TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_lx + 1)};
     return !l->matrix && tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
 }
-
-#endif
 /* ---- src/loop/schedule.c ---- */
 /* loop/schedule.c - decides how a kernel runs and builds the loop nest.
  *
@@ -29093,19 +29163,16 @@ enum {
     TCI_SCHED_SQUARE = 16,           /* most lanes of a square that is turned in registers */
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
-    TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
-    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
+    TCI_SCHED_BUSY = 2,              /* blocks for each processor that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
-    TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
     TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
-static const int64_t tci_sched_stream_bytes = (int64_t)32 << 20;
 static const double tci_sched_task_ns = 20000, tci_sched_min_task_ns = 1000;
 
 typedef struct tci_sched {
@@ -29166,7 +29233,8 @@ static int tci_sched_threads(int64_t n, int held, int most)
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
-static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most,
+                                  int64_t busy)
 {
     int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
     for (int a = 0; a < k->n_outer - 1; a++) {
@@ -29174,11 +29242,11 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     }
     l->threads = tci_sched_threads(n, held, most);
     while (l->threads > TCI_WARP &&
-           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+           points * tci_dim_ceil_div(n, l->threads * held) < busy) {
         l->threads /= 2;
     }
     while (held > 2 && k->n_reds > 0 &&
-           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+           points * tci_dim_ceil_div(n, l->threads * held) < busy / 2) {
         held /= 2;
     }
     l->lanes = l->threads * held;
@@ -29198,11 +29266,12 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         return;
     }
     if (outer) {
-        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS),
+                              (int64_t)machine.facts.processors * TCI_SCHED_BUSY);
     } else {
         int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, machine.block_threads);
         held = TCI_MAX(TCI_MIN(held, lanes / least), 1);
-        l->threads = lanes / held;
+        l->threads = TCI_MIN(lanes / held, machine.block_threads);
         l->lanes = l->threads * held;
     }
 }
@@ -29255,7 +29324,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     const tci_kernel *k = s->k;
     bool dot = false, scan = false;
     int n_accs = 1,
-        n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
+        n_registers = s->machine.block_threads ? 32 : TCI_MIN(s->machine.facts.registers, 32);
     int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
@@ -29324,7 +29393,7 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= TCI_SCHED_FAR_BYTES &&
+                k->bytes >= s->machine.facts.cache_bytes[1] &&
                 tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
                 tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
@@ -29378,7 +29447,7 @@ static void tci_sched_turn_tile(tci_sched *s)
 static void tci_sched_block_map(tci_sched *s)
 {
     s->turn = false;
-    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS && !s->machine.no_exchange &&
         tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
         s->l->lanes = 1;
         s->l->threads = TCI_SQUARE_THREADS;
@@ -29393,8 +29462,8 @@ static void tci_sched_block_map(tci_sched *s)
 static void tci_sched_block_product(tci_sched *s)
 {
     tci_product p = {0};
-    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
-        !tci_product_plan(s->k, &p)) {
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS || s->machine.no_exchange ||
+        !tci_product_plan(s->k, &s->machine, &p)) {
         return;
     }
     s->product = p;
@@ -29457,7 +29526,7 @@ static const tci_kstore *tci_sched_stream(const tci_sched *s)
         tci_dim coef;
         if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
             tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            tci_dim_hint(o->n) * bytes >= tci_sched_stream_bytes &&
+            tci_dim_hint(o->n) * bytes >= s->machine.facts.cache_bytes[2] &&
             tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
             return store;
@@ -29474,18 +29543,20 @@ static int tci_sched_next_axis(const tci_sched *s)
     while (axis >= 0 && k->axes[axis].size == 1) {
         axis--;
     }
-    bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
+    bool far = k->bytes >= s->machine.facts.cache_bytes[1] && stage >= 0 &&
                tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
     return far && !s->machine.block_threads ? axis : -1;
 }
 
 /* ---- units and tasks ---- */
 
-static double tci_sched_total_ns(const tci_kernel *k, int lanes)
+static double tci_sched_total_ns(const tci_kernel *k, int lanes, const tc_machine *m)
 {
     double bytes = (double)k->bytes;
-    double bandwidth = bytes < 1 << 20 ? 40 : bytes < (double)tci_sched_stream_bytes ? 25 : 12;
-    double flops_ns = (double)k->flops / (4.0 * lanes);
+    double bandwidth = bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
+                       : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                                           : m->one_gbs;
+    double flops_ns = (double)k->flops / (m->ghz * m->ports * lanes);
     double bytes_ns = bytes / bandwidth;
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
@@ -29637,7 +29708,8 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
 
 static void tci_sched_keep_rows(tci_sched *s)
 {
-    int64_t room = s->machine.block_threads ? TCI_SCHED_BLOCK_KEEP_BYTES : TCI_SCHED_KEEP_BYTES;
+    int64_t shared = s->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
+    int64_t room = s->machine.block_threads ? shared - shared / 6 : TCI_SCHED_KEEP_BYTES;
     for (int later = 1; later < s->k->n_stages; later++) {
         for (int first = 0; first < later; first++) {
             if (tci_sched_same_axes(s->k, first, later)) {
@@ -30025,9 +30097,9 @@ static void tci_sched_decide(tci_sched *s)
     s->n_vec = s->n_tiles = s->base = 1;
     s->unroll = s->rows = 1;
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    s->total_ns = tci_sched_total_ns(k, s->l->lanes);
+    s->total_ns = tci_sched_total_ns(k, s->l->lanes, &s->machine.facts);
     if (k->vector == TCI_VEC_INNER) {
-        s->held = tci_row_vectors(k, s->l);
+        s->held = s->machine.facts.subgroup == TCI_WARP ? tci_row_vectors(k, s->l) : 0;
         if (s->held == 0) {
             tci_sched_keep_rows(s);
         }
@@ -30065,6 +30137,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
+    machine = tci_machine_complete(machine);
     if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
         return tci_matrix_schedule(scratch, k, machine, launch);
     }
@@ -37601,9 +37674,12 @@ typedef struct tci_target {
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
     int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
+    bool no_exchange;     /* of a device: as in tci_machine */
+    tc_machine machine;   /* what the backend knows of it */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
+    char record[320];     /* and so is this: what schedules go by (tci_machine_text) */
     const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
 } tci_target;
 
@@ -37833,6 +37909,24 @@ static int tci_backend_width_index(int vector_bits)
     return vector_bits < 0 ? 1 : 0;
 }
 
+/* The kind of machine and the facts, for plans and schedules. */
+static tci_machine tci_backend_machine_of(const tci_target *t)
+{
+    tci_machine m = {0};
+    m.vector_bytes = t->vector_bytes;
+    m.block_threads = t->block_threads;
+    m.matrix_units = t->matrix_units;
+    m.no_exchange = t->no_exchange;
+    m.facts = t->machine;
+    return tci_machine_complete(m);
+}
+
+static void tci_backend_record(tci_target *t)
+{
+    tci_machine m = tci_backend_machine_of(t);
+    tci_machine_text(&m, t->record, sizeof(t->record));
+}
+
 static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_bits)
 {
     tc_backend_target target;
@@ -37860,8 +37954,11 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     const tc_dialect *own = calls->own_dialect;
     bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
+    b->target.no_exchange = !spelled;
+    b->target.machine = target.machine;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
+    tci_backend_record(&b->target);
 }
 
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
@@ -37902,11 +37999,9 @@ TCI_FN void tci_backend_missing(tci_str *out, const char *name)
 
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
 {
-    tci_machine m = {0};
-    m.vector_bytes = b->target.vector_bytes;
-    m.block_threads = b->target.block_threads;
+    tci_machine m = tci_backend_machine_of(&b->target);
     m.has_work = b->calls && !b->calls->launch;
-    m.matrix_units = o->matrix < 0 ? 0 : b->target.matrix_units;
+    m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     return m;
 }
 
@@ -38393,6 +38488,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, TCI_BUILD_FORM);
     tci_key_text(k, backend);
     tci_key_text(k, target->features);
+    tci_key_text(k, target->record);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
     tci_key_reserve(k, 3);
@@ -40425,6 +40521,7 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_kernel_print(&text, kernel);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
+    tci_str_add(&text, j->backend->target.record);
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {

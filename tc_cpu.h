@@ -26,6 +26,9 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 /* cpu/target.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 
+/* cpu/machine.c */
+TCI_FN void tci_cpu_machine(tc_machine *m);
+
 /* The compiler that `wanted` names (NULL: cc, gcc, clang, tcc from PATH). False: there is none. */
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
 /* Told from the name and what it links to; nothing is run. */
@@ -153,6 +156,69 @@ TCI_FN void tci_target_detect(tci_target *t, int vector_bits)
     snprintf(t->features, sizeof t->features, "%s%s vector=%d", features,
              t->matrix_units ? ",amx" : "", t->vector_bytes);
 #endif
+}
+/* ---- src/cpu/machine.c ---- */
+/* cpu/machine.c - what there is to know of the processor: its caches, how many may be used.
+ *
+ * In: /sys, the affinity mask. Out: a tc_machine; what cannot be asked stays 0. Sizes are rounded
+ * to a power of two, so that processors of one make, whatever part of a cache they are given, have
+ * equal keys. Of a shared cache no more is counted on than others are likely to leave. */
+#include <fcntl.h>
+#include <string.h>
+
+
+enum {
+    TCI_CPU_CACHES = 8,                /* entries of /sys that are looked at */
+    TCI_CPU_SHARED_MOST = 32 << 20     /* bytes of the last level that are counted on */
+};
+
+/* The first line of a small file of /sys; false: there is none. */
+static bool tci_cpu_read(int index, const char *name, char *text, size_t room)
+{
+    char path[100];
+    snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, room - 1) : -1;
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[n > 0 ? n : 0] = 0;
+    return n > 0;
+}
+
+/* "1024K" */
+static int64_t tci_cpu_size(const char *text)
+{
+    char *end;
+    int64_t size = strtol(text, &end, 10);
+    return *end == 'M' ? size << 20 : *end == 'K' ? size << 10 : size;
+}
+
+static int64_t tci_cpu_power(int64_t size)
+{
+    int64_t power = 1;
+    while (2 * power <= size) {
+        power *= 2;
+    }
+    return size > 0 ? power : 0;
+}
+
+TCI_FN void tci_cpu_machine(tc_machine *m)
+{
+    m->processors = tci_os_cpu_count();
+    for (int i = 0; i < TCI_CPU_CACHES; i++) {
+        char level[32], type[32], size[32];
+        if (!tci_cpu_read(i, "level", level, sizeof(level)) ||
+            !tci_cpu_read(i, "type", type, sizeof(type)) ||
+            !tci_cpu_read(i, "size", size, sizeof(size))) {
+            break;
+        }
+        int at = level[0] - '1';
+        if (at >= 0 && at < 3 && strncmp(type, "Instruction", 11) != 0) {
+            m->cache_bytes[at] = tci_cpu_power(tci_cpu_size(size));
+        }
+    }
+    m->cache_bytes[2] = TCI_MIN(m->cache_bytes[2], (int64_t)TCI_CPU_SHARED_MOST);
 }
 /* ---- src/cpu/cc.c ---- */
 /* cpu/cc.c - finds and runs the system's C compiler.
@@ -468,6 +534,7 @@ static tc_status tci_cpu_target(void *user, int vector_bits, tc_backend_target *
     out->vector_bytes = t.vector_bytes;
     out->usable = t.has_fma;
     out->matrix_units = t.matrix_units;
+    tci_cpu_machine(&out->machine);
     if (!out->usable) {
         snprintf(out->why, sizeof(out->why), "the processor has no fused multiply-add");
     }

@@ -1419,14 +1419,44 @@ static tc_status tci_cuda_open_device(int device)
     return status;
 }
 
+static int tci_cuda_attribute(int which, int device)
+{
+    int value = 0;
+    return tci_cuda.cu->device_attribute(&value, which, device) ? 0 : TCI_MAX(value, 0);
+}
+
+/* What the driver tells of the device; what it does not tell stays 0. */
+static void tci_cuda_machine(int device, tc_machine *m)
+{
+    enum { /* CU_DEVICE_ATTRIBUTE_... */
+        TCI_CU_SHARED = 8,          /* MAX_SHARED_MEMORY_PER_BLOCK */
+        TCI_CU_WARP = 10,           /* WARP_SIZE */
+        TCI_CU_CLOCK = 13,          /* CLOCK_RATE, kHz */
+        TCI_CU_PROCESSORS = 16,     /* MULTIPROCESSOR_COUNT */
+        TCI_CU_MEMORY_CLOCK = 36,   /* MEMORY_CLOCK_RATE, kHz */
+        TCI_CU_BUS = 37,            /* GLOBAL_MEMORY_BUS_WIDTH, bits */
+        TCI_CU_CACHE = 38,          /* L2_CACHE_SIZE */
+        TCI_CU_REGISTERS = 82,      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
+        TCI_CU_SHARED_MOST = 97     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
+    };
+    m->processors = tci_cuda_attribute(TCI_CU_PROCESSORS, device);
+    m->ghz = tci_cuda_attribute(TCI_CU_CLOCK, device) * 1e-6;
+    m->registers = tci_cuda_attribute(TCI_CU_REGISTERS, device);
+    m->cache_bytes[2] = tci_cuda_attribute(TCI_CU_CACHE, device);
+    double bytes = tci_cuda_attribute(TCI_CU_BUS, device) / 8; /* twice a clock */
+    m->memory_gbs = 2e-6 * bytes * tci_cuda_attribute(TCI_CU_MEMORY_CLOCK, device);
+    m->subgroup = tci_cuda_attribute(TCI_CU_WARP, device);
+    m->shared_bytes = tci_cuda_attribute(TCI_CU_SHARED, device);
+    m->shared_most = tci_cuda_attribute(TCI_CU_SHARED_MOST, device);
+}
+
 /* Fills tci_cuda.target; usable only when everything works. */
 static void tci_cuda_detect(void)
 {
-    /* CU_DEVICE_ATTRIBUTE_...: COMPUTE_CAPABILITY_..., MULTIPROCESSOR_COUNT */
-    enum { TCI_CU_MAJOR = 75, TCI_CU_MINOR = 76, TCI_CU_PROCESSORS = 16 };
+    enum { TCI_CU_MAJOR = 75, TCI_CU_MINOR = 76 }; /* COMPUTE_CAPABILITY_... */
     tc_backend_target *t = &tci_cuda.target;
     const char *why = "";
-    int device = 0, major = 0, minor = 0, driver = 0, processors = 0;
+    int device = 0, driver = 0;
     tci_cuda.cu = tci_cu_get(&why);
     if (!tci_cuda.cu) {
         snprintf(t->why, sizeof(t->why), "no CUDA driver: %.100s", why);
@@ -1438,9 +1468,6 @@ static void tci_cuda_detect(void)
         status = tci_cuda_check(cu->device_get(&device, 0), "cuDeviceGet");
     }
     if (!status) {
-        cu->device_attribute(&major, TCI_CU_MAJOR, device);
-        cu->device_attribute(&minor, TCI_CU_MINOR, device);
-        cu->device_attribute(&processors, TCI_CU_PROCESSORS, device);
         cu->driver_version(&driver);
         status = tci_cuda_open_device(device);
     }
@@ -1448,6 +1475,10 @@ static void tci_cuda_detect(void)
         snprintf(t->why, sizeof(t->why), "%.120s", tci_cuda_error);
         return;
     }
+    int major = tci_cuda_attribute(TCI_CU_MAJOR, device);
+    int minor = tci_cuda_attribute(TCI_CU_MINOR, device);
+    tci_cuda_machine(device, &t->machine);
+    int processors = t->machine.processors;
     snprintf(tci_cuda.architecture, sizeof(tci_cuda.architecture), "--gpu-architecture=sm_%d%d%s",
              major, minor, major == 9 ? "a" : "");
     t->matrix_units = major == 9 && cu->tensor_map ? processors : 0;

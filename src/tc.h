@@ -73,6 +73,7 @@
 #include "rewrite/rewrite.c"
 #include "rewrite/crop.c"
 
+#include "kernel/machine.c"
 #include "kernel/ir.c"
 #include "kernel/print.c"
 #include "kernel/verify.c"

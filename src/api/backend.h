@@ -35,6 +35,29 @@ typedef struct tc_dialect {
     struct tci_dialect *(*make)(struct tci_scratch *s, int vector_bytes);
 } tc_dialect;
 
+/* What a machine has, and how fast it is: schedules are chosen by it. No result depends on it. A
+ * "processor" is a core that the process may use, or a multiprocessor of a device. 0 in a field:
+ * not known, and a careful value takes its place. */
+typedef struct tc_machine {
+    int processors;
+    double ghz;              /* their clock */
+    int ports;               /* multiply-adds that one begins in a cycle: vectors; blocks: of f32 */
+    int registers;           /* vectors that code can name; blocks: 32-bit ones of a processor */
+    int64_t cache_bytes[3];  /* nearest first, of one processor; the last is shared by all */
+    double near_bytes;       /* in a cycle, that one processor can draw from a cache of its own, */
+    double far_bytes;        /* from the shared one, */
+    double all_bytes;        /* and that all together can */
+    double one_gbs;          /* in a nanosecond, that one processor alone can move to memory, */
+    double memory_gbs;       /* and all together */
+    int subgroup;            /* blocks: threads that exchange values without memory (a warp) */
+    int64_t shared_bytes;    /* blocks: of the memory that a block shares, by declaration alone, */
+    int64_t shared_most;     /* and for code that asks for it */
+    int matrix[3];           /* rows, columns and depth of one product of its matrix unit */
+    double matrix_flops;     /* of that unit in a cycle */
+    double launch_ns;        /* until a launch begins */
+    double wake_ns;          /* until a sleeping thread works */
+} tc_machine;
+
 /* What generated source may rely on. */
 typedef struct tc_backend_target {
     char features[128];  /* all that generated code depends on, as text; part of each cache key */
@@ -46,6 +69,7 @@ typedef struct tc_backend_target {
      * (cuda/matrix.c), each running one such block at a time; else 1: code of dialect "c" may use
      * the unit's instructions where TC_AMX is defined, and plain C that does the same elsewhere. */
     int matrix_units;
+    tc_machine machine;  /* as asked of the device; zero: nothing is known */
     bool usable;         /* false: cannot work here; the interpreter takes over */
     char why[128];       /* !usable: the reason, for the user */
 } tc_backend_target;

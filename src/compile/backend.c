@@ -65,6 +65,24 @@ static int tci_backend_width_index(int vector_bits)
     return vector_bits < 0 ? 1 : 0;
 }
 
+/* The kind of machine and the facts, for plans and schedules. */
+static tci_machine tci_backend_machine_of(const tci_target *t)
+{
+    tci_machine m = {0};
+    m.vector_bytes = t->vector_bytes;
+    m.block_threads = t->block_threads;
+    m.matrix_units = t->matrix_units;
+    m.no_exchange = t->no_exchange;
+    m.facts = t->machine;
+    return tci_machine_complete(m);
+}
+
+static void tci_backend_record(tci_target *t)
+{
+    tci_machine m = tci_backend_machine_of(t);
+    tci_machine_text(&m, t->record, sizeof(t->record));
+}
+
 static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_bits)
 {
     tc_backend_target target;
@@ -92,8 +110,11 @@ static void tci_backend_ask(tci_backend *b, const tc_backend *calls, int vector_
     const tc_dialect *own = calls->own_dialect;
     bool spelled = target.block_threads > 0 ? own && own->make : !own;
     b->target.matrix_units = spelled ? target.matrix_units : 0;
+    b->target.no_exchange = !spelled;
+    b->target.machine = target.machine;
     b->target.has_fma = true;
     memcpy(b->target.features, target.features, sizeof(b->target.features));
+    tci_backend_record(&b->target);
 }
 
 TCI_FN const tci_backend *tci_backend_pick(const tc_options *o)
@@ -134,11 +155,9 @@ TCI_FN void tci_backend_missing(tci_str *out, const char *name)
 
 TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o)
 {
-    tci_machine m = {0};
-    m.vector_bytes = b->target.vector_bytes;
-    m.block_threads = b->target.block_threads;
+    tci_machine m = tci_backend_machine_of(&b->target);
     m.has_work = b->calls && !b->calls->launch;
-    m.matrix_units = o->matrix < 0 ? 0 : b->target.matrix_units;
+    m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
     return m;
 }
 

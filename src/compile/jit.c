@@ -86,6 +86,7 @@ TCI_FN int tci_jit_add(tci_jit *j, const tci_kernel *kernel)
     tci_kernel_print(&text, kernel);
     tci_str_printf(&text, "\n%s\n%s\n%s\n%s\n", j->backend->name, j->backend->target.features,
                    j->options->cc ? j->options->cc : "", TCI_BUILD_FORM);
+    tci_str_add(&text, j->backend->target.record);
     tci_hash hash = tci_hash_bytes(text.text, text.n);
     int32_t *slot = tci_jit_slot(j, hash, text.text, text.n);
     if (!*slot) {

@@ -424,6 +424,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, TCI_BUILD_FORM);
     tci_key_text(k, backend);
     tci_key_text(k, target->features);
+    tci_key_text(k, target->record);
     tci_key_text(k, o->cc ? o->cc : "");
     tci_key_text(k, o->dump ? o->dump : "");
     tci_key_reserve(k, 3);

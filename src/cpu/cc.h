@@ -10,6 +10,9 @@ typedef enum tci_cc_kind { TCI_CC_UNKNOWN, TCI_CC_GCC, TCI_CC_CLANG, TCI_CC_TCC 
 /* cpu/target.c. vector_bits as in tc_options. */
 TCI_FN void tci_target_detect(tci_target *t, int vector_bits);
 
+/* cpu/machine.c */
+TCI_FN void tci_cpu_machine(tc_machine *m);
+
 /* The compiler that `wanted` names (NULL: cc, gcc, clang, tcc from PATH). False: there is none. */
 TCI_FN bool tci_cc_find(const char *wanted, tc_backend_compiler *compiler);
 /* Told from the name and what it links to; nothing is run. */

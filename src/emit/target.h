@@ -3,6 +3,7 @@
 #ifndef TCI_EMIT_TARGET_H
 #define TCI_EMIT_TARGET_H
 
+#include "../api/backend.h"
 #include "../base/str.h"
 
 typedef struct tci_target {
@@ -10,9 +11,12 @@ typedef struct tci_target {
     int vector_bytes;     /* 64, 32, 16, or 0: scalar code */
     int block_threads;    /* of a device: most threads of a block; 0: a CPU */
     int matrix_units;     /* of a device: processors with a matrix unit; of a CPU: 1; 0: none */
+    bool no_exchange;     /* of a device: as in tci_machine */
+    tc_machine machine;   /* what the backend knows of it */
     bool has_fma;         /* without it generated code is refused (fma must be exact and fast) */
     bool avx2, avx512;    /* avx512: f, bw, dq, vl together */
     char features[128];   /* canonical text, part of every cache key */
+    char record[320];     /* and so is this: what schedules go by (tci_machine_text) */
     const char *flags[24]; int n_flags;  /* -m options for gcc and clang */
 } tci_target;
 

@@ -1,8 +1,15 @@
-/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else. */
+/* kernel/machine.h - what plans and schedules must know of the machine, and nothing else.
+ *
+ * The first fields are the kind of machine: they decide which code can be generated and the numeric
+ * class of a kernel (kernel/ir.h). `facts` is the record of what there is and how fast it is: it
+ * decides between schedules, which give the same bits, and nothing else. */
 #ifndef TCI_KERNEL_MACHINE_H
 #define TCI_KERNEL_MACHINE_H
 
 #include <stdbool.h>
+
+#include "../api/backend.h"
+#include "../base/platform.h"
 
 enum {
     TCI_WORK_MOST = 1 << 26,  /* bytes of work memory that a kernel may ask for */
@@ -18,6 +25,14 @@ enum {
     TCI_GATHER_DEPTH = 16
 };
 
+/* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on
+ * every one of that kind, however many processors it has. */
+enum {
+    TCI_CLASS_PIECES = 1056,     /* of a large sum, at most: no fewer than keep any device busy */
+    TCI_CLASS_THREADS = 512,     /* of the block whose lanes a row has, at most, */
+    TCI_CLASS_THREAD_BYTES = 16  /* and of the values that one of them holds */
+};
+
 typedef struct tci_machine {
     int vector_bytes; /* of a vector register, or of the lanes one thread holds; 0: scalar code */
     /* 0: a task is run by one thread. Else by a block of up to so many (a power of two), which
@@ -27,6 +42,13 @@ typedef struct tci_machine {
     /* processors that have a matrix unit (loop/matrix.h), 0: none; contractions may be made for
      * it */
     int matrix_units;
+    bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
+    tc_machine facts;
 } tci_machine;
+
+/* With careful values for the facts that are not known. */
+TCI_FN tci_machine tci_machine_complete(tci_machine machine);
+/* The part of the facts that generated code may depend on, as text for keys. */
+TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n);
 
 #endif

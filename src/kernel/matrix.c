@@ -194,17 +194,12 @@ static bool tci_matrix_fits_processor(const tci_kernel *k, const tci_matrix *x,
 /* A GPU's unit has a tile for every product that has so few tiles that their number is an int. */
 static bool tci_matrix_fits_blocks(const tci_matrix *x)
 {
-#ifdef TC_CUDA
     double tiles = (double)tci_dim_ceil_div(x->m, TCI_MATRIX_TILE_ROWS) *
                    (double)tci_dim_ceil_div(x->n, TCI_MATRIX_TILE_COLUMNS);
     for (int i = 0; i < x->n_batch; i++) {
         tiles *= (double)x->batch[i];
     }
     return tiles <= INT32_MAX / 2;
-#else
-    (void)x;
-    return false;
-#endif
 }
 
 TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)

@@ -147,11 +147,7 @@ enum {
 /* loop/walk.c */
 TCI_FN void tci_loop_walk(tci_scratch *s, const tci_loop *l);
 /* loop/narrow.c: of a finished loop. */
-#ifdef TC_CUDA
 TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l);
-#else
-#define tci_loop_is_narrow(s, l) false
-#endif
 /* loop/ir.c */
 TCI_FN tci_loop *tci_loop_make(tci_scratch *s, const tci_kernel *k);
 TCI_FN int tci_loop_block(tci_loop *l, int parent);

@@ -16,19 +16,13 @@
 #include "stage.h"
 
 enum {
-    TCI_MATRIX_SHARED_MOST = 232448, /* bytes that a block can have */
     TCI_MATRIX_BARRIERS = 256,       /* bytes for them */
     TCI_MATRIX_ALIGNED = 1024,       /* the start of a stage's boxes */
     TCI_MATRIX_LEAST_STAGES = 3,
-    TCI_MATRIX_UNIT_FLOPS = 4096,    /* of one unit in a cycle */
     TCI_MATRIX_HELD = 4,             /* least elements of a row that a thread of the hole holds */
     TCI_MATRIX_FILL = 2000,          /* cycles to a tile's first product, and to leave its sums */
-    TCI_MATRIX_FAR_BYTES = 6150,     /* that all units together can load in a cycle */
-    TCI_MATRIX_NEAR_BYTES = 64,      /* that one unit can */
     TCI_MATRIX_LIGHT = 24            /* cost of a chain of which four rows are taken at once */
 };
-
-#ifdef TC_CUDA
 
 /* ---- the tile ---- */
 
@@ -51,22 +45,22 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x)
            tci_matrix_staged_bytes(x) + TCI_MATRIX_BARRIERS;
 }
 
-static void tci_matrix_set_buffers(tci_matrix *x, int buffers)
+static void tci_matrix_set_buffers(tci_matrix *x, int buffers, const tc_machine *facts)
 {
     x->buffers = buffers;
     x->stages = 0;
-    int64_t room = TCI_MATRIX_SHARED_MOST - tci_matrix_shared_bytes(x);
+    int64_t room = facts->shared_most - tci_matrix_shared_bytes(x);
     x->stages = (int32_t)TCI_MIN(room / tci_matrix_stage_bytes(x), TCI_MATRIX_STAGES);
 }
 
 /* Cycles of one step of k, and of the chain for some elements. */
-static double tci_matrix_step_cycles(const tci_matrix *x, int units)
+static double tci_matrix_step_cycles(const tci_matrix *x, const tci_machine *machine)
 {
     double narrow = x->columns < 64 ? 0.4 : x->columns < 128 ? 0.7 : 1.0;
-    double rate = TCI_MATRIX_UNIT_FLOPS * narrow *
+    double rate = machine->facts.matrix_flops * narrow *
                   (x->consumers == 1 ? 0.85 : 1.0);
-    double active = (double)TCI_MIN(x->tiles, (int64_t)units);
-    double bandwidth = TCI_MIN((double)TCI_MATRIX_NEAR_BYTES, TCI_MATRIX_FAR_BYTES / active);
+    double active = (double)TCI_MIN(x->tiles, (int64_t)machine->matrix_units);
+    double bandwidth = TCI_MIN(machine->facts.near_bytes, machine->facts.all_bytes / active);
     double multiply = (double)x->rows * x->columns * TCI_MATRIX_DEPTH_STEP * 2 / rate;
     double load = (double)tci_matrix_stage_bytes(x) / bandwidth;
     return TCI_MAX(multiply, load);
@@ -79,7 +73,7 @@ static double tci_matrix_hole_cycles(double cells, int64_t chain, int warps)
 
 /* Sets what follows from the tile's shape; false where it does not fit. A buffer for each consumer,
  * where that leaves stages enough. */
-static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
+static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile, const tc_machine *facts)
 {
     x->consumers = tile->consumers;
     x->sub_rows = tile->sub_rows;
@@ -93,26 +87,26 @@ static bool tci_matrix_shape(tci_matrix *x, const tci_matrix_tile *tile)
     for (int i = 0; i < x->n_batch; i++) {
         x->tiles *= x->batch[i];
     }
-    tci_matrix_set_buffers(x, x->consumers);
+    tci_matrix_set_buffers(x, x->consumers, facts);
     if (x->stages < TCI_MATRIX_LEAST_STAGES) {
-        tci_matrix_set_buffers(x, 1);
+        tci_matrix_set_buffers(x, 1, facts);
     }
     bool boxes = x->columns >= TCI_MATRIX_DEPTH_STEP || x->side[1].along_k; /* of whole lines */
     return boxes && x->stages >= TCI_MATRIX_LEAST_STAGES && x->tiles <= INT32_MAX / 2;
 }
 
 /* Cycles of the whole product, `chain` flops for each element of the result. */
-static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, int units)
+static double tci_matrix_cycles(const tci_matrix *x, int64_t chain, const tci_machine *machine)
 {
     double cells = (double)x->rows * x->columns;
     double steps = (double)tci_dim_ceil_div(x->k, TCI_MATRIX_DEPTH_STEP);
-    double step = tci_matrix_step_cycles(x, units), tile = TCI_MATRIX_FILL + steps * step;
+    double step = tci_matrix_step_cycles(x, machine), tile = TCI_MATRIX_FILL + steps * step;
     double hole = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS);
     if (x->buffers < x->consumers) { /* they wait for each other's, if not a ring of steps apart */
         tile += TCI_MAX(hole / x->consumers - x->stages * step, 0);
     }
     double last = tci_matrix_hole_cycles(cells, chain, TCI_MATRIX_LAST_WARPS + 4 * x->consumers);
-    double rounds = (double)tci_dim_ceil_div(x->tiles, units);
+    double rounds = (double)tci_dim_ceil_div(x->tiles, machine->matrix_units);
     return rounds * tile + (rounds - 1) * TCI_MAX(hole - tile, 0) + last;
 }
 
@@ -126,7 +120,7 @@ static int64_t tci_matrix_chain_cost(const tci_kernel *k)
 }
 
 /* False: no tile fits. */
-static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units)
+static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, const tci_machine *machine)
 {
     static const tci_matrix_tile tiles[] = {{2, 1, 256}, {2, 2, 128}, {2, 1, 128}, {2, 1, 64},
                                             {1, 1, 256}, {1, 1, 128}, {1, 1, 64}, {1, 1, 32}};
@@ -134,14 +128,14 @@ static bool tci_matrix_choose_tile(const tci_kernel *k, tci_matrix *x, int units
     double least = 0;
     int best = -1;
     for (int i = 0; i < TCI_COUNT(tiles); i++) {
-        if (tci_matrix_shape(x, &tiles[i])) {
-            double cycles = tci_matrix_cycles(x, chain, units);
+        if (tci_matrix_shape(x, &tiles[i], &machine->facts)) {
+            double cycles = tci_matrix_cycles(x, chain, machine);
             best = best < 0 || cycles < least ? i : best;
             least = best == i ? cycles : least;
         }
     }
     if (best >= 0) {
-        tci_matrix_shape(x, &tiles[best]);
+        tci_matrix_shape(x, &tiles[best], &machine->facts);
     }
     x->group_rows = chain <= TCI_MATRIX_LIGHT ? 4 : 2;
     while (x->m % x->group_rows != 0) {
@@ -238,7 +232,7 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
                                      tci_launch *launch)
 {
     tci_matrix *x = TCI_NEW(s, tci_matrix);
-    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, machine.matrix_units);
+    bool fits = tci_matrix_find(k, x) && tci_matrix_choose_tile(k, x, &machine);
     TCI_ASSERT(s, fits);
     tci_loop *l = tci_loop_make(s, k);
     l->lanes = x->columns;
@@ -249,8 +243,8 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     launch->dims = l->dims;
     launch->n_dims = l->n_dims;
     launch->n_tasks = TCI_MIN(x->tiles, machine.matrix_units);
-    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), machine.matrix_units);
-    launch->task_ns = cycles / 1.7;
+    double cycles = tci_matrix_cycles(x, tci_matrix_chain_cost(k), &machine);
+    launch->task_ns = cycles / machine.facts.ghz;
     launch->lanes = l->lanes;
     launch->work_bytes = 0;
     snprintf(launch->note, sizeof(launch->note),
@@ -259,5 +253,3 @@ TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_ma
     l->note = tci_scratch_printf(s, "%s", launch->note);
     return l;
 }
-
-#endif

@@ -24,7 +24,6 @@ enum {
     TCI_MATRIX_LAST_WARPS = 3   /* warps that run the hole */
 };
 
-#ifdef TC_CUDA /* as in row.h */
 /* Bytes of one stage, of the buffers for sums, and of all shared memory with barriers and the
  * rounding up of its start. */
 TCI_FN int64_t tci_matrix_stage_bytes(const tci_matrix *x);
@@ -33,8 +32,5 @@ TCI_FN int64_t tci_matrix_shared_bytes(const tci_matrix *x);
 /* The schedule of a kernel whose contraction has TCI_ORDER_MATRIX. */
 TCI_FN tci_loop *tci_matrix_schedule(tci_scratch *s, const tci_kernel *k, tci_machine machine,
                                      tci_launch *launch);
-#else
-#define tci_matrix_schedule(s, k, machine, launch) NULL
-#endif
 
 #endif

@@ -7,8 +7,6 @@
  * has no range, and the loop stays wide. */
 #include "ir.h"
 
-#ifdef TC_CUDA
-
 /* Ranges are of what can happen and more: a quotient's dividend is never negative, though its range
  * may say so. */
 typedef struct tci_lnarrow_range { bool known; int64_t lo, hi; } tci_lnarrow_range;
@@ -123,5 +121,3 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
                      TCI_NEW_ARRAY(s, tci_lnarrow_range, l->n_lx + 1)};
     return !l->matrix && tci_dim_is_known(l->n_tasks) && tci_lnarrow_block(&w, 0);
 }
-
-#endif

@@ -27,8 +27,6 @@
 
 #include <math.h>
 
-#ifdef TC_CUDA
-
 enum {
     TCI_PRODUCT_SLAB = 16,   /* of the contracted axis */
     TCI_PRODUCT_PAD = 4,     /* of a panel's rows: banks apart, and still aligned */
@@ -37,8 +35,7 @@ enum {
     TCI_PRODUCT_WARP_Y = 4,
     TCI_PRODUCT_LARGE = 128, /* sides of a tile */
     TCI_PRODUCT_SMALL = 64,
-    TCI_PRODUCT_RUN = 8,     /* neighbours along the contracted axes that are worth reading so */
-    TCI_PRODUCT_BLOCKS = 132 /* tiles that keep a device busy */
+    TCI_PRODUCT_RUN = 8      /* neighbours along the contracted axes that are worth reading so */
 };
 
 /* ---- whether and how ---- */
@@ -135,18 +132,19 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
 }
 
 /* What a tile of these sides costs the busiest processor, in products of one thread. */
-static double tci_product_cost(const tci_product *p, double points, int64_t rows, int64_t columns)
+static double tci_product_cost(const tci_product *p, const tci_machine *machine, double points,
+                               int64_t rows, int64_t columns)
 {
     double tiles = points * (double)tci_dim_ceil_div(p->rows.size, rows) *
                    (double)tci_dim_ceil_div(p->columns.size, columns);
-    double rounds = ceil(tiles / TCI_PRODUCT_BLOCKS);
+    double rounds = ceil(tiles / machine->facts.processors);
     double alone = rounds <= 1 ? 1.3 : 1; /* nothing to do while a block waits */
     double taken = 1 + 4.0 / (double)rows + 4.0 / (double)columns; /* of panels for each product */
     double made = 1 + 16.0 / (double)rows + 16.0 / (double)columns;
     return rounds * alone * (double)(rows * columns) * taken * made;
 }
 
-TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p)
+TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
     static const int64_t sides[] = {TCI_PRODUCT_LARGE, TCI_PRODUCT_SMALL};
     if (!tci_product_fits(k) || !tci_product_sides(k, p)) {
@@ -159,7 +157,7 @@ TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p)
     bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
     p->rows.extent = p->columns.extent = TCI_PRODUCT_SMALL;
     for (int i = 0; i < 4 && !wide; i++) {
-        double cost = tci_product_cost(p, points, sides[i / 2], sides[i % 2]);
+        double cost = tci_product_cost(p, machine, points, sides[i / 2], sides[i % 2]);
         if (i == 0 || cost < least) {
             p->rows.extent = sides[i / 2];
             p->columns.extent = sides[i % 2];
@@ -524,5 +522,3 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_slabs(&s);
     tci_product_finish(&s);
 }
-
-#endif

@@ -21,17 +21,11 @@ typedef struct tci_product {
     int64_t depth;    /* of the contracted axes, counted as one */
 } tci_product;
 
-#ifdef TC_CUDA
 /* False: not such a kernel, or too small for its tiles. */
-TCI_FN bool tci_product_plan(const tci_kernel *k, tci_product *p);
+TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p);
 /* Is the axis one of the rows' or the columns'? */
 TCI_FN bool tci_product_has(const tci_product *p, int axis);
 /* The tile with these numbers along rows and columns; the other outer axes are bound. */
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column);
-#else
-#define tci_product_plan(k, p) false
-#define tci_product_has(p, axis) false
-#define tci_product_emit(b, p, row, column) ((void)(p))
-#endif
 
 #endif

@@ -13,8 +13,6 @@
  * the lanes of a warp. */
 #include "row.h"
 
-#ifdef TC_CUDA
-
 enum { TCI_ROW_MOST_VECTORS = 16 }; /* held at once, over all that is loaded */
 
 TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
@@ -200,5 +198,3 @@ TCI_FN void tci_row_emit(tci_build *b, int n_vecs)
         }
     }
 }
-
-#endif

@@ -30,19 +30,16 @@ enum {
     TCI_SCHED_SQUARE = 16,           /* most lanes of a square that is turned in registers */
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
-    TCI_SCHED_BLOCK_KEEP_BYTES = 40960, /* a row kept in the memory that a block shares */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
     TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
-    TCI_SCHED_BLOCKS = 264,          /* blocks that keep a device busy */
+    TCI_SCHED_BUSY = 2,              /* blocks for each processor that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
-    TCI_SCHED_FAR_BYTES = 1 << 20,   /* moved by a kernel whose rows are fetched ahead */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
     TCI_SCHED_PANEL_MOST = 2048,
     TCI_SCHED_PANEL_JOINED = 2,
     TCI_SCHED_LONG_ROW = 512,        /* elements of such a row, at least */
     TCI_SCHED_MAX_BODY = 800         /* flops written out in one tile */
 };
-static const int64_t tci_sched_stream_bytes = (int64_t)32 << 20;
 static const double tci_sched_task_ns = 20000, tci_sched_min_task_ns = 1000;
 
 typedef struct tci_sched {
@@ -103,7 +100,8 @@ static int tci_sched_threads(int64_t n, int held, int most)
 /* Blocks along the last outer axis: wide, but so many that the device is busy; where each lane
  * reduces alone, narrow accesses rather than idle processors. A thread holds two lanes at least:
  * what one holds alone is a scalar. */
-static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most)
+static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, int most,
+                                  int64_t busy)
 {
     int64_t points = 1, n = tci_dim_hint(k->axes[k->n_outer - 1].size);
     for (int a = 0; a < k->n_outer - 1; a++) {
@@ -111,11 +109,11 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     }
     l->threads = tci_sched_threads(n, held, most);
     while (l->threads > TCI_WARP &&
-           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS) {
+           points * tci_dim_ceil_div(n, l->threads * held) < busy) {
         l->threads /= 2;
     }
     while (held > 2 && k->n_reds > 0 &&
-           points * tci_dim_ceil_div(n, l->threads * held) < TCI_SCHED_BLOCKS / 2) {
+           points * tci_dim_ceil_div(n, l->threads * held) < busy / 2) {
         held /= 2;
     }
     l->lanes = l->threads * held;
@@ -135,11 +133,12 @@ static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machin
         return;
     }
     if (outer) {
-        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS));
+        tci_sched_block_lanes(l, k, held, TCI_MIN(machine.block_threads, TCI_SCHED_MAP_THREADS),
+                              (int64_t)machine.facts.processors * TCI_SCHED_BUSY);
     } else {
         int lanes = tci_kernel_lanes(k), least = TCI_MIN(TCI_WARP, machine.block_threads);
         held = TCI_MAX(TCI_MIN(held, lanes / least), 1);
-        l->threads = lanes / held;
+        l->threads = TCI_MIN(lanes / held, machine.block_threads);
         l->lanes = l->threads * held;
     }
 }
@@ -192,7 +191,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
     const tci_kernel *k = s->k;
     bool dot = false, scan = false;
     int n_accs = 1,
-        n_registers = s->machine.vector_bytes == 64 || s->machine.block_threads ? 32 : 16;
+        n_registers = s->machine.block_threads ? 32 : TCI_MIN(s->machine.facts.registers, 32);
     int64_t n_vecs = TCI_MAX(tci_sched_vectors_of(s), 1); /* n_vec may be 0 */
     for (int t = 0; t < k->n_stages; t++) {
         int n = 0;
@@ -261,7 +260,7 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
 {
     const tci_kernel *k = s->k;
     bool fits = s->l->lanes > 1 && !s->machine.block_threads && s->row_axis < 0 && k->n_reds > 0 &&
-                k->bytes >= TCI_SCHED_FAR_BYTES &&
+                k->bytes >= s->machine.facts.cache_bytes[1] &&
                 tci_dim_hint(s->n_vec) >= TCI_SCHED_PANEL_LEAST &&
                 k->stages[0].kind == TCI_STAGE_REDUCE && k->stages[0].n_axes == 1 &&
                 tci_dim_hint(k->axes[k->stages[0].axes[0]].size) >= 8;
@@ -315,7 +314,7 @@ static void tci_sched_turn_tile(tci_sched *s)
 static void tci_sched_block_map(tci_sched *s)
 {
     s->turn = false;
-    if (s->machine.block_threads >= TCI_SQUARE_THREADS &&
+    if (s->machine.block_threads >= TCI_SQUARE_THREADS && !s->machine.no_exchange &&
         tci_square_plan(s->k, s->row_axis, s->vec_axis, &s->square)) {
         s->l->lanes = 1;
         s->l->threads = TCI_SQUARE_THREADS;
@@ -330,8 +329,8 @@ static void tci_sched_block_map(tci_sched *s)
 static void tci_sched_block_product(tci_sched *s)
 {
     tci_product p = {0};
-    if (s->machine.block_threads < TCI_PRODUCT_THREADS ||
-        !tci_product_plan(s->k, &p)) {
+    if (s->machine.block_threads < TCI_PRODUCT_THREADS || s->machine.no_exchange ||
+        !tci_product_plan(s->k, &s->machine, &p)) {
         return;
     }
     s->product = p;
@@ -394,7 +393,7 @@ static const tci_kstore *tci_sched_stream(const tci_sched *s)
         tci_dim coef;
         if (axis >= 0 && stage->kind == TCI_STAGE_MAP &&
             tci_build_coef(k, store->x, axis, &coef) && coef == 1 &&
-            tci_dim_hint(o->n) * bytes >= tci_sched_stream_bytes &&
+            tci_dim_hint(o->n) * bytes >= s->machine.facts.cache_bytes[2] &&
             tci_dim_hint(k->axes[axis].size) * bytes >= 4096 &&
             o->dtype != TC_BOOL && s->l->lanes * bytes >= 16) {
             return store;
@@ -411,18 +410,20 @@ static int tci_sched_next_axis(const tci_sched *s)
     while (axis >= 0 && k->axes[axis].size == 1) {
         axis--;
     }
-    bool far = k->bytes >= TCI_SCHED_FAR_BYTES && stage >= 0 &&
+    bool far = k->bytes >= s->machine.facts.cache_bytes[1] && stage >= 0 &&
                tci_dim_hint(k->axes[k->stages[stage].axes[0]].size) >= TCI_SCHED_LONG_ROW;
     return far && !s->machine.block_threads ? axis : -1;
 }
 
 /* ---- units and tasks ---- */
 
-static double tci_sched_total_ns(const tci_kernel *k, int lanes)
+static double tci_sched_total_ns(const tci_kernel *k, int lanes, const tc_machine *m)
 {
     double bytes = (double)k->bytes;
-    double bandwidth = bytes < 1 << 20 ? 40 : bytes < (double)tci_sched_stream_bytes ? 25 : 12;
-    double flops_ns = (double)k->flops / (4.0 * lanes);
+    double bandwidth = bytes < (double)m->cache_bytes[1]   ? m->near_bytes * m->ghz
+                       : bytes < (double)m->cache_bytes[2] ? m->far_bytes * m->ghz
+                                                           : m->one_gbs;
+    double flops_ns = (double)k->flops / (m->ghz * m->ports * lanes);
     double bytes_ns = bytes / bandwidth;
     return TCI_MAX(TCI_MAX(flops_ns, bytes_ns), 1.0);
 }
@@ -574,7 +575,8 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
 
 static void tci_sched_keep_rows(tci_sched *s)
 {
-    int64_t room = s->machine.block_threads ? TCI_SCHED_BLOCK_KEEP_BYTES : TCI_SCHED_KEEP_BYTES;
+    int64_t shared = s->machine.facts.shared_bytes; /* a sixth is for what reductions exchange */
+    int64_t room = s->machine.block_threads ? shared - shared / 6 : TCI_SCHED_KEEP_BYTES;
     for (int later = 1; later < s->k->n_stages; later++) {
         for (int first = 0; first < later; first++) {
             if (tci_sched_same_axes(s->k, first, later)) {
@@ -962,9 +964,9 @@ static void tci_sched_decide(tci_sched *s)
     s->n_vec = s->n_tiles = s->base = 1;
     s->unroll = s->rows = 1;
     s->live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    s->total_ns = tci_sched_total_ns(k, s->l->lanes);
+    s->total_ns = tci_sched_total_ns(k, s->l->lanes, &s->machine.facts);
     if (k->vector == TCI_VEC_INNER) {
-        s->held = tci_row_vectors(k, s->l);
+        s->held = s->machine.facts.subgroup == TCI_WARP ? tci_row_vectors(k, s->l) : 0;
         if (s->held == 0) {
             tci_sched_keep_rows(s);
         }
@@ -1002,6 +1004,7 @@ TCI_FN tci_loop *tci_loop_schedule(tci_scratch *scratch, const tci_kernel *k, tc
                                    tci_launch *launch)
 {
     tci_sched s = {0};
+    machine = tci_machine_complete(machine);
     if (k->n_reds > 0 && k->reds[0].order == TCI_ORDER_MATRIX && machine.block_threads > 0) {
         return tci_matrix_schedule(scratch, k, machine, launch);
     }

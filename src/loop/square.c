@@ -13,8 +13,6 @@
  * squares at the edge test every element. */
 #include "square.h"
 
-#ifdef TC_CUDA
-
 enum {
     TCI_SQUARE_PITCH = TCI_SQUARE + 1,
     TCI_SQUARE_BYTES = 40960,                                     /* of all arrays together */
@@ -167,5 +165,3 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
     tci_square_walks(b, q, row, vec, true);
     tci_build_close(b, &open);
 }
-
-#endif

@@ -12,14 +12,9 @@ typedef struct tci_square {
     int32_t *loads; int n_loads; /* instructions that run along row_axis: turned */
 } tci_square;
 
-#ifdef TC_CUDA
 /* False: nothing to turn, or too little to fill squares. */
 TCI_FN bool tci_square_plan(const tci_kernel *k, int row_axis, int vec_axis, tci_square *q);
 /* The square with these numbers along the two axes; the other outer axes are bound. */
 TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_lin vec);
-#else
-#define tci_square_plan(k, row_axis, vec_axis, q) false
-#define tci_square_emit(b, q, row, vec) ((void)(q))
-#endif
 
 #endif

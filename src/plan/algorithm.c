@@ -17,7 +17,6 @@ enum {
     TCI_ALGO_FEW = 64,            /* results up to which a reduction is cut */
     TCI_ALGO_MANY = 65536,        /* reduced elements from which it is cut */
     TCI_ALGO_CHUNK = 32768,       /* elements a chunk aims at */
-    TCI_ALGO_BLOCKS = 1056,       /* blocks that fill a device: eight for each of 132 processors */
     TCI_ALGO_BLOCK_LANES = 1024,  /* results that one block makes side by side */
     TCI_ALGO_BLOCK_ROW = 4096,    /* least elements that all threads of a block fold together */
     TCI_ALGO_BLOCK_COLUMN = 64,   /* least elements that one thread folds */
@@ -84,7 +83,7 @@ static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
     bool rows = n->attr[n->n_attr - 1] == x->rank - 1;
     int64_t blocks = rows ? results : (results + TCI_ALGO_BLOCK_LANES - 1) / TCI_ALGO_BLOCK_LANES;
     int64_t most = all / results / (rows ? TCI_ALGO_BLOCK_ROW : TCI_ALGO_BLOCK_COLUMN);
-    int64_t pieces = TCI_MIN(most, TCI_ALGO_BLOCKS / blocks);
+    int64_t pieces = TCI_MIN(most, TCI_CLASS_PIECES / blocks);
     return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
 }
 

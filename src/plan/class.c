@@ -117,10 +117,9 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
                                              : TCI_MIN(tci_dim_most(size), TCI_CLASS_BLOCK_ROW);
         longest = TCI_MAX(longest, row);
     }
-    int64_t held = TCI_MAX(machine.vector_bytes / tci_class_widest(k), 1);
-    int64_t threads = TCI_MIN(TCI_CLASS_WARP, machine.block_threads);
-    while (threads < machine.block_threads &&
-           threads * held * TCI_CLASS_BLOCK_VECTORS < longest) {
+    int64_t held = TCI_MAX(TCI_CLASS_THREAD_BYTES / tci_class_widest(k), 1);
+    int64_t threads = TCI_CLASS_WARP;
+    while (threads < TCI_CLASS_THREADS && threads * held * TCI_CLASS_BLOCK_VECTORS < longest) {
         threads *= 2;
     }
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);

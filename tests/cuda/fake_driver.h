@@ -81,7 +81,15 @@ static int fake_cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     (void)device;
     FAKE_ENTER();
-    *value = attribute == 75 ? 9 : 0;
+    switch (attribute) {
+    case 8: *value = 48 << 10; break;   /* MAX_SHARED_MEMORY_PER_BLOCK */
+    case 10: *value = 32; break;        /* WARP_SIZE */
+    case 13: *value = 1500000; break;   /* CLOCK_RATE */
+    case 36: *value = 2000000; break;   /* MEMORY_CLOCK_RATE */
+    case 37: *value = 4096; break;      /* GLOBAL_MEMORY_BUS_WIDTH */
+    case 75: *value = 9; break;         /* COMPUTE_CAPABILITY_MAJOR */
+    default: *value = 0;
+    }
     return 0;
 }
 static int fake_cuDevicePrimaryCtxRetain(void **context, int device)

@@ -380,6 +380,22 @@ TEST(a_failed_download_is_told)
 }
 
 /* The module says what maps its kernel wants; they are made for the operands' addresses. */
+/* The record of the machine is what the driver says, and careful values for the rest. */
+TEST(the_device_is_asked)
+{
+    const tc_backend *calls = tci_cuda_backend();
+    tc_backend_target target;
+    memset(&target, 0, sizeof(target));
+    REQUIRE(calls->target(NULL, 0, &target) == TC_OK && target.usable);
+    CHECK_EQ_INT(target.machine.subgroup, 32);
+    CHECK_EQ_INT(target.machine.shared_bytes, 48 << 10);
+    CHECK_CLOSE(target.machine.ghz, 1.5, 1e-9);
+    CHECK_CLOSE(target.machine.memory_gbs, 2048, 1e-9);
+    tci_machine machine = {.vector_bytes = 16, .block_threads = 512, .facts = target.machine};
+    machine = tci_machine_complete(machine);
+    CHECK(machine.facts.processors > 0 && machine.facts.shared_most >= machine.facts.shared_bytes);
+}
+
 TEST(a_product_is_launched_with_its_maps)
 {
     static char memory[3][4096] __attribute__((aligned(64)));

@@ -14,7 +14,8 @@ enum { MOST = 8 }; /* inputs or outputs of a graph */
 static const tci_machine cpu = {.vector_bytes = 32};
 static const tci_machine gpu = {.vector_bytes = TCI_CUDA_THREAD_BYTES,
                                 .block_threads = TCI_CUDA_MAX_THREADS,
-                                .matrix_units = 132};
+                                .matrix_units = 132,
+                                .facts = {.processors = 132, .all_bytes = 6150}};
 static const tci_machine packing = {.vector_bytes = 64, .has_work = true};
 
 /* ---- from a tensor to text ---- */

@@ -1,0 +1,193 @@
+/* Schedules for machines that are not here: every loop is sound, asks for no more than the machine
+ * has, and what decides sums is the same on all machines of one kind. */
+#define TC_CUDA
+#include "inside.h"
+
+#include "../tc_test.h"
+#include "machines.h"
+
+#include <setjmp.h>
+
+static tc_ctx *ctx;
+static tci_scratch scratch;
+
+static void begin(void)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "interp";
+    CHECK(tc_ctx_make(&ctx, &o) == TC_OK);
+    tci_scratch_init(&scratch);
+}
+
+static void end(void)
+{
+    tci_scratch_free(&scratch);
+    tc_ctx_free(ctx);
+}
+
+/* The plan of y for a machine, its kernels with their classes; in scratch. */
+static tci_plan *plan_for(tc_tensor y, tci_machine machine)
+{
+    tci_node *root = tci_handle_node(y);
+    tci_target target;
+    memset(&target, 0, sizeof(target));
+    tci_request *r =
+        tci_request_make(&scratch, NULL, 0, &root, 1, &tci_ctx_of(ctx)->options, "test", &target);
+    tci_request_copy copy = tci_request_copy_graph(&scratch, r);
+    tci_node **now = tci_rewrite(&scratch, copy.graph, copy.roots, 1);
+    tci_plan *plan = tci_plan_make(&scratch, copy.graph, copy.inputs, r->n_inputs, copy.literals,
+                                   r->n_literals, now, 1, machine);
+    return plan;
+}
+
+enum { PROGRAMS = 14 };
+
+/* Programs that between them reach every form. */
+static tc_tensor program(int i)
+{
+    tc_tensor a = tc_input(ctx, "a", TC_F32, 300, 1000), b = tc_input(ctx, "b", TC_F32, 1000, 700);
+    tc_tensor x = tc_input(ctx, "x", TC_BF16, 512, 512), y = tc_input(ctx, "y", TC_BF16, 512, 512);
+    tc_tensor far = tc_input(ctx, "far", TC_F32, 4096, 4096);
+    switch (i) {
+    case 0: return tc_add(a, 1);
+    case 1: return tc_transpose(tc_mul(a, a), 0, 1);
+    case 2: return tc_matmul(a, b);
+    case 3: return tc_softmax(a, 1);
+    case 4: return tc_sum(a, TC_AXES(0), false);
+    case 5: return tc_sum(a, TC_AXES(1), false);
+    case 6: return tc_sum(far, TC_ALL, false);
+    case 7: return tc_sum(far, TC_AXES(0), false);
+    case 8: return tc_matmul(x, y);
+    case 9: return tc_cumsum(a, 0);
+    case 10: return tc_softmax(far, 1);
+    case 11: return tc_argmax(a, 1, false);
+    case 12: return tc_matmul(tc_transpose(b, 0, 1), tc_transpose(a, 0, 1));
+    default: return tc_add(far, 1);
+    }
+}
+
+static int64_t shared_bytes_of(const tci_loop *l)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < l->n_locals; i++) {
+        bool shared = l->locals[i].work < 0 && !l->locals[i].is_lane && !l->locals[i].is_given;
+        bytes += shared ? l->locals[i].n *
+                              tci_dtype_get((tc_dtype)l->locals[i].dtype)->bytes
+                        : 0;
+    }
+    return bytes;
+}
+
+static void check_loop(const char *where, const tci_kernel *k, tci_machine machine)
+{
+    tci_launch launch;
+    const tci_loop *l = tci_loop_schedule(&scratch, k, machine, &launch);
+    tci_loop_verify(&scratch, l);
+    CHECK_MSG(l->threads <= TCI_MAX(machine.block_threads, 1), "%s: %d threads", where, l->threads);
+    if (machine.block_threads > 0) {
+        int64_t most = l->matrix ? machine.facts.shared_most : machine.facts.shared_bytes;
+        int64_t used = l->matrix ? tci_matrix_shared_bytes(l->matrix) : shared_bytes_of(l);
+        CHECK_MSG(used <= most, "%s: %lld bytes of shared memory, of %lld (%s)", where,
+                  (long long)used, (long long)most, launch.note);
+    } else {
+        CHECK_MSG(launch.lanes <= machine.vector_bytes, "%s: %d lanes", where, launch.lanes);
+    }
+}
+
+TEST(machines_that_are_not_here)
+{
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "a loop is not sound: %s", scratch.message);
+        end();
+        return;
+    }
+    for (int i = 0; i < PROGRAMS; i++) {
+        tc_tensor y = program(i);
+        for (int m = 0; m < TEST_MACHINES; m++) {
+            const tci_plan *p = plan_for(y, test_machines[m].machine);
+            for (int k = 0; k < p->n_kernels; k++) {
+                char where[100];
+                snprintf(where, sizeof(where), "program %d on %s: %s", i, test_machines[m].name,
+                         p->kernels[k]->name);
+                check_loop(where, p->kernels[k], test_machines[m].machine);
+            }
+        }
+    }
+    end();
+}
+
+static const char *kernels_text(tc_tensor y, tci_machine machine)
+{
+    const tci_plan *p = plan_for(y, machine);
+    tci_str text = {.s = &scratch};
+    for (int k = 0; k < p->n_kernels; k++) {
+        tci_kernel_print(&text, p->kernels[k]);
+    }
+    return tci_str_text(&text);
+}
+
+/* The kernels, and with them the order of every sum, are those of the kind of machine. */
+TEST(facts_change_no_sum)
+{
+    begin();
+    if (setjmp(scratch.escape)) {
+        CHECK_MSG(false, "%s", scratch.message);
+        end();
+        return;
+    }
+    for (int i = 0; i < PROGRAMS; i++) {
+        tc_tensor y = program(i);
+        for (int m = 0; m < TEST_MACHINES; m++) {
+            tci_machine machine = test_machines[m].machine, plain = machine;
+            memset(&plain.facts, 0, sizeof(plain.facts));
+            CHECK_MSG(!strcmp(kernels_text(y, machine), kernels_text(y, plain)),
+                      "program %d: the facts of %s change its kernels", i, test_machines[m].name);
+        }
+        tci_machine small = test_machines[TEST_SMALL_GPU].machine;
+        tci_machine large = test_machines[TEST_H200].machine;
+        large.matrix_units = 0; /* a class of its own */
+        CHECK_MSG(!strcmp(kernels_text(y, small), kernels_text(y, large)),
+                  "program %d: two GPUs have different kernels", i);
+    }
+    end();
+}
+
+/* What schedules go by is in the keys, and how many cores there are is not. */
+TEST(record_in_keys)
+{
+    tci_machine one = test_machines[TEST_LAPTOP].machine, other = one;
+    char a[320], b[320];
+    tci_machine_text(&one, a, sizeof(a));
+    CHECK(strlen(a) < sizeof(a) - 40);
+    other.facts.processors = 64;
+    tci_machine_text(&other, b, sizeof(b));
+    CHECK(!strcmp(a, b));
+    other.facts.cache_bytes[1] *= 2;
+    tci_machine_text(&other, b, sizeof(b));
+    CHECK(strcmp(a, b) != 0);
+    one = other = test_machines[TEST_H200].machine;
+    other.facts.processors = 78;
+    tci_machine_text(&one, a, sizeof(a));
+    tci_machine_text(&other, b, sizeof(b));
+    CHECK(strcmp(a, b) != 0);
+}
+
+/* The backend of this processor fills the record in. */
+TEST(this_processor)
+{
+    tc_options o;
+    memset(&o, 0, sizeof(o));
+    o.backend = "cpu";
+    const tci_backend *b = tci_backend_pick(&o);
+    if (!b || !b->calls) {
+        SKIP("no cpu backend");
+    }
+    tci_machine m = tci_backend_machine(b, &o);
+    CHECK(m.facts.processors >= 1 && m.facts.processors == tci_os_cpu_count());
+    CHECK(m.facts.cache_bytes[0] >= 4096 && m.facts.cache_bytes[2] >= m.facts.cache_bytes[0]);
+    CHECK(m.facts.ghz > 0 && m.facts.one_gbs > 0 && b->target.record[0]);
+}
+
+TEST_MAIN
