@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "131d0edcbf0692c7"
+#define TCI_BUILD "147465dfbf0728df"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -13104,20 +13104,25 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
     return true;
 }
 
-/* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
+/* x with its last two axes padded and the kernel's appended: [N, C, oh, ow, kh, kw]. */
 static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
                                        const tci_dim after[2], tci_node *fill,
                                        const tci_dim kernel[2], const int64_t stride[2],
                                        const int64_t dilation[2])
 {
-    const tci_dim lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
-    const tci_dim spec[8] = {2, kernel[0], stride[0], dilation[0],
-                             3, kernel[1], stride[1], dilation[1]};
+    tci_dim lo[5] = {0}, hi[5] = {0};
+    const int y = x->rank - 2;
+    const tci_dim spec[8] = {y,     kernel[0], stride[0], dilation[0],
+                             y + 1, kernel[1], stride[1], dilation[1]};
+    for (int i = 0; i < 2; i++) {
+        lo[y + i] = before[i];
+        hi[y + i] = after[i];
+    }
     return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
 }
 
-/* x [n, c, h, w] and w [o, c/groups, kh, kw], windows over x: the sum over (c, kh, kw) inside each
- * group. */
+/* Windows over x [n, c, h, w], or [n, groups, c/groups, h, w] if there are some, and
+ * w [o, c/groups, kh, kw]: the sum over (c, kh, kw) inside each group. */
 static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w, int64_t groups)
 {
     if (!windows) {
@@ -13126,18 +13131,16 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     enum { image, group, channel, y, x, ky, kx, filter }; /* labels */
     const tci_dim *d = windows->shape;
     tci_dim o = w->shape[0];
-    const tci_dim result[4] = {d[0], o, d[2], d[3]};
+    const tci_dim result[4] = {d[0], o, d[windows->rank - 4], d[windows->rank - 3]};
     if (groups == 1) {
         const int lx[6] = {image, channel, y, x, ky, kx}, lw[4] = {filter, channel, ky, kx};
         const int out[4] = {image, filter, y, x};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
-    const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
     const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
     const int lx[7] = {image, group, channel, y, x, ky, kx};
     const int lw[5] = {group, filter, channel, ky, kx}, out[5] = {image, group, filter, y, x};
-    tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
-                                     tci_build_reshape(g, w, 5, sw), lw, 5, out);
+    tci_node *r = tci_build_contract(g, windows, lx, tci_build_reshape(g, w, 5, sw), lw, 5, out);
     return tci_build_reshape(g, r, 4, result);
 }
 
@@ -13158,11 +13161,13 @@ TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_no
     tc_dtype math = bias ? tci_composite_math(x)
                          : dtype; /* without a bias the contraction rounds once itself */
     const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
-    tci_node *image4 = tci_build_reshape(g, tci_build_cast(g, x, math), 4, shape);
+    const tci_dim grouped[5] = {image.n, groups, tci_dim_div(image.c, groups), image.h, image.w};
+    tci_node *images = tci_build_reshape(g, tci_build_cast(g, x, math), groups > 1 ? 5 : 4,
+                                         groups > 1 ? grouped : shape);
     tci_node *kernel = tci_build_cast(g, w, math);
     tci_node *zero = tci_composite_number(g, math, 0.0);
     tci_node *windows =
-        tci_composite_windows(g, image4, padding, padding, zero, w->shape + 2, stride, dilation);
+        tci_composite_windows(g, images, padding, padding, zero, w->shape + 2, stride, dilation);
     tci_node *r = kernel ? tci_composite_conv(g, windows, kernel, groups) : NULL;
     if (bias) {
         const tci_dim channel[3] = {bias->shape[0], 1, 1};
@@ -15670,7 +15675,8 @@ enum {
     TCI_MATRIX_FLOPS = 1 << 21,
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
-    TCI_GATHER_DEPTH = 16
+    TCI_GATHER_DEPTH = 16,
+    TCI_SPREAD_SHORT = 128    /* columns below which points are spread over it (loop/spread.c) */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on
@@ -19897,6 +19903,27 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
     return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
 }
 
+/* Is there padding below the movements over an operand? */
+static bool tci_algo_is_padded(const tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        n = n->in[0];
+    }
+    return n->op == TCI_OP_PAD;
+}
+
+/* Will the threads of a block each take points of contraction n, wherever those lie
+ * (loop/spread.c)? */
+static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
+{
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[0]) &&
+                 tci_algo_has_known_sizes(n->in[1]);
+    return known && machine.block_threads >= TCI_GATHER_THREADS && n->dtype != TC_BOOL &&
+           n->rank > 0 &&
+           (n->shape[n->rank - 1] < TCI_SPREAD_SHORT || tci_algo_is_padded(n->in[0]) ||
+            tci_algo_is_padded(n->in[1]));
+}
+
 /* ---- matrix units ---- */
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
@@ -20078,7 +20105,7 @@ static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tc
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    bool gathers = tci_algo_gathers(n, machine);
+    bool gathers = tci_algo_gathers(n, machine) || tci_algo_spreads(n, machine);
     bool packs = gathers || tci_algo_packs(n, machine);
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i], gathers) > TCI_ALGO_PACK_OPS) {
@@ -23761,6 +23788,10 @@ TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
+/* Bindings of n axes of known sizes to the digits, the last axis lowest, of a number in [0, the
+ * product of their sizes). */
+TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds);
 
 /* Statements that give values, in the deepest block that a part of them needs, at least `block`;
  * what reads a mutable value stays in the current block. */
@@ -24164,6 +24195,26 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_
     bind->n = n;
     bind->block = b->floor;
     return bind;
+}
+
+/* A digit is written as the difference of two quotients, so that an address in which the axes
+ * follow each other becomes the number itself. */
+TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds)
+{
+    tci_lin quotient = number;
+    int lx = n > 1 ? tci_build_lx(b, number) : 0;
+    int64_t below = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        tci_lin digit = quotient;
+        int64_t size = b->k->axes[axes[i]].size;
+        below *= size;
+        if (i > 0) {
+            quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
+            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
+        }
+        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
+    }
 }
 
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes)
@@ -28764,27 +28815,6 @@ static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
 }
 
-/* Binds axes to the digits of a number in [0, the product of their sizes). A digit is written as
- * the difference of two quotients, so that an address in which the axes follow each other becomes
- * the number itself. */
-static void tci_product_bind(tci_build *b, int n, const int32_t *axes, tci_lin number,
-                             const tci_bind **binds)
-{
-    tci_lin quotient = number;
-    int lx = n > 1 ? tci_build_lx(b, number) : 0;
-    int64_t below = 1;
-    for (int i = n - 1; i >= 0; i--) {
-        tci_lin digit = quotient;
-        int64_t size = b->k->axes[axes[i]].size;
-        below *= size;
-        if (i > 0) {
-            quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
-            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
-        }
-        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
-    }
-}
-
 static void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
 {
     for (int i = 0; i < n; i++) {
@@ -28813,10 +28843,10 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
         depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
         at = cut ? tci_product_inside(b, at, side->size) : at;
         if (i == 0 || !side->along_depth) {
-            tci_product_bind(b, stage->n_axes, stage->axes, depth, depths);
+            tci_build_digits(b, stage->n_axes, stage->axes, depth, depths);
         }
         if (i == 0 || side->along_depth) {
-            tci_product_bind(b, side->n_axes, side->axes, at, ats);
+            tci_build_digits(b, side->n_axes, side->axes, at, ats);
         }
         tci_product_set(b, stage->n_axes, stage->axes, depths);
         tci_product_set(b, side->n_axes, side->axes, ats);
@@ -28943,7 +28973,7 @@ static const tci_bind **tci_product_binds(tci_product_state *s, int f)
     int n = tci_product_points(side);
     const tci_bind **binds = TCI_NEW_ARRAY(s->b->s, const tci_bind *, n * side->n_axes);
     for (int i = 0; i < n; i++) {
-        tci_product_bind(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
+        tci_build_digits(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
                          binds + i * side->n_axes);
     }
     return binds;
@@ -29014,6 +29044,164 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
     tci_product_slabs(&s);
     tci_product_finish(&s);
 }
+/* ---- src/loop/spread.c ---- */
+/* loop/spread.c - contractions on blocks of threads where each thread has points of its own:
+ * depthwise and grouped convolutions, products with few rows and short columns.
+ *
+ * In: a kernel with a DOT whose last outer axis is too short to lay vectors along, or whose factors
+ * are guarded, so that a vector would be read lane by lane. Out: the statements for one thread. The
+ * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
+ * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
+ * A thread has several points along an axis that the factor with the last axis lacks, so that what
+ * it reads of that factor serves all of them. Nothing changes a sum's order.
+ *
+ * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
+ * and one read of neighbours for all rows. */
+/* ---- src/loop/spread.h ---- */
+/* loop/spread.h - contractions on blocks of threads where each thread has points of its own. */
+#ifndef TCI_LOOP_SPREAD_H
+#define TCI_LOOP_SPREAD_H
+
+
+enum { TCI_SPREAD_THREADS = 256 };
+
+/* Threads are told apart by all outer axes but one, counted as one in row-major order; each has
+ * `rows` neighbours along that one. */
+typedef struct tci_spread {
+    int n_axes, *axes;
+    int64_t size;       /* of those axes; 0: it is no such kernel */
+    int row_axis, rows; /* -1, 1: there is none */
+} tci_spread;
+
+#ifdef TC_CUDA
+/* False: not such a kernel, or one that is better made of vectors along the last axis. */
+TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p);
+/* Block number `chunk`, rows from rows * row on. */
+TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk);
+#else
+#define tci_spread_plan(k, p) false
+#define tci_spread_emit(b, p, row, chunk) ((void)(p))
+#endif
+
+#endif
+
+/* ---- src/loop/spread.c, continued ---- */
+#ifdef TC_CUDA
+
+enum {
+    TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
+    TCI_SPREAD_BUSY = 132 * 512 /* threads that keep a device busy */
+};
+
+/* ---- whether and how ---- */
+
+/* Does a load that the first stage needs have a guard? */
+static bool tci_spread_is_guarded(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[k->reds[0].a] = live[k->reds[0].b] = true;
+    bool guarded = false;
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        guarded = guarded || (live[i] && in->op == TCI_K_LOAD && in->n_guards > 0);
+    }
+    return guarded;
+}
+
+static bool tci_spread_fits(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 && k->n_reds == 1 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
+    }
+    return fits && (k->axes[k->n_outer - 1].size < TCI_SPREAD_SHORT || tci_spread_is_guarded(k));
+}
+
+/* The last outer axis that the factor with the very last one lacks; -1: none. */
+static int tci_spread_row_axis(const tci_kernel *k)
+{
+    const tci_kred *red = &k->reds[0];
+    uint64_t a = k->insts[red->a].axes, b = k->insts[red->b].axes;
+    int last = k->n_outer - 1, row = last - 1;
+    uint64_t fast = tci_build_depends(a, last) ? a : b;
+    if (tci_build_depends(a, last) == tci_build_depends(b, last)) {
+        return -1;
+    }
+    while (row >= 0 && (tci_build_depends(fast, row) || k->axes[row].size == 1)) {
+        row--;
+    }
+    return row;
+}
+
+TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p)
+{
+    if (!tci_spread_fits(k)) {
+        return false;
+    }
+    int64_t all = 1;
+    p->row_axis = tci_spread_row_axis(k);
+    p->rows = 1;
+    p->n_axes = 0;
+    p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    for (int a = 0; a < k->n_outer; a++) {
+        all = all > INT32_MAX ? all : all * k->axes[a].size;
+        if (a != p->row_axis) {
+            p->axes[p->n_axes++] = a;
+        }
+    }
+    int64_t rows = p->row_axis < 0 ? 1 : k->axes[p->row_axis].size;
+    p->size = rows > 0 ? all / rows : 0;
+    for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
+        p->rows = rows % r == 0 && all / r >= TCI_SPREAD_BUSY ? r : p->rows;
+    }
+    return all > 0 && all <= INT32_MAX;
+}
+
+/* ---- a thread ---- */
+
+TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk)
+{
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_axes + p->rows);
+    const tci_bind **rows = binds + p->n_axes;
+    bool cut = p->size % TCI_SPREAD_THREADS != 0;
+    tci_lopen open;
+    tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0));
+    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_SPREAD_THREADS), thread);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, point, p->size), &open);
+    }
+    tci_build_digits(b, p->n_axes, p->axes, point, binds);
+    for (int i = 0; i < p->n_axes; i++) {
+        tci_build_set(b, p->axes[i], binds[i]);
+    }
+    tci_lin first = tci_lin_mul(b, row, p->rows);
+    for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
+        int64_t last = b->k->axes[p->row_axis].size - p->rows + r;
+        rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
+    }
+    tci_tile tile = {0};
+    tile.row_axis = p->row_axis;
+    tile.rows = rows;
+    tile.n_rows = p->rows;
+    tile.vec_axis = tile.next_axis = -1;
+    tile.n_vecs = 1;
+    tci_stage_all(b, &tile);
+    for (int i = 0; i < p->n_axes; i++) {
+        tci_build_set(b, p->axes[i], NULL);
+    }
+    if (cut) {
+        tci_build_close(b, &open);
+    }
+}
+
+#endif
 /* ---- src/loop/narrow.c ---- */
 /* loop/narrow.c - whether 32 bits hold every index of a loop.
  *
@@ -29150,8 +29338,8 @@ TCI_FN bool tci_loop_is_narrow(tci_scratch *s, const tci_loop *l)
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
  *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
  * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
- * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
- * contracts in tiles. */
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares, loop/product.c
+ * contracts in tiles and loop/spread.c point by point. */
 #include <stdio.h>
 
 
@@ -29202,6 +29390,7 @@ typedef struct tci_sched {
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
+    tci_spread spread;        /* points of a contraction, one by one, where size > 0 */
     bool on_tiles;            /* of a matrix unit: blocked says how */
     int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
@@ -29458,6 +29647,20 @@ static void tci_sched_block_map(tci_sched *s)
     }
 }
 
+/* A contraction whose points are spread over the threads of blocks. */
+static void tci_sched_block_spread(tci_sched *s)
+{
+    tci_spread p = {0};
+    if (s->machine.block_threads < TCI_SPREAD_THREADS || !tci_spread_plan(s->k, &p)) {
+        return;
+    }
+    s->spread = p;
+    s->l->lanes = 1;
+    s->l->threads = s->unroll = TCI_SPREAD_THREADS;
+    s->n_vec = p.size;
+    s->n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(s->k->axes[p.row_axis].size, p.rows);
+}
+
 /* A contraction in tiles of a block. */
 static void tci_sched_block_product(tci_sched *s)
 {
@@ -29585,6 +29788,7 @@ static void tci_sched_units(tci_sched *s)
     s->points = 1;
     for (int a = 0; a < k->n_outer; a++) {
         bool tiled = s->product.rows.extent > 0 ? tci_product_has(&s->product, a)
+                     : s->spread.size > 0       ? true
                                                 : a == s->vec_axis || a == s->row_axis;
         if (!tiled) {
             s->others[s->n_others++] = a;
@@ -29920,6 +30124,10 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
         return;
     }
+    if (s->spread.size > 0) {
+        tci_spread_emit(s->b, &s->spread, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->square.n_loads > 0) {
         tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
         return;
@@ -30071,6 +30279,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     } else if (s->product.rows.extent > 0) {
         snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
                  (int)s->product.columns.extent, s->l->threads);
+    } else if (s->spread.size > 0) {
+        snprintf(tile, sizeof(tile), ", points by %d threads, %d each", s->l->threads,
+                 s->spread.rows);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
@@ -30122,6 +30333,9 @@ static void tci_sched_decide(tci_sched *s)
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
             tci_sched_block_product(s);
+            if (s->product.rows.extent == 0) {
+                tci_sched_block_spread(s);
+            }
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec)

@@ -111,6 +111,7 @@
 #include "loop/row.c"
 #include "loop/square.c"
 #include "loop/product.c"
+#include "loop/spread.c"
 #include "loop/narrow.c"
 #include "loop/schedule.c"
 #include "loop/print.c"

@@ -22,7 +22,8 @@ enum {
     TCI_MATRIX_FLOPS = 1 << 21,
     TCI_GATHER_THREADS = 256, /* of a block that makes tiles of any contraction (loop/product.c) */
     TCI_GATHER_SIDE = 32,     /* least rows and columns, and least products, of one that has them */
-    TCI_GATHER_DEPTH = 16
+    TCI_GATHER_DEPTH = 16,
+    TCI_SPREAD_SHORT = 128    /* columns below which points are spread over it (loop/spread.c) */
 };
 
 /* Of the kind of machine that has blocks of threads. Sums depend on them, so they are the same on

@@ -378,6 +378,26 @@ TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_
     return bind;
 }
 
+/* A digit is written as the difference of two quotients, so that an address in which the axes
+ * follow each other becomes the number itself. */
+TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds)
+{
+    tci_lin quotient = number;
+    int lx = n > 1 ? tci_build_lx(b, number) : 0;
+    int64_t below = 1;
+    for (int i = n - 1; i >= 0; i--) {
+        tci_lin digit = quotient;
+        int64_t size = b->k->axes[axes[i]].size;
+        below *= size;
+        if (i > 0) {
+            quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
+            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
+        }
+        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
+    }
+}
+
 TCI_FN int tci_build_floor(const tci_build *b, uint64_t axes)
 {
     int block = 0;

@@ -102,6 +102,10 @@ TCI_FN tci_dim tci_build_shift(tci_dim lo, tci_dim c);
 TCI_FN const tci_bind *tci_build_bind(tci_build *b, tci_lin at, tci_dim lo, tci_dim hi,
                                       bool is_vector, int n);
 TCI_FN void tci_build_set(tci_build *b, int axis, const tci_bind *bind);
+/* Bindings of n axes of known sizes to the digits, the last axis lowest, of a number in [0, the
+ * product of their sizes). */
+TCI_FN void tci_build_digits(tci_build *b, int n, const int32_t *axes, tci_lin number,
+                             const tci_bind **binds);
 
 /* Statements that give values, in the deepest block that a part of them needs, at least `block`;
  * what reads a mutable value stays in the current block. */

@@ -272,27 +272,6 @@ static tci_lin tci_product_inside(tci_build *b, tci_lin x, int64_t size)
     return tci_build_let(b, tci_lx_make(b->l, TCI_LX_MIN, tci_build_lx(b, x), last, 0));
 }
 
-/* Binds axes to the digits of a number in [0, the product of their sizes). A digit is written as
- * the difference of two quotients, so that an address in which the axes follow each other becomes
- * the number itself. */
-static void tci_product_bind(tci_build *b, int n, const int32_t *axes, tci_lin number,
-                             const tci_bind **binds)
-{
-    tci_lin quotient = number;
-    int lx = n > 1 ? tci_build_lx(b, number) : 0;
-    int64_t below = 1;
-    for (int i = n - 1; i >= 0; i--) {
-        tci_lin digit = quotient;
-        int64_t size = b->k->axes[axes[i]].size;
-        below *= size;
-        if (i > 0) {
-            quotient = tci_build_let(b, tci_lx_make(b->l, TCI_LX_DIV, lx, -1, below));
-            digit = tci_lin_add(b, digit, tci_lin_mul(b, quotient, -size));
-        }
-        binds[i] = tci_build_bind(b, digit, 0, size - 1, false, -1);
-    }
-}
-
 static void tci_product_set(tci_build *b, int n, const int32_t *axes, const tci_bind *const *binds)
 {
     for (int i = 0; i < n; i++) {
@@ -321,10 +300,10 @@ static void tci_product_load(tci_product_state *s, tci_product_panel *panel, tci
         depth = tail ? tci_product_inside(b, depth, s->p->depth) : depth;
         at = cut ? tci_product_inside(b, at, side->size) : at;
         if (i == 0 || !side->along_depth) {
-            tci_product_bind(b, stage->n_axes, stage->axes, depth, depths);
+            tci_build_digits(b, stage->n_axes, stage->axes, depth, depths);
         }
         if (i == 0 || side->along_depth) {
-            tci_product_bind(b, side->n_axes, side->axes, at, ats);
+            tci_build_digits(b, side->n_axes, side->axes, at, ats);
         }
         tci_product_set(b, stage->n_axes, stage->axes, depths);
         tci_product_set(b, side->n_axes, side->axes, ats);
@@ -451,7 +430,7 @@ static const tci_bind **tci_product_binds(tci_product_state *s, int f)
     int n = tci_product_points(side);
     const tci_bind **binds = TCI_NEW_ARRAY(s->b->s, const tci_bind *, n * side->n_axes);
     for (int i = 0; i < n; i++) {
-        tci_product_bind(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
+        tci_build_digits(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
                          binds + i * side->n_axes);
     }
     return binds;

@@ -10,8 +10,8 @@
  *   contraction   rows x vectors of accumulators in registers, loads shared along both sides
  *   rows          (VEC_INNER) one unit is one outer point; the stages run along their inner axes
  * On a machine of blocks a unit is a block of threads and a task. Where that does better than one
- * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares and loop/product.c
- * contracts in tiles. */
+ * wide vector, loop/row.c holds rows in registers, loop/square.c turns squares, loop/product.c
+ * contracts in tiles and loop/spread.c point by point. */
 #include <stdio.h>
 
 #include "blocked.h"
@@ -19,6 +19,7 @@
 #include "panel.h"
 #include "product.h"
 #include "row.h"
+#include "spread.h"
 #include "square.h"
 #include "tiles.h"
 
@@ -69,6 +70,7 @@ typedef struct tci_sched {
     tci_blocked blocked;      /* packed panels, where columns > 0 */
     int panel;                /* rows that a panel takes in at a time, 0: no panel */
     tci_product product;      /* tiles of a contraction by blocks, where rows.extent > 0 */
+    tci_spread spread;        /* points of a contraction, one by one, where size > 0 */
     bool on_tiles;            /* of a matrix unit: blocked says how */
     int64_t joined;           /* chunks that one panel covers where a call has them all */
     tci_square square;        /* turned in shared memory, where n_loads > 0 */
@@ -325,6 +327,20 @@ static void tci_sched_block_map(tci_sched *s)
     }
 }
 
+/* A contraction whose points are spread over the threads of blocks. */
+static void tci_sched_block_spread(tci_sched *s)
+{
+    tci_spread p = {0};
+    if (s->machine.block_threads < TCI_SPREAD_THREADS || !tci_spread_plan(s->k, &p)) {
+        return;
+    }
+    s->spread = p;
+    s->l->lanes = 1;
+    s->l->threads = s->unroll = TCI_SPREAD_THREADS;
+    s->n_vec = p.size;
+    s->n_tiles = p.row_axis < 0 ? 1 : tci_dim_div(s->k->axes[p.row_axis].size, p.rows);
+}
+
 /* A contraction in tiles of a block. */
 static void tci_sched_block_product(tci_sched *s)
 {
@@ -452,6 +468,7 @@ static void tci_sched_units(tci_sched *s)
     s->points = 1;
     for (int a = 0; a < k->n_outer; a++) {
         bool tiled = s->product.rows.extent > 0 ? tci_product_has(&s->product, a)
+                     : s->spread.size > 0       ? true
                                                 : a == s->vec_axis || a == s->row_axis;
         if (!tiled) {
             s->others[s->n_others++] = a;
@@ -787,6 +804,10 @@ static void tci_sched_vectors(tci_sched *s, tci_lin chunk, int group)
         tci_product_emit(s->b, &s->product, tci_build_let(s->b, group), chunk);
         return;
     }
+    if (s->spread.size > 0) {
+        tci_spread_emit(s->b, &s->spread, tci_build_let(s->b, group), chunk);
+        return;
+    }
     if (s->square.n_loads > 0) {
         tci_square_emit(s->b, &s->square, tci_build_let(s->b, group), chunk);
         return;
@@ -938,6 +959,9 @@ static const char *tci_sched_note(const tci_sched *s, char *note, size_t n)
     } else if (s->product.rows.extent > 0) {
         snprintf(tile, sizeof(tile), ", tiles %dx%d by %d threads", (int)s->product.rows.extent,
                  (int)s->product.columns.extent, s->l->threads);
+    } else if (s->spread.size > 0) {
+        snprintf(tile, sizeof(tile), ", points by %d threads, %d each", s->l->threads,
+                 s->spread.rows);
     } else if (s->square.n_loads > 0) {
         snprintf(tile, sizeof(tile), ", squares %dx%d by %d threads", TCI_SQUARE, TCI_SQUARE,
                  s->l->threads);
@@ -989,6 +1013,9 @@ static void tci_sched_decide(tci_sched *s)
             s->panel = tci_sched_panel_rows(s, cost);
             tci_sched_block(s);
             tci_sched_block_product(s);
+            if (s->product.rows.extent == 0) {
+                tci_sched_block_spread(s);
+            }
         }
         int most = plain && cost <= 60 ? TCI_SCHED_MAX_CUTS : 4;
         s->n_cuts = tci_sched_many(s->n_vec)

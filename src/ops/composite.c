@@ -424,20 +424,25 @@ static bool tci_composite_conv_check(tci_graph *g, const tci_node *x,
     return true;
 }
 
-/* Pads the last two axes of a 4-d x, and appends the kernel's axes: [N, C, oh, ow, kh, kw]. */
+/* x with its last two axes padded and the kernel's appended: [N, C, oh, ow, kh, kw]. */
 static tci_node *tci_composite_windows(tci_graph *g, tci_node *x, const int64_t before[2],
                                        const tci_dim after[2], tci_node *fill,
                                        const tci_dim kernel[2], const int64_t stride[2],
                                        const int64_t dilation[2])
 {
-    const tci_dim lo[4] = {0, 0, before[0], before[1]}, hi[4] = {0, 0, after[0], after[1]};
-    const tci_dim spec[8] = {2, kernel[0], stride[0], dilation[0],
-                             3, kernel[1], stride[1], dilation[1]};
+    tci_dim lo[5] = {0}, hi[5] = {0};
+    const int y = x->rank - 2;
+    const tci_dim spec[8] = {y,     kernel[0], stride[0], dilation[0],
+                             y + 1, kernel[1], stride[1], dilation[1]};
+    for (int i = 0; i < 2; i++) {
+        lo[y + i] = before[i];
+        hi[y + i] = after[i];
+    }
     return tci_build_window(g, tci_build_pad_axes(g, x, lo, hi, fill), 2, spec);
 }
 
-/* x [n, c, h, w] and w [o, c/groups, kh, kw], windows over x: the sum over (c, kh, kw) inside each
- * group. */
+/* Windows over x [n, c, h, w], or [n, groups, c/groups, h, w] if there are some, and
+ * w [o, c/groups, kh, kw]: the sum over (c, kh, kw) inside each group. */
 static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w, int64_t groups)
 {
     if (!windows) {
@@ -446,18 +451,16 @@ static tci_node *tci_composite_conv(tci_graph *g, tci_node *windows, tci_node *w
     enum { image, group, channel, y, x, ky, kx, filter }; /* labels */
     const tci_dim *d = windows->shape;
     tci_dim o = w->shape[0];
-    const tci_dim result[4] = {d[0], o, d[2], d[3]};
+    const tci_dim result[4] = {d[0], o, d[windows->rank - 4], d[windows->rank - 3]};
     if (groups == 1) {
         const int lx[6] = {image, channel, y, x, ky, kx}, lw[4] = {filter, channel, ky, kx};
         const int out[4] = {image, filter, y, x};
         return tci_build_contract(g, windows, lx, w, lw, 4, out);
     }
-    const tci_dim sx[7] = {d[0], groups, tci_dim_div(d[1], groups), d[2], d[3], d[4], d[5]};
     const tci_dim sw[5] = {groups, tci_dim_div(o, groups), w->shape[1], w->shape[2], w->shape[3]};
     const int lx[7] = {image, group, channel, y, x, ky, kx};
     const int lw[5] = {group, filter, channel, ky, kx}, out[5] = {image, group, filter, y, x};
-    tci_node *r = tci_build_contract(g, tci_build_reshape(g, windows, 7, sx), lx,
-                                     tci_build_reshape(g, w, 5, sw), lw, 5, out);
+    tci_node *r = tci_build_contract(g, windows, lx, tci_build_reshape(g, w, 5, sw), lw, 5, out);
     return tci_build_reshape(g, r, 4, result);
 }
 
@@ -478,11 +481,13 @@ TCI_FN tci_node *tci_build_conv2d(tci_graph *g, tci_node *x, tci_node *w, tci_no
     tc_dtype math = bias ? tci_composite_math(x)
                          : dtype; /* without a bias the contraction rounds once itself */
     const tci_dim shape[4] = {image.n, image.c, image.h, image.w};
-    tci_node *image4 = tci_build_reshape(g, tci_build_cast(g, x, math), 4, shape);
+    const tci_dim grouped[5] = {image.n, groups, tci_dim_div(image.c, groups), image.h, image.w};
+    tci_node *images = tci_build_reshape(g, tci_build_cast(g, x, math), groups > 1 ? 5 : 4,
+                                         groups > 1 ? grouped : shape);
     tci_node *kernel = tci_build_cast(g, w, math);
     tci_node *zero = tci_composite_number(g, math, 0.0);
     tci_node *windows =
-        tci_composite_windows(g, image4, padding, padding, zero, w->shape + 2, stride, dilation);
+        tci_composite_windows(g, images, padding, padding, zero, w->shape + 2, stride, dilation);
     tci_node *r = kernel ? tci_composite_conv(g, windows, kernel, groups) : NULL;
     if (bias) {
         const tci_dim channel[3] = {bias->shape[0], 1, 1};

@@ -312,6 +312,27 @@ static bool tci_algo_gathers(const tci_node *n, tci_machine machine)
     return own[0] >= TCI_GATHER_SIDE && own[1] >= TCI_GATHER_SIDE && depth >= TCI_GATHER_DEPTH;
 }
 
+/* Is there padding below the movements over an operand? */
+static bool tci_algo_is_padded(const tci_node *n)
+{
+    while (tci_algo_is_view(n)) {
+        n = n->in[0];
+    }
+    return n->op == TCI_OP_PAD;
+}
+
+/* Will the threads of a block each take points of contraction n, wherever those lie
+ * (loop/spread.c)? */
+static bool tci_algo_spreads(const tci_node *n, tci_machine machine)
+{
+    bool known = tci_algo_has_known_sizes(n) && tci_algo_has_known_sizes(n->in[0]) &&
+                 tci_algo_has_known_sizes(n->in[1]);
+    return known && machine.block_threads >= TCI_GATHER_THREADS && n->dtype != TC_BOOL &&
+           n->rank > 0 &&
+           (n->shape[n->rank - 1] < TCI_SPREAD_SHORT || tci_algo_is_padded(n->in[0]) ||
+            tci_algo_is_padded(n->in[1]));
+}
+
 /* ---- matrix units ---- */
 
 /* The bf16 or f16 value behind an operand that could lie in memory as it is read: below movements
@@ -493,7 +514,7 @@ static tci_node *tci_algo_operands(tci_scratch *s, tci_graph *g, tci_node *n, tc
 {
     int64_t *attr = tci_scratch_copy(s, n->attr, sizeof(int64_t) * (size_t)n->n_attr);
     tci_node *in[2];
-    bool gathers = tci_algo_gathers(n, machine);
+    bool gathers = tci_algo_gathers(n, machine) || tci_algo_spreads(n, machine);
     bool packs = gathers || tci_algo_packs(n, machine);
     for (int i = 0; i < 2; i++) {
         if (!packs || tci_algo_cheap_ops(n->in[i], gathers) > TCI_ALGO_PACK_OPS) {

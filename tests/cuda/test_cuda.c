@@ -294,6 +294,17 @@ static const image_case image_large = {1, 184, 183, 64, 1, {.stride = {1, 1}}};
 static const image_case image_apart = {2, 14, 13, 34, 3, {.padding = {1, 2}, .stride = {2, 2},
                                                           .dilation = {1, 2}}};
 static const image_case image_groups = {1, 8, 9, 96, 3, {.padding = {1, 1}, .groups = 2}};
+static const image_case image_each = {3, 11, 13, 24, 3, {.padding = {1, 1}, .groups = 24}};
+static const image_case image_each_apart = {2, 9, 10, 48, 5, {.padding = {2, 2}, .stride = {2, 2},
+                                                              .groups = 24}};
+static const image_case image_few = {2, 7, 9, 5, 3, {.padding = {2, 0}, .dilation = {2, 1}}};
+static const image_case image_four = {1, 8, 16, 32, 3, {.padding = {1, 1}, .groups = 4}};
+static const image_case image_rows = {1, 66, 66, 32, 3, {.padding = {1, 1}, .groups = 4}};
+static tc_tensor sc_windows_rows(tc_tensor x) { return sc_image(x, &image_rows); }
+static tc_tensor sc_windows_each(tc_tensor x) { return tc_relu(sc_image(x, &image_each)); }
+static tc_tensor sc_windows_each_apart(tc_tensor x) { return sc_image(x, &image_each_apart); }
+static tc_tensor sc_windows_few(tc_tensor x) { return sc_image(tc_add(x, 1), &image_few); }
+static tc_tensor sc_windows_four(tc_tensor x) { return sc_image(x, &image_four); }
 static tc_tensor sc_windows(tc_tensor x) { return tc_relu(sc_image(x, &image_same)); }
 static tc_tensor sc_windows_large(tc_tensor x) { return sc_image(x, &image_large); }
 static tc_tensor sc_windows_apart(tc_tensor x) { return sc_image(tc_mul(x, 2), &image_apart); }
@@ -307,6 +318,8 @@ static tc_tensor sc_gradient(tc_tensor x, const image_case *c)
     return grad;
 }
 static tc_tensor sc_windows_back(tc_tensor x) { return sc_gradient(x, &image_same); }
+static tc_tensor sc_windows_each_back(tc_tensor x) { return sc_gradient(x, &image_each); }
+static tc_tensor sc_windows_four_back(tc_tensor x) { return sc_gradient(x, &image_four); }
 static tc_tensor sc_windows_apart_back(tc_tensor x) { return sc_gradient(x, &image_apart); }
 
 static const schedule_case schedule_cases[] = {
@@ -329,6 +342,16 @@ static const schedule_case schedule_cases[] = {
     {"tiles 64x64", TC_F32, {12096}, 1, sc_windows_groups},
     {"tiles 64x64", TC_F32, {10160}, 1, sc_windows_back},
     {"tiles 64x64", TC_F32, {16080}, 1, sc_windows_apart_back},
+    {"points", TC_F32, {10512}, 1, sc_windows_each},
+    {"points", TC_BF16, {10512}, 1, sc_windows_each},
+    {"points", TC_F64, {5520}, 1, sc_windows_each_apart},
+    {"points", TC_F16, {5520}, 1, sc_windows_each_apart},
+    {"points", TC_F32, {4104}, 1, sc_windows_few},
+    {"points", TC_I64, {4104}, 1, sc_windows_few},
+    {"points", TC_F32, {4800}, 1, sc_windows_four},
+    {"points by 256 threads, 2 each", TC_F32, {106272}, 1, sc_windows_rows},
+    {"points", TC_F32, {10512}, 1, sc_windows_each_back},
+    {"points", TC_F32, {4800}, 1, sc_windows_four_back},
     {"rows in registers", TC_F32, {5, 8192}, 2, sc_softmax},
     {"rows in registers", TC_F32, {3, 8190}, 2, sc_softmax},
     {"rows in registers", TC_F32, {7, 1003}, 2, sc_softmax},

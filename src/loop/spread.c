@@ -1,0 +1,130 @@
+/* loop/spread.c - contractions on blocks of threads where each thread has points of its own:
+ * depthwise and grouped convolutions, products with few rows and short columns.
+ *
+ * In: a kernel with a DOT whose last outer axis is too short to lay vectors along, or whose factors
+ * are guarded, so that a vector would be read lane by lane. Out: the statements for one thread. The
+ * one idea: neighbouring threads take neighbouring points of the result, whatever axes those lie
+ * on, and each goes through the stages alone; what neighbours read in common comes from the cache.
+ * A thread has several points along an axis that the factor with the last axis lacks, so that what
+ * it reads of that factor serves all of them. Nothing changes a sum's order.
+ *
+ * Cost: for each product and row one multiply-add and one read that all threads of a warp share,
+ * and one read of neighbours for all rows. */
+#include "spread.h"
+
+#ifdef TC_CUDA
+
+enum {
+    TCI_SPREAD_ROWS = 8,       /* of a thread, at most */
+    TCI_SPREAD_BUSY = 132 * 512 /* threads that keep a device busy */
+};
+
+/* ---- whether and how ---- */
+
+/* Does a load that the first stage needs have a guard? */
+static bool tci_spread_is_guarded(const tci_kernel *k)
+{
+    bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
+    live[k->reds[0].a] = live[k->reds[0].b] = true;
+    bool guarded = false;
+    for (int i = k->n_insts - 1; i >= 0; i--) {
+        const tci_kinst *in = &k->insts[i];
+        for (int a = 0; live[i] && a < in->n_args; a++) {
+            live[in->args[a]] = true;
+        }
+        guarded = guarded || (live[i] && in->op == TCI_K_LOAD && in->n_guards > 0);
+    }
+    return guarded;
+}
+
+static bool tci_spread_fits(const tci_kernel *k)
+{
+    bool fits = k->vector == TCI_VEC_OUTER && k->n_outer > 0 && k->n_axes < 63 && k->n_reds == 1 &&
+                k->reds[0].op == TCI_RED_DOT && k->reds[0].stage == 0;
+    for (int t = 1; t < k->n_stages && fits; t++) {
+        fits = k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
+    }
+    for (int a = 0; a < k->n_axes && fits; a++) {
+        fits = tci_dim_is_known(k->axes[a].size);
+    }
+    return fits && (k->axes[k->n_outer - 1].size < TCI_SPREAD_SHORT || tci_spread_is_guarded(k));
+}
+
+/* The last outer axis that the factor with the very last one lacks; -1: none. */
+static int tci_spread_row_axis(const tci_kernel *k)
+{
+    const tci_kred *red = &k->reds[0];
+    uint64_t a = k->insts[red->a].axes, b = k->insts[red->b].axes;
+    int last = k->n_outer - 1, row = last - 1;
+    uint64_t fast = tci_build_depends(a, last) ? a : b;
+    if (tci_build_depends(a, last) == tci_build_depends(b, last)) {
+        return -1;
+    }
+    while (row >= 0 && (tci_build_depends(fast, row) || k->axes[row].size == 1)) {
+        row--;
+    }
+    return row;
+}
+
+TCI_FN bool tci_spread_plan(const tci_kernel *k, tci_spread *p)
+{
+    if (!tci_spread_fits(k)) {
+        return false;
+    }
+    int64_t all = 1;
+    p->row_axis = tci_spread_row_axis(k);
+    p->rows = 1;
+    p->n_axes = 0;
+    p->axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
+    for (int a = 0; a < k->n_outer; a++) {
+        all = all > INT32_MAX ? all : all * k->axes[a].size;
+        if (a != p->row_axis) {
+            p->axes[p->n_axes++] = a;
+        }
+    }
+    int64_t rows = p->row_axis < 0 ? 1 : k->axes[p->row_axis].size;
+    p->size = rows > 0 ? all / rows : 0;
+    for (int r = 2; r <= TCI_SPREAD_ROWS; r++) {
+        p->rows = rows % r == 0 && all / r >= TCI_SPREAD_BUSY ? r : p->rows;
+    }
+    return all > 0 && all <= INT32_MAX;
+}
+
+/* ---- a thread ---- */
+
+TCI_FN void tci_spread_emit(tci_build *b, const tci_spread *p, tci_lin row, tci_lin chunk)
+{
+    const tci_bind **binds = TCI_NEW_ARRAY(b->s, const tci_bind *, p->n_axes + p->rows);
+    const tci_bind **rows = binds + p->n_axes;
+    bool cut = p->size % TCI_SPREAD_THREADS != 0;
+    tci_lopen open;
+    tci_lin thread = tci_build_let(b, tci_lx_make(b->l, TCI_LX_THREAD, -1, -1, 0));
+    tci_lin point = tci_lin_add(b, tci_lin_mul(b, chunk, TCI_SPREAD_THREADS), thread);
+    if (cut) {
+        tci_build_if(b, tci_build_inside(b, point, p->size), &open);
+    }
+    tci_build_digits(b, p->n_axes, p->axes, point, binds);
+    for (int i = 0; i < p->n_axes; i++) {
+        tci_build_set(b, p->axes[i], binds[i]);
+    }
+    tci_lin first = tci_lin_mul(b, row, p->rows);
+    for (int r = 0; r < p->rows && p->row_axis >= 0; r++) {
+        int64_t last = b->k->axes[p->row_axis].size - p->rows + r;
+        rows[r] = tci_build_bind(b, tci_lin_plus(first, r), r, last, false, -1);
+    }
+    tci_tile tile = {0};
+    tile.row_axis = p->row_axis;
+    tile.rows = rows;
+    tile.n_rows = p->rows;
+    tile.vec_axis = tile.next_axis = -1;
+    tile.n_vecs = 1;
+    tci_stage_all(b, &tile);
+    for (int i = 0; i < p->n_axes; i++) {
+        tci_build_set(b, p->axes[i], NULL);
+    }
+    if (cut) {
+        tci_build_close(b, &open);
+    }
+}
+
+#endif
