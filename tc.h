@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "147465dfbf0728df"
+#define TCI_BUILD "68300ececdb3bca1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -252,8 +252,10 @@
  * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16) whose
  * sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1 or
  * TC_MATRIX=0 refuses them); a GPU reduces in more lanes, and a program of symbolic sizes in an
- * order for typical sizes, so their sums may differ in the last bits from a processor's and from
- * those of a program of fixed sizes.
+ * order for all of them, so their sums may differ in the last bits from a processor's and from
+ * those of a program of fixed sizes. options.reproducible or TC_REPRODUCIBLE=1 allows only orders
+ * that all of them share: then every backend, and programs of symbolic and of fixed sizes, agree in
+ * every bit. What that costs, parallel or accurate orders of long sums above all, tc_explain says.
  *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
@@ -357,6 +359,7 @@
  *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
+ *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all
@@ -605,6 +608,10 @@ typedef struct tc_options {
      * pays; their sums then have the unit's order, not the one that all other executors share.
      * -1: never */
     int matrix;
+    /* sums only in orders that every backend and the interpreter share, and that do not follow from
+     * sizes: then all of them, and programs of symbolic and of fixed sizes, agree in every bit.
+     * tc_explain says which faster orders that forbids */
+    bool reproducible;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */
@@ -2726,6 +2733,7 @@ TCI_FN void tci_hash_hex(tci_hash h, char out[33])
     X(THREADS, "TC_THREADS", "worker threads (default: affinity mask and cgroup quota)")           \
     X(VECTOR, "TC_VECTOR", "bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)")   \
     X(MATRIX, "TC_MATRIX", "0: contractions never use matrix units")                               \
+    X(REPRODUCIBLE, "TC_REPRODUCIBLE", "1: the same bits on every backend and for symbolic sizes") \
     X(DUMP, "TC_DUMP", "stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all")  \
     X(DUMP_DIR, "TC_DUMP_DIR", "where dumps go (default ./tc_dump)")                               \
     X(LOG, "TC_LOG", "topics logged to stderr: compile,cache,fusion,recompiles,source or all")    \
@@ -15697,6 +15705,9 @@ typedef struct tci_machine {
      * it */
     int matrix_units;
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
+    /* only numeric classes that all machines and the interpreter share, and that are the same for
+     * any sizes (plan/class.c) */
+    bool reproducible;
     tc_machine facts;
 } tci_machine;
 
@@ -16980,7 +16991,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     TCI_ASSERT(s, inner == (red->order == TCI_ORDER_LANES));
-    TCI_ASSERT(s, !inner || (red->op != TCI_RED_DOT && k->stages[red->stage].n_axes > 0));
+    TCI_ASSERT(s, !inner || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;
@@ -19051,7 +19062,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
-    tci_str orders;         /* one line a contraction that is a sum of parts */
+    tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
@@ -19127,6 +19138,7 @@ typedef struct tci_refusal {
 
 typedef struct tci_fusion {
     tci_scratch *s;
+    bool reproducible;            /* tci_machine.reproducible */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
@@ -19189,7 +19201,7 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
 /* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_str *why);
+                                 bool reproducible, tci_str *why);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
@@ -19212,6 +19224,13 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * form; and then the numeric classes of its reductions. */
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders);
+/* The same where results must be reproducible: REDUCE n as its axes lie in the graph, and those of
+ * group g, which are of one class. */
+TCI_FN bool tci_class_is_row(const tci_node *n);
+TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
+/* REDUCE n as reductions whose classes do not follow from sizes. */
+TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 
@@ -19575,6 +19594,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
     X(SPACE, "the iteration spaces differ")                                                        \
     X(CONTRACTION, "a contraction takes only elementwise work over its own output axes")           \
     X(SCAN, "a running sum is stored before it is read")                                           \
+    X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(SIZE, "the joined kernel would be too large")                                                \
     X(SHARED, "several kernels read it and computing it again costs more than memory")             \
@@ -19678,14 +19698,11 @@ static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
     return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
 }
 
-/* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+/* The reduced axis that is cut: the largest one that is not the fastest, unless that is the only
+ * long one. */
+static int tci_algo_longest(const tci_node *n)
 {
-    tci_node *x = n->in[0];
-    if (n->n_attr == 0) {
-        return NULL;
-    }
-    /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    const tci_node *x = n->in[0];
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
         int64_t size = tci_dim_most(x->shape[n->attr[i]]);
@@ -19693,7 +19710,17 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         bool larger = i == n->n_attr - 1 ? (size - 1) / 64 >= best : size > best;
         at = larger ? i : at;
     }
-    int axis = (int)n->attr[at];
+    return at;
+}
+
+/* Cuts reduction n; NULL when it is better left alone. */
+static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+{
+    tci_node *x = n->in[0];
+    if (n->n_attr == 0) {
+        return NULL;
+    }
+    int at = tci_algo_longest(n), axis = (int)n->attr[at];
     int64_t size = x->shape[axis], chunk = tci_algo_chunk(n, axis, machine);
     if (chunk == 0 || size / chunk < 2) {
         return NULL;
@@ -19741,6 +19768,19 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     return t == (tc_dtype)n->dtype ? whole
                                    : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
                                                     n->shape, 1, &whole, 0, NULL);
+}
+
+/* n as reductions whose order follows from no size, and what that forbids. */
+static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n,
+                                       tci_machine machine, tci_str *orders)
+{
+    int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
+    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, machine) : 0;
+    if (chunk > 0 && n->in[0]->shape[axis] / chunk >= 2) {
+        tci_str_printf(orders, "%s: whole, to be reproducible, else %lld parts\n",
+                       tci_op_name(n->op), (long long)(n->in[0]->shape[axis] / chunk));
+    }
+    return tci_class_reproducible(s, g, n);
 }
 
 /* ---- concatenations ---- */
@@ -20005,7 +20045,7 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
-    if (machine.matrix_units == 0 || rank < 2 || n->dtype == TC_F64) {
+    if (machine.matrix_units == 0 || machine.reproducible || rank < 2 || n->dtype == TC_F64) {
         return false;
     }
     const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
@@ -20137,14 +20177,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                    : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
     }
-    tci_node *rows = tci_plan_parts(s, g, n, true, orders);
+    tci_node *rows = machine.reproducible ? NULL : tci_plan_parts(s, g, n, true, orders);
     if (rows) {
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
         return rows;
     }
     n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = tci_plan_parts(s, g, n, false, orders);
+    tci_node *parts = machine.reproducible ? NULL : tci_plan_parts(s, g, n, false, orders);
     return parts ? parts : n;
 }
 
@@ -20154,7 +20194,9 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
                                tci_str *orders)
 {
     tci_node *made = NULL;
-    if (tci_op_is_reduce(n->op)) {
+    if (tci_op_is_reduce(n->op) && machine.reproducible) {
+        made = tci_algo_reproducible(s, g, n, machine, orders);
+    } else if (tci_op_is_reduce(n->op)) {
         made = tci_algo_split(s, g, n, machine);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);
@@ -21186,6 +21228,11 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_CONTRACTION;
         return false;
     }
+    if (f->reproducible && r->kind == TCI_ROOT_REDUCE && g->has_reduce &&
+        tci_class_is_row(r->node) != tci_class_has_rows(f, g)) {
+        *why = TCI_WHY_CLASS;
+        return false;
+    }
     if (tci_group_makes_cycle(f, r, group)) {
         *why = TCI_WHY_CYCLE;
         return false;
@@ -21436,9 +21483,10 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_str *why)
+                                 bool reproducible, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
+    f->reproducible = reproducible;
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
         f->n_refusals = 0;
@@ -21465,7 +21513,13 @@ TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n
  *   CHAIN     other contractions, scans, and reductions where neighbours along the last outer axis
  *             lie together in memory: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
- *             a block holds the longest row in a few vectors */
+ *             a block holds the longest row in a few vectors
+ *
+ * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
+ * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
+ * the graph has them, is LANES(64) over these axes as one, and any other one is CHAIN. Axes of both
+ * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
+ * size 1, which a program of known sizes does not have, changes neither: its sum is its element. */
 
 enum {
     TCI_CLASS_SHORT_ROW = 16,    /* elements of rows that are better many side by side */
@@ -21559,7 +21613,7 @@ static int tci_class_widest(const tci_kernel *k)
 
 static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 {
-    if (machine.block_threads == 0) {
+    if (machine.block_threads == 0 || machine.reproducible) {
         return TCI_VLANES;
     }
     int64_t longest = 1;
@@ -21578,6 +21632,73 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* ---- reproducible ---- */
+
+TCI_FN bool tci_class_is_row(const tci_node *n)
+{
+    return n->n_attr > 0 && n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
+}
+
+TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
+{
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        if (r->kind == TCI_ROOT_REDUCE) {
+            return tci_class_is_row(r->node);
+        }
+    }
+    return false;
+}
+
+/* The op of n over axes of x. */
+static tci_node *tci_class_fold(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *x, int n_axes,
+                                const int64_t *axes)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    int rank = 0;
+    for (int i = 0, at = 0; i < x->rank; i++) {
+        bool reduced = at < n_axes && axes[at] == i;
+        at += reduced;
+        if (!reduced) {
+            shape[rank++] = x->shape[i];
+        }
+    }
+    return tci_graph_node(g, n->op, (tc_dtype)x->dtype, rank, shape, 1, &x, n_axes, axes);
+}
+
+TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int run = 0;
+    while (run < n->n_attr && n->attr[n->n_attr - 1 - run] == x->rank - 1 - run) {
+        run++;
+    }
+    if (run == 0 || (run == 1 && n->n_attr == 1)) {
+        return n;
+    }
+    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
+    tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
+    if (x->dtype != t) {
+        x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+    }
+    int rank = x->rank - run + 1;
+    int64_t last = rank - 1;
+    tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)rank);
+    for (int i = rank; i < x->rank; i++) {
+        shape[last] = tci_dim_mul(shape[last], x->shape[i]);
+    }
+    if (run > 1) {
+        x = tci_graph_node(g, TCI_OP_RESHAPE, t, rank, shape, 1, &x, 0, NULL);
+    }
+    x = tci_class_fold(s, g, n, x, 1, &last);
+    if (n->n_attr > run) {
+        x = tci_class_fold(s, g, n, x, n->n_attr - run, n->attr);
+    }
+    return t == (tc_dtype)n->dtype ? x
+                                   : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, x->rank,
+                                                    x->shape, 1, &x, 0, NULL);
+}
+
 /* ---- the choice ---- */
 
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
@@ -21587,9 +21708,32 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         red->order = k->vector == TCI_VEC_INNER ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
         red->order_n = k->vector == TCI_VEC_INNER ? tci_class_lanes(k, machine) : 0;
     }
-    if (tci_matrix_fits(k, machine)) {
+    if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
     }
+}
+
+/* A line where kernel k has another class than it would have if it need not be reproducible. */
+TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders)
+{
+    if (!machine.reproducible || k->n_reds == 0) {
+        return;
+    }
+    tci_kred now = k->reds[0];
+    uint8_t vector = k->vector;
+    machine.reproducible = false;
+    k->vector = tci_class_vector(k);
+    tci_class_choose(k, machine);
+    if (now.order != k->reds[0].order || now.order_n != k->reds[0].order_n) {
+        tci_str_printf(orders, "%s: ", k->name);
+        tci_kernel_print_order(orders, &now);
+        tci_str_add(orders, ", to be reproducible, else ");
+        tci_kernel_print_order(orders, &k->reds[0]);
+        tci_str_add(orders, "\n");
+    }
+    machine.reproducible = true;
+    k->vector = vector;
+    tci_class_choose(k, machine);
 }
 /* ---- src/plan/kernel.c ---- */
 /* plan/kernel.c - writes one group of roots as a kernel.
@@ -22051,7 +22195,8 @@ static void tci_pk_attempt(tci_pk *p)
     p->k->n_literals = p->n_literals;
 }
 
-static bool tci_pk_split_any(tci_pk *p)
+/* rows: lanes are counted along an inner axis as it stands in the graph. */
+static bool tci_pk_split_any(tci_pk *p, bool rows)
 {
     int axis;
     tci_dim factor;
@@ -22059,7 +22204,7 @@ static bool tci_pk_split_any(tci_pk *p)
         return false;
     }
     bool done = tci_pk_split(p, &p->outer, axis, factor);
-    for (int f = 0; f < p->n_families && !done; f++) {
+    for (int f = 0; f < p->n_families && !done && !rows; f++) {
         done = tci_pk_split(p, &p->families[f], axis, factor);
     }
     return done;
@@ -22093,13 +22238,15 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     }
     tci_dim none = 0;
     tci_pk_family_find(&p, 0, &none);
+    bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
-        if (!tci_pk_split_any(&p)) {
+        if (!tci_pk_split_any(&p, rows)) {
             break;
         }
     }
-    p.k->vector = tci_class_vector(p.k);
+    p.k->vector = machine.reproducible ? rows ? TCI_VEC_INNER : TCI_VEC_OUTER
+                                       : tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
@@ -22640,7 +22787,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_literals; i++) {
             literals[i]->pass = NULL;
         }
-        tci_fusion *f = p->fusion = tci_plan_fuse(s, outputs, n_roots, &p->why);
+        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, machine.reproducible, &p->why);
+        p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
@@ -22650,6 +22798,9 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         p->n_buffers = n_buffers;
         p->n_steps = p->n_kernels = 0;
         p->why.n = n_why;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        tci_class_report(p->kernels[i], machine, &p->orders);
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_memory(s, p);
@@ -38216,6 +38367,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     tci_machine m = tci_backend_machine_of(&b->target);
     m.has_work = b->calls && !b->calls->launch;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
+    m.reproducible = o->reproducible;
     return m;
 }
 
@@ -38707,7 +38859,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, o->dump ? o->dump : "");
     tci_key_reserve(k, 3);
     *k->at++ = (uint8_t)o->math;
-    *k->at++ = (uint8_t)(o->matrix < 0);
+    *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
 }
 
@@ -46990,7 +47142,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_explain_step(out, plan, code, t);
     }
     if (plan->orders.n > 0) {
-        tci_str_add(out, "orders of long sums:\n");
+        tci_str_add(out, "orders of sums:\n");
         tci_explain_lines(out, tci_str_text(&plan->orders));
     }
     if (plan->why.n > 0) {
@@ -47830,6 +47982,9 @@ static void tci_context_apply_env(tc_options *o)
     }
     if (!o->matrix && tci_env_int(TCI_ENV_MATRIX, 1) == 0) {
         o->matrix = -1;
+    }
+    if (tci_env_int(TCI_ENV_REPRODUCIBLE, 0) == 1) {
+        o->reproducible = true;
     }
     o->no_disk_cache = o->no_disk_cache || tci_env_int(TCI_ENV_NO_CACHE, 0) == 1;
     o->verify = o->verify || tci_env_int(TCI_ENV_VERIFY, 0) == 1;
@@ -49616,6 +49771,7 @@ static tc_options tci_batch_options(const tci_ctx *ctx, const tc_options *over)
     TCI_BATCH_TAKE(threads)
     TCI_BATCH_TAKE(vector_bits)
     TCI_BATCH_TAKE(matrix)
+    TCI_BATCH_TAKE(reproducible)
     TCI_BATCH_TAKE(spin_us)
     TCI_BATCH_TAKE(cc)
     TCI_BATCH_TAKE(cc_timeout_s)

@@ -243,8 +243,10 @@
  * once. Exceptions, each the same in every run: large products of bf16 (on a GPU also f16) whose
  * sums a matrix unit makes in an order of its own (tc_explain names them, options.matrix = -1 or
  * TC_MATRIX=0 refuses them); a GPU reduces in more lanes, and a program of symbolic sizes in an
- * order for typical sizes, so their sums may differ in the last bits from a processor's and from
- * those of a program of fixed sizes.
+ * order for all of them, so their sums may differ in the last bits from a processor's and from
+ * those of a program of fixed sizes. options.reproducible or TC_REPRODUCIBLE=1 allows only orders
+ * that all of them share: then every backend, and programs of symbolic and of fixed sizes, agree in
+ * every bit. What that costs, parallel or accurate orders of long sums above all, tc_explain says.
  *
  * The library never aborts, exits or, unless TC_HELP or TC_LOG ask for it, prints. Every call that
  * computes, a fold of constants while recording as well, does it in the default floating-point
@@ -348,6 +350,7 @@
  *   TC_THREADS      worker threads (default: affinity mask and cgroup quota)
  *   TC_VECTOR       bits of a vector: 0 (scalar), 128, 256, 512 (default: the machine)
  *   TC_MATRIX       0: contractions never use matrix units
+ *   TC_REPRODUCIBLE 1: the same bits on every backend and for symbolic sizes
  *   TC_DUMP         stages to dump: graph,rewrite,groups,plan,kernel,loop,source,dot or all
  *   TC_DUMP_DIR     where dumps go (default ./tc_dump)
  *   TC_LOG          topics logged to stderr: compile,cache,fusion,recompiles,source or all

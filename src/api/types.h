@@ -141,6 +141,10 @@ typedef struct tc_options {
      * pays; their sums then have the unit's order, not the one that all other executors share.
      * -1: never */
     int matrix;
+    /* sums only in orders that every backend and the interpreter share, and that do not follow from
+     * sizes: then all of them, and programs of symbolic and of fixed sizes, agree in every bit.
+     * tc_explain says which faster orders that forbids */
+    bool reproducible;
     /* how long idle workers spin before they sleep; 0: 50; -1: not at all */
     int spin_us;
     const char *cc;           /* the C compiler; NULL: TC_CC, else cc, gcc, clang, tcc from PATH */

@@ -158,6 +158,7 @@ TCI_FN tci_machine tci_backend_machine(const tci_backend *b, const tc_options *o
     tci_machine m = tci_backend_machine_of(&b->target);
     m.has_work = b->calls && !b->calls->launch;
     m.matrix_units = o->matrix < 0 ? 0 : m.matrix_units;
+    m.reproducible = o->reproducible;
     return m;
 }
 

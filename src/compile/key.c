@@ -429,7 +429,7 @@ static void tci_key_options(tci_key_bytes *k, const tc_options *o, const char *b
     tci_key_text(k, o->dump ? o->dump : "");
     tci_key_reserve(k, 3);
     *k->at++ = (uint8_t)o->math;
-    *k->at++ = (uint8_t)(o->matrix < 0);
+    *k->at++ = (uint8_t)((o->matrix < 0) | (o->reproducible ? 2 : 0));
     *k->at++ = (uint8_t)sizeof(void *);
 }
 

@@ -101,7 +101,7 @@ TCI_FN void tci_explain_text(tci_str *out, const tci_plan *plan, const tci_code 
         tci_explain_step(out, plan, code, t);
     }
     if (plan->orders.n > 0) {
-        tci_str_add(out, "orders of long sums:\n");
+        tci_str_add(out, "orders of sums:\n");
         tci_explain_lines(out, tci_str_text(&plan->orders));
     }
     if (plan->why.n > 0) {

@@ -44,6 +44,9 @@ typedef struct tci_machine {
      * it */
     int matrix_units;
     bool no_exchange; /* blocks: their threads have no memory to share and exchange nothing */
+    /* only numeric classes that all machines and the interpreter share, and that are the same for
+     * any sizes (plan/class.c) */
+    bool reproducible;
     tc_machine facts;
 } tci_machine;
 

@@ -167,7 +167,7 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     bool inner = k->vector == TCI_VEC_INNER;
     bool scan = k->stages[red->stage].kind == TCI_STAGE_SCAN;
     TCI_ASSERT(s, inner == (red->order == TCI_ORDER_LANES));
-    TCI_ASSERT(s, !inner || (red->op != TCI_RED_DOT && k->stages[red->stage].n_axes > 0));
+    TCI_ASSERT(s, !inner || red->op != TCI_RED_DOT);
     TCI_ASSERT(s, !scan || red->order == TCI_ORDER_CHAIN);
     switch ((tci_korder)red->order) {
     case TCI_ORDER_CHAIN: TCI_ASSERT(s, red->order_n == 0); return;

@@ -87,14 +87,11 @@ static int64_t tci_algo_chunk(const tci_node *n, int axis, tci_machine machine)
     return pieces > 1 ? TCI_MAX(1, size / pieces) : 0;
 }
 
-/* Cuts reduction n; NULL when it is better left alone. */
-static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+/* The reduced axis that is cut: the largest one that is not the fastest, unless that is the only
+ * long one. */
+static int tci_algo_longest(const tci_node *n)
 {
-    tci_node *x = n->in[0];
-    if (n->n_attr == 0) {
-        return NULL;
-    }
-    /* the largest of the reduced axes that is not the fastest, unless it is the only long one */
+    const tci_node *x = n->in[0];
     int at = 0;
     for (int i = 1; i < n->n_attr; i++) {
         int64_t size = tci_dim_most(x->shape[n->attr[i]]);
@@ -102,7 +99,17 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
         bool larger = i == n->n_attr - 1 ? (size - 1) / 64 >= best : size > best;
         at = larger ? i : at;
     }
-    int axis = (int)n->attr[at];
+    return at;
+}
+
+/* Cuts reduction n; NULL when it is better left alone. */
+static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_machine machine)
+{
+    tci_node *x = n->in[0];
+    if (n->n_attr == 0) {
+        return NULL;
+    }
+    int at = tci_algo_longest(n), axis = (int)n->attr[at];
     int64_t size = x->shape[axis], chunk = tci_algo_chunk(n, axis, machine);
     if (chunk == 0 || size / chunk < 2) {
         return NULL;
@@ -150,6 +157,19 @@ static tci_node *tci_algo_split(tci_scratch *s, tci_graph *g, tci_node *n, tci_m
     return t == (tc_dtype)n->dtype ? whole
                                    : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, n->rank,
                                                     n->shape, 1, &whole, 0, NULL);
+}
+
+/* n as reductions whose order follows from no size, and what that forbids. */
+static tci_node *tci_algo_reproducible(tci_scratch *s, tci_graph *g, tci_node *n,
+                                       tci_machine machine, tci_str *orders)
+{
+    int axis = n->n_attr > 0 ? (int)n->attr[tci_algo_longest(n)] : -1;
+    int64_t chunk = axis >= 0 ? tci_algo_chunk(n, axis, machine) : 0;
+    if (chunk > 0 && n->in[0]->shape[axis] / chunk >= 2) {
+        tci_str_printf(orders, "%s: whole, to be reproducible, else %lld parts\n",
+                       tci_op_name(n->op), (long long)(n->in[0]->shape[axis] / chunk));
+    }
+    return tci_class_reproducible(s, g, n);
 }
 
 /* ---- concatenations ---- */
@@ -414,7 +434,7 @@ static bool tci_algo_on_matrix_unit(const tci_node *n, tci_machine machine)
 {
     const int64_t *a = n->attr + 3, *b = a + n->attr[0], *out = b + n->attr[1];
     int64_t rank_a = n->attr[0], rank_b = n->attr[1], rank = n->attr[2];
-    if (machine.matrix_units == 0 || rank < 2 || n->dtype == TC_F64) {
+    if (machine.matrix_units == 0 || machine.reproducible || rank < 2 || n->dtype == TC_F64) {
         return false;
     }
     const tci_node *x = tci_algo_half_source(n->in[0]), *y = tci_algo_half_source(n->in[1]);
@@ -546,14 +566,14 @@ static tci_node *tci_algo_contract(tci_scratch *s, tci_graph *g, tci_node *n, tc
                    : tci_graph_node(g, TCI_OP_CONTRACT, (tc_dtype)n->dtype, n->rank, n->shape, 2,
                                     in, n->n_attr, n->attr);
     }
-    tci_node *rows = tci_plan_parts(s, g, n, true, orders);
+    tci_node *rows = machine.reproducible ? NULL : tci_plan_parts(s, g, n, true, orders);
     if (rows) {
         tci_algo_store_operand(n->in[0]);
         tci_algo_store_operand(n->in[1]);
         return rows;
     }
     n = tci_algo_operands(s, g, n, machine);
-    tci_node *parts = tci_plan_parts(s, g, n, false, orders);
+    tci_node *parts = machine.reproducible ? NULL : tci_plan_parts(s, g, n, false, orders);
     return parts ? parts : n;
 }
 
@@ -563,7 +583,9 @@ static tci_node *tci_algo_node(tci_scratch *s, tci_graph *g, tci_node *n, tci_ma
                                tci_str *orders)
 {
     tci_node *made = NULL;
-    if (tci_op_is_reduce(n->op)) {
+    if (tci_op_is_reduce(n->op) && machine.reproducible) {
+        made = tci_algo_reproducible(s, g, n, machine, orders);
+    } else if (tci_op_is_reduce(n->op)) {
         made = tci_algo_split(s, g, n, machine);
     } else if (n->op == TCI_OP_CAT && n->n_in > TCI_ALGO_CAT) {
         made = tci_algo_cat(s, g, n);

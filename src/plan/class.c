@@ -10,7 +10,13 @@
  *   CHAIN     other contractions, scans, and reductions where neighbours along the last outer axis
  *             lie together in memory: each lane of a vector is a sum of its own
  *   LANES(n)  other reductions: rows. 64 lanes on a processor, on a machine of blocks so many that
- *             a block holds the longest row in a few vectors */
+ *             a block holds the longest row in a few vectors
+ *
+ * Where results must be reproducible (tci_machine.reproducible) the class follows from what is the
+ * same for all sizes and machines: a reduction whose axes end with the last one of its input, as
+ * the graph has them, is LANES(64) over these axes as one, and any other one is CHAIN. Axes of both
+ * kinds are reduced one after the other; no kernel holds both; no lane axis is split. An axis of
+ * size 1, which a program of known sizes does not have, changes neither: its sum is its element. */
 #include "../kernel/matrix.h"
 #include "group.h"
 
@@ -106,7 +112,7 @@ static int tci_class_widest(const tci_kernel *k)
 
 static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
 {
-    if (machine.block_threads == 0) {
+    if (machine.block_threads == 0 || machine.reproducible) {
         return TCI_VLANES;
     }
     int64_t longest = 1;
@@ -125,6 +131,73 @@ static int tci_class_lanes(const tci_kernel *k, tci_machine machine)
     return (int)TCI_MIN(TCI_MAX(threads * held, TCI_VLANES), TCI_VLANES_MAX);
 }
 
+/* ---- reproducible ---- */
+
+TCI_FN bool tci_class_is_row(const tci_node *n)
+{
+    return n->n_attr > 0 && n->attr[n->n_attr - 1] == n->in[0]->rank - 1;
+}
+
+TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g)
+{
+    for (int i = 0; i < g->n_roots; i++) {
+        const tci_root *r = &f->roots[g->roots[i]];
+        if (r->kind == TCI_ROOT_REDUCE) {
+            return tci_class_is_row(r->node);
+        }
+    }
+    return false;
+}
+
+/* The op of n over axes of x. */
+static tci_node *tci_class_fold(tci_scratch *s, tci_graph *g, tci_node *n, tci_node *x, int n_axes,
+                                const int64_t *axes)
+{
+    tci_dim *shape = TCI_NEW_ARRAY(s, tci_dim, x->rank);
+    int rank = 0;
+    for (int i = 0, at = 0; i < x->rank; i++) {
+        bool reduced = at < n_axes && axes[at] == i;
+        at += reduced;
+        if (!reduced) {
+            shape[rank++] = x->shape[i];
+        }
+    }
+    return tci_graph_node(g, n->op, (tc_dtype)x->dtype, rank, shape, 1, &x, n_axes, axes);
+}
+
+TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n)
+{
+    tci_node *x = n->in[0];
+    int run = 0;
+    while (run < n->n_attr && n->attr[n->n_attr - 1 - run] == x->rank - 1 - run) {
+        run++;
+    }
+    if (run == 0 || (run == 1 && n->n_attr == 1)) {
+        return n;
+    }
+    bool half = tci_dtype_is_half((tc_dtype)x->dtype);
+    tc_dtype t = half ? TC_F32 : (tc_dtype)n->dtype;
+    if (x->dtype != t) {
+        x = tci_graph_node(g, TCI_OP_CAST, t, x->rank, x->shape, 1, &x, 0, NULL);
+    }
+    int rank = x->rank - run + 1;
+    int64_t last = rank - 1;
+    tci_dim *shape = tci_scratch_copy(s, x->shape, sizeof(tci_dim) * (size_t)rank);
+    for (int i = rank; i < x->rank; i++) {
+        shape[last] = tci_dim_mul(shape[last], x->shape[i]);
+    }
+    if (run > 1) {
+        x = tci_graph_node(g, TCI_OP_RESHAPE, t, rank, shape, 1, &x, 0, NULL);
+    }
+    x = tci_class_fold(s, g, n, x, 1, &last);
+    if (n->n_attr > run) {
+        x = tci_class_fold(s, g, n, x, n->n_attr - run, n->attr);
+    }
+    return t == (tc_dtype)n->dtype ? x
+                                   : tci_graph_node(g, TCI_OP_CAST, (tc_dtype)n->dtype, x->rank,
+                                                    x->shape, 1, &x, 0, NULL);
+}
+
 /* ---- the choice ---- */
 
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
@@ -134,7 +207,30 @@ TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine)
         red->order = k->vector == TCI_VEC_INNER ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
         red->order_n = k->vector == TCI_VEC_INNER ? tci_class_lanes(k, machine) : 0;
     }
-    if (tci_matrix_fits(k, machine)) {
+    if (!machine.reproducible && tci_matrix_fits(k, machine)) {
         k->reds[0].order = TCI_ORDER_MATRIX;
     }
+}
+
+/* A line where kernel k has another class than it would have if it need not be reproducible. */
+TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders)
+{
+    if (!machine.reproducible || k->n_reds == 0) {
+        return;
+    }
+    tci_kred now = k->reds[0];
+    uint8_t vector = k->vector;
+    machine.reproducible = false;
+    k->vector = tci_class_vector(k);
+    tci_class_choose(k, machine);
+    if (now.order != k->reds[0].order || now.order_n != k->reds[0].order_n) {
+        tci_str_printf(orders, "%s: ", k->name);
+        tci_kernel_print_order(orders, &now);
+        tci_str_add(orders, ", to be reproducible, else ");
+        tci_kernel_print_order(orders, &k->reds[0]);
+        tci_str_add(orders, "\n");
+    }
+    machine.reproducible = true;
+    k->vector = vector;
+    tci_class_choose(k, machine);
 }

@@ -284,6 +284,11 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = TCI_WHY_CONTRACTION;
         return false;
     }
+    if (f->reproducible && r->kind == TCI_ROOT_REDUCE && g->has_reduce &&
+        tci_class_is_row(r->node) != tci_class_has_rows(f, g)) {
+        *why = TCI_WHY_CLASS;
+        return false;
+    }
     if (tci_group_makes_cycle(f, r, group)) {
         *why = TCI_WHY_CYCLE;
         return false;
@@ -534,9 +539,10 @@ static void tci_group_report(const tci_fusion *f, tci_str *why)
 }
 
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_str *why)
+                                 bool reproducible, tci_str *why)
 {
     tci_fusion *f = tci_group_begin(s, outputs, n_outputs);
+    f->reproducible = reproducible;
     tci_store_cut_depth(f);
     for (int round = 0; round == 0 || f->n_forced > 0; round++) {
         f->n_refusals = 0;

@@ -92,6 +92,7 @@ typedef struct tci_refusal {
 
 typedef struct tci_fusion {
     tci_scratch *s;
+    bool reproducible;            /* tci_machine.reproducible */
     tci_node_list nodes;          /* everything the outputs need, inputs first */
     tci_root *roots; int32_t n_roots, cap_roots;
     tci_group *groups; int32_t n_groups, cap_groups;
@@ -154,7 +155,7 @@ TCI_FN void tci_store_report(tci_fusion *f, tci_str *why);
 enum { TCI_GROUP_MAX_ROOTS = 32 }; /* of one kernel: each is a stage that looks at all values */
 /* plan/group.c; tells in `why` what was refused, and what got memory. */
 TCI_FN tci_fusion *tci_plan_fuse(tci_scratch *s, tci_node *const *outputs, int n_outputs,
-                                 tci_str *why);
+                                 bool reproducible, tci_str *why);
 /* plan/print.c: the text of the groups, the same for the same graph in every process. */
 TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
@@ -177,6 +178,13 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
  * form; and then the numeric classes of its reductions. */
 TCI_FN uint8_t tci_class_vector(const tci_kernel *k);
 TCI_FN void tci_class_choose(tci_kernel *k, tci_machine machine);
+TCI_FN void tci_class_report(tci_kernel *k, tci_machine machine, tci_str *orders);
+/* The same where results must be reproducible: REDUCE n as its axes lie in the graph, and those of
+ * group g, which are of one class. */
+TCI_FN bool tci_class_is_row(const tci_node *n);
+TCI_FN bool tci_class_has_rows(const tci_fusion *f, const tci_group *g);
+/* REDUCE n as reductions whose classes do not follow from sizes. */
+TCI_FN tci_node *tci_class_reproducible(tci_scratch *s, tci_graph *g, tci_node *n);
 /* plan/memory.c: lifetimes, arena offsets and input/output aliases of a finished step list. */
 TCI_FN void tci_plan_memory(tci_scratch *s, tci_plan *p);
 

@@ -459,7 +459,8 @@ static void tci_pk_attempt(tci_pk *p)
     p->k->n_literals = p->n_literals;
 }
 
-static bool tci_pk_split_any(tci_pk *p)
+/* rows: lanes are counted along an inner axis as it stands in the graph. */
+static bool tci_pk_split_any(tci_pk *p, bool rows)
 {
     int axis;
     tci_dim factor;
@@ -467,7 +468,7 @@ static bool tci_pk_split_any(tci_pk *p)
         return false;
     }
     bool done = tci_pk_split(p, &p->outer, axis, factor);
-    for (int f = 0; f < p->n_families && !done; f++) {
+    for (int f = 0; f < p->n_families && !done && !rows; f++) {
         done = tci_pk_split(p, &p->families[f], axis, factor);
     }
     return done;
@@ -501,13 +502,15 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     }
     tci_dim none = 0;
     tci_pk_family_find(&p, 0, &none);
+    bool rows = machine.reproducible && tci_class_has_rows(f, g);
     for (int tries = 0; tries < TCI_PK_SPLITS; tries++) {
         tci_pk_attempt(&p);
-        if (!tci_pk_split_any(&p)) {
+        if (!tci_pk_split_any(&p, rows)) {
             break;
         }
     }
-    p.k->vector = tci_class_vector(p.k);
+    p.k->vector = machine.reproducible ? rows ? TCI_VEC_INNER : TCI_VEC_OUTER
+                                       : tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);

@@ -212,7 +212,8 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         for (int i = 0; i < n_literals; i++) {
             literals[i]->pass = NULL;
         }
-        tci_fusion *f = p->fusion = tci_plan_fuse(s, outputs, n_roots, &p->why);
+        tci_fusion *f = tci_plan_fuse(s, outputs, n_roots, machine.reproducible, &p->why);
+        p->fusion = f;
         tci_plan_leaf_buffers(p, f, literals, n_literals);
         tci_plan_root_buffers(s, p, f, outputs, n_roots);
         bool last = round == TCI_PLAN_ROUNDS;
@@ -222,6 +223,9 @@ TCI_FN tci_plan *tci_plan_make(tci_scratch *s, tci_graph *g, tci_node *const *in
         p->n_buffers = n_buffers;
         p->n_steps = p->n_kernels = 0;
         p->why.n = n_why;
+    }
+    for (int i = 0; i < p->n_kernels; i++) {
+        tci_class_report(p->kernels[i], machine, &p->orders);
     }
     tci_str_add(&p->why, tci_str_text(&stored));
     tci_plan_memory(s, p);

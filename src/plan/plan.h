@@ -46,7 +46,7 @@ typedef struct tci_plan {
     tci_alias *assigns; int n_assigns, cap_assigns; /* outputs that are new values of inputs */
     int64_t arena_bytes;
     tci_str why;            /* one line a refused fusion: reason (plan/why.h), the two sides */
-    tci_str orders;         /* one line a contraction that is a sum of parts */
+    tci_str orders;         /* one line a sum in parts, or that must not be, being reproducible */
     struct tci_fusion *fusion; /* the groups that its kernels were made of; while compiling */
     int32_t *red_of;        /* while lowering: per root, the RED value of the kernel being made */
 } tci_plan;
