@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "68300ececdb3bca1"
+#define TCI_BUILD "e8deabec24c8c6af"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -47,7 +47,7 @@
  *   1 options at compile time    7 compiled form: programs     13 threads
  *   2 contexts                   8 lazy form: values           14 caches
  *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
- *   4 operations                10 state and training          16 environment
+ *   4 operations                10 state, training, random    16 environment
  *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
  *   6 axes and shapes           12 errors                      18 limits
  *
@@ -222,7 +222,7 @@
  * used it, so the loop above runs for ever, also with several states that read each other and are
  * kept by one line in an inner loop; tc_retain(t) exempts a value.
  *
- * 10 STATE AND TRAINING
+ * 10 STATE, TRAINING, RANDOM NUMBERS
  *
  * A parameter is a leaf with memory of its own that programs may change: tc_assign, as an output of
  * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer.
@@ -242,6 +242,17 @@
  *         tc_read(w, in, 12);
  *         tc_program_free(train);
  *     }
+ *
+ * Random numbers are a function of a key, an integer, and of the index of an element, and of
+ * nothing else: the same on every backend, at any size, fused or not. Two draws with one key are
+ * equal; tc_fold_in makes other keys of a key, tc_next_key one after the other. A key that is an
+ * input, or a parameter that the program counts on itself, gives each run numbers of its own:
+ *
+ *     tc_tensor seed = tc_input(ctx, "seed", TC_U64);
+ *     tc_keys keys = {seed, 0};
+ *     tc_tensor noisy = tc_add(x, tc_mul(tc_randn(ctx, tc_next_key(&keys), TC_F32, 3, 4), 0.1));
+ *     tc_tensor thinned = tc_dropout(noisy, 0.5, tc_next_key(&keys));
+ *     tc_tensor dice = tc_randint(ctx, 42, 1, 7, TC_I32, 10);        // always the same ten
  *
  * 11 WHAT IS PROMISED
  *
@@ -1364,6 +1375,59 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
                               tc_site here);
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
     tc_arange_at((ctx), TC_ARG(start), TC_ARG(stop), TC_ARG(step), (dtype), TC_HERE)
+
+/* ---- random numbers: functions of a key ----
+ * The key is a C integer or a 0-d tensor of an integer dtype, taken as u64. An element is a
+ * function of the key and of its row-major index alone (Philox4x32-10), so the same key gives the
+ * same bits on every backend, whatever the sizes, fusion, vectors and threads are. Two calls with
+ * one key give the same numbers; calls that are to be independent get keys of their own, from
+ * tc_fold_in. A key that is an input or a parameter makes a program draw anew in each run without
+ * being compiled again. TC_ERR_DTYPE: the key is no integer, or a dtype does not fit; TC_ERR_SHAPE:
+ * the key is not 0-d. */
+/* Another key, a 0-d u64: of equal keys and numbers the same one, else one that has nothing to do
+ * with it. tc_fold_in(tc_fold_in(key, layer), step). One of the two is a tensor. */
+TC_API tc_tensor tc_fold_in_at(tc_arg key, tc_arg number, tc_site here);
+#define tc_fold_in(key, number) tc_fold_in_at(TC_ARG(key), TC_ARG(number), TC_HERE)
+/* A source of keys: tc_next_key(&keys) folds in 0, 1, 2, ... in turn. tc_keys keys = {key, 0}; */
+typedef struct tc_keys {
+    tc_tensor key;
+    uint64_t given;
+} tc_keys;
+#define tc_next_key(keys) tc_fold_in((keys)->key, (keys)->given++)
+/* tc_random_bits(ctx, key, TC_U32, 3, 4): all bits of an integer dtype, each 0 or 1 alike. */
+TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                                   tc_site here);
+#define tc_random_bits(ctx, key, ...)                                                              \
+    tc_random_bits_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),        \
+                      TC_HERE)
+/* tc_rand(ctx, key, TC_F32, 3, 4): uniform in [0, 1), a multiple of 2^-24 (f64: 2^-53, f16: 2^-11,
+ * bf16: 2^-8). */
+TC_API tc_tensor tc_rand_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                            tc_site here);
+#define tc_rand(ctx, key, ...)                                                                     \
+    tc_rand_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* Normal, of mean 0 and variance 1 (Box and Muller). */
+TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                             tc_site here);
+#define tc_randn(ctx, key, ...)                                                                    \
+    tc_randn_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* tc_randint(ctx, key, 0, 10, TC_I32, 3, 4): integers from low to high - 1, all alike to one part
+ * in 2^64 / (high - low). low and high are numbers (TC_ERR_ARGUMENT: none lies between them, or the
+ * dtype does not hold them) or 0-d tensors of integers, where low is the result if it is not less
+ * than high. */
+TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high, int n,
+                               const int64_t *dtype_and_sizes, tc_site here);
+#define tc_randint(ctx, key, low, high, ...)                                                       \
+    tc_randint_at((ctx), TC_ARG(key), TC_ARG(low), TC_ARG(high), TCI_SIZES_N(__VA_ARGS__),         \
+                  TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* 1 with probability p, else 0: of the shape and float dtype of p. */
+TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
+#define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
+/* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
+ * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
+ * pass draws it again. */
+TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
+#define tc_dropout(x, p, key) tc_dropout_at((x), TC_ARG(p), TC_ARG(key), TC_HERE)
 
 /* ---- over axes ---- */
 /* Sum / count; integers and bool in f32. */
@@ -6988,6 +7052,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
     X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
+    X(RANDOM, random, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_DRAWN, DRAW, NONE,             \
+      "random bits: a function of key, stream and index")                                          \
     X(WHERE, where, 3, 3, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN,            \
       "c ? a : b")                                                                                 \
     X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
@@ -7034,6 +7100,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
+#define TCI_ATTRS_DRAW(X) X(shape, SIZE, ASIDE, NEEDED) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH, NEEDED)
 #define TCI_ATTRS_SLICE(X)                                                                         \
     X(start, PLACE, EACH, 0) X(step, PLACE, EACH, 1) X(stop, PLACE, ASIDE, NEEDED)
@@ -7102,7 +7169,8 @@ typedef enum tci_fact {
     TCI_IS_EXACT = 1 << 9,     /* the value needs no rounding (the cost column in ops/table.h) */
     TCI_IS_FOLD = 1 << 10,     /* one value of many, and over nothing it is the identity */
     TCI_IS_ARG = 1 << 11,      /* a reduction to an index: of one axis, i64 */
-    TCI_IS_QUIET = 1 << 12     /* says nothing in the name of a kernel */
+    TCI_IS_QUIET = 1 << 12,    /* says nothing in the name of a kernel */
+    TCI_IS_DRAWN = 1 << 13     /* made of numbers and the index alone: computed again, not stored */
 } tci_fact;
 
 /* Of a reduction: its value over nothing. */
@@ -7195,7 +7263,7 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE) X(PAD) X(WINDOW)         \
-    X(CONTRACT) X(LAYER_NORM)
+    X(CONTRACT) X(LAYER_NORM) X(DRAW)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
@@ -7254,12 +7322,17 @@ enum {
     TCI_INFO_FLOPS_PLAIN = 1,
     TCI_INFO_FLOPS_ROOT = 4,
     TCI_INFO_FLOPS_CALL = 20,
+    TCI_INFO_FLOPS_DRAWN = 100,
     TCI_INFO_EW = TCI_IS_POINTWISE | TCI_IS_STORABLE,
     TCI_INFO_FACTS_EXACT = TCI_INFO_EW | TCI_IS_EXACT,
     TCI_INFO_FACTS_PLAIN = TCI_INFO_EW,
     TCI_INFO_FACTS_ROOT = TCI_INFO_EW,
     TCI_INFO_FACTS_CALL = TCI_INFO_EW
 };
+
+/* Of a special row. */
+#define TCI_INFO_FLOPS(facts)                                                                      \
+    ((facts) & TCI_IS_DRAWN ? TCI_INFO_FLOPS_DRAWN : ((facts) & TCI_IS_STORABLE) != 0)
 
 /* The column of most operands. */
 enum { TCI_INFO_0, TCI_INFO_1, TCI_INFO_2, TCI_INFO_3, TCI_INFO_4, TCI_INFO_MANY = INT32_MAX };
@@ -7284,7 +7357,7 @@ static const tci_op_info tci_op_rows[] = {
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
-    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0, least, TCI_INFO_##most,       \
+    [TCI_OP_##id] = {#name, facts, TCI_INFO_FLOPS(facts), least, TCI_INFO_##most,                  \
                      ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
     TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
@@ -8095,6 +8168,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_LITERAL] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
     [TCI_OP_CONST] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
     [TCI_OP_IOTA] = {TCI_GRADIENT_LEAF, 0, {0, 0}},
+    [TCI_OP_RANDOM] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_WHERE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CAST] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_RESHAPE] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -9225,6 +9299,10 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
+ *   RANDOM           none; inputs key and stream, 0-d u64; u32 or u64. An element is a function of
+ *                    both and of its row-major index in the shape (kernel/random.c), of nothing
+ *                    else: equal draws are equal values, so they are one node like all others,
+ *                    and a draw that is to differ differs in its key or its stream
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)
@@ -10025,6 +10103,23 @@ TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const tci_dim *shape, int n_in, tci_node *const *in, int n_attr,
                                 const int64_t *attr);
 TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
+
+/* ---- ops/random.c: of a key, 0-d and of an integer dtype ---- */
+/* A RANDOM node: dtype u32 or u64; stream as key. */
+TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream, tc_dtype dtype,
+                                  int rank, const tci_dim *shape);
+/* Another key: of a number as key. */
+TCI_FN tci_node *tci_build_fold_in(tci_graph *g, tci_node *key, tci_node *number);
+TCI_FN tci_node *tci_build_random_bits(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                       const tci_dim *shape);
+TCI_FN tci_node *tci_build_rand(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                const tci_dim *shape);
+TCI_FN tci_node *tci_build_randn(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                 const tci_dim *shape);
+TCI_FN tci_node *tci_build_randint(tci_graph *g, tci_node *key, tci_node *low, tci_node *high,
+                                   tc_dtype dtype, int rank, const tci_dim *shape);
+TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
+TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
 
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
@@ -12443,6 +12538,15 @@ static void tci_verify_iota(const tci_verify *v)
     tci_verify_that(v, v->n->rank == 1 && v->n->dtype == TC_I64, "a ramp is 1-d and i64");
 }
 
+static void tci_verify_random(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->dtype == TC_U32 || n->dtype == TC_U64, "random bits are u32 or u64");
+    for (int i = 0; i < n->n_in; i++) {
+        tci_verify_that(v, n->in[i]->dtype == TC_U64 && !n->in[i]->rank, "a key or stream");
+    }
+}
+
 static void tci_verify_permute(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -12656,6 +12760,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: tci_verify_leaf(v); break;
     case TCI_OP_IOTA: tci_verify_iota(v); break;
+    case TCI_OP_RANDOM: tci_verify_random(v); break;
     case TCI_OP_WHERE: tci_verify_where(v); break;
     case TCI_OP_CAST: tci_verify_cast(v); break;
     case TCI_OP_RESHAPE: tci_verify_move(v, tci_verify_reshape); break;
@@ -13286,6 +13391,209 @@ TCI_FN tci_node *tci_build_max_pool2d(tci_graph *g, tci_node *x, const struct tc
     tci_node *r = tci_build_reduce(g, TCI_OP_MAX, windows, axes, false);
     return r && !image.batched ? tci_build_reshape(g, r, 3, r->shape + 1) : r;
 }
+/* ---- src/ops/random.c ---- */
+/* ops/random.c - random numbers: RANDOM nodes, and what is made of their bits.
+ *
+ * In: a key (0-d, of an integer dtype), a dtype, a shape. Out: nodes.
+ * The one idea: a RANDOM node is a pure function of a key, a stream and the index of an element
+ * (kernel/random.c), so all else here is ordinary elementwise nodes over it: fusion, gradients and
+ * every backend follow. Equal draws with an equal key are one node; who wants other numbers gives
+ * another key, and tci_build_fold_in makes keys of a key.
+ *
+ * Every draw of more bits than a RANDOM node has takes its second half from stream 1. A key made of
+ * a key comes from a key space of its own: it is drawn with the bits of a constant turned. */
+
+#define TCI_RANDOM_KEYS UINT64_C(0xa3c59ac2f0e1d4b7) /* turned in a key that makes keys */
+
+static tci_node *tci_random_ew(tci_graph *g, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_build_ew(g, op, in);
+}
+
+static tci_node *tci_random_int(tci_graph *g, int op, tci_node *a, uint64_t b)
+{
+    return a ? tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, (tci_value){.u = b}))
+             : NULL;
+}
+
+static tci_node *tci_random_float(tci_graph *g, int op, tci_node *a, double b)
+{
+    return a ? tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, (tci_value){.f = b}))
+             : NULL;
+}
+
+/* ---- keys ---- */
+
+/* x in dtype `to`, if it is one number of the same kind. */
+static tci_node *tci_random_scalar(tci_graph *g, const char *what, tci_node *x, tc_dtype to)
+{
+    bool is_float = tci_dtype_is_float(to);
+    bool fits = x && (is_float ? tci_dtype_is_float((tc_dtype)x->dtype)
+                               : tci_dtype_is_int((tc_dtype)x->dtype));
+    if (x && (x->rank || !fits)) {
+        tci_graph_fail(g, x->rank ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                       "%s is %s of shape %s: expected %s, as a number or a 0-d tensor", what,
+                       tci_dtype_get((tc_dtype)x->dtype)->name, TCI_SHAPE_TEXT(x),
+                       is_float ? "a float" : "an integer");
+        return NULL;
+    }
+    return tci_build_cast(g, x, to);
+}
+
+TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream, tc_dtype dtype,
+                                  int rank, const tci_dim *shape)
+{
+    tci_node *in[2] = {tci_random_scalar(g, "the key", key, TC_U64),
+                       tci_random_scalar(g, "the number", stream, TC_U64)};
+    if (!in[0] || !in[1]) {
+        return NULL;
+    }
+    if (dtype != TC_U32 && dtype != TC_U64) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "random bits are u32 or u64: given %s",
+                       tci_dtype_get(dtype)->name);
+        return NULL;
+    }
+    return tci_build_node(g, TCI_OP_RANDOM, dtype, rank, shape, 2, in, 0, NULL);
+}
+
+static tci_node *tci_random_draw(tci_graph *g, tci_node *key, uint64_t stream, tc_dtype dtype,
+                                 int rank, const tci_dim *shape)
+{
+    tci_node *number = tci_graph_const(g, TC_U64, (tci_value){.u = stream});
+    return tci_build_random(g, key, number, dtype, rank, shape);
+}
+
+TCI_FN tci_node *tci_build_fold_in(tci_graph *g, tci_node *key, tci_node *number)
+{
+    key = tci_random_scalar(g, "the key", key, TC_U64);
+    key = tci_random_int(g, TCI_OP_BITWISE_XOR, key, TCI_RANDOM_KEYS);
+    return key ? tci_build_random(g, key, number, TC_U64, 0, NULL) : NULL;
+}
+
+/* ---- distributions ---- */
+
+static bool tci_random_takes(tci_graph *g, tc_dtype dtype, bool floats)
+{
+    bool fits = floats ? tci_dtype_is_float(dtype) : tci_dtype_is_int(dtype);
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "given dtype %s, expected %s", tci_dtype_get(dtype)->name,
+                       floats ? "a float dtype" : "an integer dtype");
+    }
+    return fits;
+}
+
+TCI_FN tci_node *tci_build_random_bits(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                       const tci_dim *shape)
+{
+    if (!key || !tci_random_takes(g, dtype, false)) {
+        return NULL;
+    }
+    tc_dtype drawn = tci_dtype_get(dtype)->bytes == 8 ? TC_U64 : TC_U32;
+    return tci_build_cast(g, tci_random_draw(g, key, 0, drawn, rank, shape), dtype);
+}
+
+/* The upper bits, as many as the dtype has digits, times the weight of the last: every result is
+ * exact and none is 1. */
+TCI_FN tci_node *tci_build_rand(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                const tci_dim *shape)
+{
+    if (!key || !tci_random_takes(g, dtype, true)) {
+        return NULL;
+    }
+    bool wide = dtype == TC_F64;
+    int digits = wide ? 53 : dtype == TC_F32 ? 24 : dtype == TC_F16 ? 11 : 8;
+    tc_dtype math = (tc_dtype)tci_dtype_get(dtype)->compute;
+    tci_node *bits = tci_random_draw(g, key, 0, wide ? TC_U64 : TC_U32, rank, shape);
+    uint64_t rest = (uint64_t)((wide ? 64 : 32) - digits);
+    bits = tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, bits, rest);
+    bits = tci_build_cast(g, bits, wide ? TC_I64 : TC_I32); /* which converts in fewer steps */
+    double last = 1.0 / (double)((int64_t)1 << digits);
+    return tci_build_cast(
+        g, tci_random_float(g, TCI_OP_MUL, tci_build_cast(g, bits, math), last), dtype);
+}
+
+/* Box and Muller's: the radius sqrt(-2 log u) with u in (0, 1], and the cosine of an angle. A whole
+ * word each: the largest radius is 6.7, of f64 9.5. */
+TCI_FN tci_node *tci_build_randn(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                 const tci_dim *shape)
+{
+    if (!key || !tci_random_takes(g, dtype, true)) {
+        return NULL;
+    }
+    const double turn = 6.283185307179586;
+    bool wide = dtype == TC_F64;
+    tc_dtype math = (tc_dtype)tci_dtype_get(dtype)->compute;
+    tci_node *u = tci_random_draw(g, key, 0, TC_U64, rank, shape);
+    tci_node *v = wide ? tci_random_draw(g, key, 1, TC_U64, rank, shape)
+                       : tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, u, 32);
+    u = wide ? u : tci_build_cast(g, u, TC_U32);
+    v = wide ? v : tci_build_cast(g, v, TC_U32);
+    double last = wide ? 0x1p-64 : 0x1p-32;
+    u = tci_random_float(g, TCI_OP_MUL, tci_build_cast(g, u, math), last);
+    u = tci_random_float(g, TCI_OP_ADD, u, last / 2);
+    tci_node *square = tci_random_float(g, TCI_OP_MUL, tci_build_ew(g, TCI_OP_LOG, &u), -2.0);
+    v = tci_build_cast(g, tci_build_cast(g, v, wide ? TC_I64 : TC_I32), math);
+    v = tci_random_float(g, TCI_OP_MUL, v, turn * last);
+    tci_node *radius = tci_build_ew(g, TCI_OP_SQRT, &square);
+    tci_node *cosine = tci_build_ew(g, TCI_OP_COS, &v);
+    return tci_build_cast(g, tci_random_ew(g, TCI_OP_MUL, radius, cosine), dtype);
+}
+
+/* low + floor(b * (high - low) / 2^64) of 64 random bits b: no number is more likely than another
+ * by more than one part in 2^64 / (high - low). */
+TCI_FN tci_node *tci_build_randint(tci_graph *g, tci_node *key, tci_node *low, tci_node *high,
+                                   tc_dtype dtype, int rank, const tci_dim *shape)
+{
+    if (!key || !low || !high || !tci_random_takes(g, dtype, false)) {
+        return NULL;
+    }
+    tc_dtype wide = dtype == TC_U64 ? TC_U64 : TC_I64;
+    low = tci_random_scalar(g, "low", low, wide);
+    high = low ? tci_random_scalar(g, "high", high, wide) : NULL;
+    tci_node *bits = high ? tci_random_draw(g, key, 0, TC_U64, rank, shape) : NULL;
+    if (!bits) {
+        return NULL;
+    }
+    tci_node *zero = tci_graph_const(g, wide, (tci_value){.i = 0});
+    tci_node *span = tci_build_where(g, tci_random_ew(g, TCI_OP_LT, low, high),
+                                     tci_random_ew(g, TCI_OP_SUB, high, low), zero);
+    span = tci_build_cast(g, span, TC_U64);
+    tci_node *above = tci_build_cast(g, tci_random_ew(g, TCI_OP_MUL_HIGH, bits, span), wide);
+    return tci_build_cast(g, tci_random_ew(g, TCI_OP_ADD, low, above), dtype);
+}
+
+/* 1 where a uniform number lies below p. */
+TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key)
+{
+    if (!p || !key || !tci_random_takes(g, (tc_dtype)p->dtype, true)) {
+        return NULL;
+    }
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)p->dtype)->compute;
+    tci_node *u = tci_build_rand(g, key, math, p->rank, p->shape);
+    tci_node *below = u ? tci_random_ew(g, TCI_OP_LT, u, tci_build_cast(g, p, math)) : NULL;
+    return tci_build_cast(g, below, (tc_dtype)p->dtype);
+}
+
+/* The uniform number is of f32 whatever x is, so that the same elements go. */
+TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key)
+{
+    if (!x || !p || !key || !tci_random_takes(g, (tc_dtype)x->dtype, true)) {
+        return NULL;
+    }
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    tci_node *part = tci_random_scalar(g, "p", p, math);
+    tci_node *u = part ? tci_build_rand(g, key, TC_F32, x->rank, x->shape) : NULL;
+    if (!u || (part->op == TCI_OP_CONST && part->value.f == 0.0)) {
+        return u ? x : NULL;
+    }
+    tci_node *keep = tci_random_ew(g, TCI_OP_GE, u, tci_build_cast(g, p, TC_F32));
+    tci_node *one = tci_graph_const(g, math, (tci_value){.f = 1.0});
+    tci_node *scale = tci_random_ew(g, TCI_OP_DIV, one, tci_random_ew(g, TCI_OP_SUB, one, part));
+    tci_node *kept = tci_random_ew(g, TCI_OP_MUL, tci_build_cast(g, x, math), scale);
+    tci_node *zero = tci_graph_const(g, math, (tci_value){.f = 0.0});
+    return tci_build_cast(g, tci_build_where(g, keep, kept, zero), (tc_dtype)x->dtype);
+}
 /* ---- src/graph/named.c ---- */
 /* graph/named.c - nodes by name (graph/named.h).
  *
@@ -13497,6 +13805,19 @@ static tci_node *tci_named_shaped(const tci_named *c)
                              : tci_build_expand(c->g, c->in[0], rank, shape));
 }
 
+static tci_node *tci_named_random(const tci_named *c)
+{
+    tci_words w;
+    tci_dim *shape = tci_named_words(c, "shape", &w);
+    tc_dtype dtype = (tc_dtype)tci_named_word(c, "dtype", 0);
+    if (!shape) {
+        return NULL;
+    }
+    return tci_words_put(c->g, &w,
+                         tci_build_random(c->g, c->in[0], c->in[1], dtype,
+                                          tci_named_count(c, "shape"), shape));
+}
+
 static tci_node *tci_named_permute(const tci_named *c)
 {
     tci_words w;
@@ -13640,6 +13961,7 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: break;
     case TCI_OP_IOTA: return tci_build_iota(g, tci_named_word(c, "length", 0));
+    case TCI_OP_RANDOM: return tci_named_random(c);
     case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_build_cast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
     case TCI_OP_RESHAPE:
@@ -15891,7 +16213,7 @@ typedef enum tci_kop {
     TCI_K_CONST, /* value, in the compute dtype */
     TCI_K_LIT,   /* literal slot imm: read from the call's literal words, converted to dtype */
     TCI_K_LOAD,  /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
-    TCI_K_INDEX, /* the value of index expression x, as i64 */
+    TCI_K_INDEX, /* the value of index expression x, as i64 or, modulo 2^32, u32 */
     TCI_K_GUARD, /* bool: guard set holds */
     TCI_K_PRIM,  /* prim over args */
     TCI_K_RED,   /* result of reduction imm (SCAN: the running value) */
@@ -17032,17 +17354,41 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         tci_kernel_verify_store(s, k, &k->stores[w]);
     }
 }
-/* ---- src/kernel/lower.c ---- */
-/* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+/* ---- src/kernel/random.c ---- */
+/* kernel/random.c - random bits as prims: the counter-based generator Philox4x32-10 of Salmon,
+ * Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  *
- * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
- * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
- * node read at two different indices is two values.
- *
- * Under a guard an index lies inside what is read there: it goes on as a BOUND of that range, so
- * that what is below simplifies by it. Wherever an index leaves the walk (loads, guards, values)
- * BOUNDs are replaced by what they stand for: what was simplified holds where the guard does, and
- * nothing else is ever looked at. */
+ * In: values of a kernel: a key, a stream, the index of an element. Out: the value of its bits.
+ * The one idea: no state. A block of four words is a function of a key of two words and a counter
+ * of four: the number of the block, low and high, then the stream, low and high. An element of u32
+ * is word i % 4 of block i / 4; of u64 it is the words 2 (i % 2), low, and 2 (i % 2) + 1 of block
+ * i / 2. So it is made of the index alone, wherever and however often it is evaluated: no tile, no
+ * vector and no thread changes it. Words that are known to be 0 are left out. */
+/* ---- src/kernel/random.h ---- */
+/* kernel/random.h - random bits as prims of a kernel (kernel/random.c). */
+#ifndef TCI_KERNEL_RANDOM_H
+#define TCI_KERNEL_RANDOM_H
+
+
+/* Where an element of a RANDOM node stands: values of the kernel. */
+typedef struct tci_random_place {
+    int key, stream; /* u64; stream -1: it is 0 */
+    int index;       /* row-major, from 0 on: u32 if narrow, else i64 */
+    bool narrow;     /* every index fits 32 bits */
+} tci_random_place;
+
+/* Four words of u32, low ones first; -1: a word that is 0. */
+typedef struct tci_random_block {
+    int w[4];
+} tci_random_block;
+
+/* The block of a counter. */
+TCI_FN tci_random_block tci_random_mix(tci_kernel *k, tci_random_block counter, int key);
+/* The bits of an element, of dtype u32 or u64. */
+TCI_FN int tci_random_bits(tci_kernel *k, const tci_random_place *at, tc_dtype dtype);
+
+#endif
+
 /* ---- src/kernel/lower.h ---- */
 /* kernel/lower.h - from graph nodes to kernel IR.
  *
@@ -17094,6 +17440,95 @@ TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);
 
 #endif
+
+/* ---- src/kernel/random.c, continued ---- */
+enum { TCI_RANDOM_ROUNDS = 10, TCI_RANDOM_ZERO = -1 };
+
+static int tci_random_number(tci_kernel *k, tc_dtype t, uint64_t v)
+{
+    return tci_kernel_const(k, t, (tci_value){.u = v});
+}
+
+static int tci_random_by(tci_kernel *k, tci_prim p, tc_dtype t, int a, uint64_t number)
+{
+    return a < 0 ? a : tci_kernel_prim(k, p, t, 2, a, tci_random_number(k, t, number), -1);
+}
+
+static int tci_random_xor(tci_kernel *k, int a, int b)
+{
+    return a < 0 ? b : b < 0 ? a : tci_kernel_prim(k, TCI_P_XOR, TC_U32, 2, a, b, -1);
+}
+
+/* Word 0, the low one, or 1 of a value of u64 or i64. */
+static int tci_random_word(tci_kernel *k, tc_dtype t, int a, int word)
+{
+    a = word ? tci_random_by(k, TCI_P_SHR, t, a, 32) : a;
+    return a < 0 ? a : tci_lower_convert(k, a, TC_U32);
+}
+
+/* The ten rounds: two products each, whose halves are exchanged and mixed with the key; the key of
+ * a round is the first one plus a multiple of two constants. */
+TCI_FN tci_random_block tci_random_mix(tci_kernel *k, tci_random_block c, int key)
+{
+    for (uint32_t round = 0; round < TCI_RANDOM_ROUNDS; round++) {
+        int key0 = tci_random_by(k, TCI_P_ADD, TC_U32, tci_random_word(k, TC_U64, key, 0),
+                                 (uint32_t)(round * 0x9e3779b9u));
+        int key1 = tci_random_by(k, TCI_P_ADD, TC_U32, tci_random_word(k, TC_U64, key, 1),
+                                 (uint32_t)(round * 0xbb67ae85u));
+        int low0 = tci_random_by(k, TCI_P_MUL, TC_U32, c.w[0], 0xd2511f53u);
+        int high0 = tci_random_by(k, TCI_P_MULHI, TC_U32, c.w[0], 0xd2511f53u);
+        int low1 = tci_random_by(k, TCI_P_MUL, TC_U32, c.w[2], 0xcd9e8d57u);
+        int high1 = tci_random_by(k, TCI_P_MULHI, TC_U32, c.w[2], 0xcd9e8d57u);
+        c = (tci_random_block){{tci_random_xor(k, tci_random_xor(k, high1, c.w[1]), key0), low1,
+                                tci_random_xor(k, tci_random_xor(k, high0, c.w[3]), key1), low0}};
+    }
+    return c;
+}
+
+/* Is the bit set in the index? */
+static int tci_random_bit(tci_kernel *k, tc_dtype t, int index, uint64_t bit)
+{
+    int masked = tci_random_by(k, TCI_P_AND, t, index, bit);
+    return tci_kernel_prim(k, TCI_P_EQ, t, 2, masked, tci_random_number(k, t, bit), -1);
+}
+
+static int tci_random_select(tci_kernel *k, int bit, int set, int clear)
+{
+    return tci_kernel_prim(k, TCI_P_SELECT, TC_U32, 3, bit, set, clear);
+}
+
+TCI_FN int tci_random_bits(tci_kernel *k, const tci_random_place *at, tc_dtype dtype)
+{
+    bool wide = dtype == TC_U64;
+    tc_dtype t = at->narrow ? TC_U32 : TC_I64;
+    int block = tci_random_by(k, TCI_P_SHR, t, at->index, wide ? 1 : 2);
+    tci_random_block c = {{at->narrow ? block : tci_random_word(k, t, block, 0),
+                           at->narrow ? TCI_RANDOM_ZERO : tci_random_word(k, t, block, 1),
+                           tci_random_word(k, TC_U64, at->stream, 0),
+                           tci_random_word(k, TC_U64, at->stream, 1)}};
+    c = tci_random_mix(k, c, at->key);
+    int last = tci_random_bit(k, t, at->index, 1);
+    if (!wide) {
+        return tci_random_select(k, tci_random_bit(k, t, at->index, 2),
+                                 tci_random_select(k, last, c.w[3], c.w[2]),
+                                 tci_random_select(k, last, c.w[1], c.w[0]));
+    }
+    int low = tci_lower_convert(k, tci_random_select(k, last, c.w[2], c.w[0]), TC_U64);
+    int high = tci_lower_convert(k, tci_random_select(k, last, c.w[3], c.w[1]), TC_U64);
+    high = tci_random_by(k, TCI_P_SHL, TC_U64, high, 32);
+    return tci_kernel_prim(k, TCI_P_OR, TC_U64, 2, low, high, -1);
+}
+/* ---- src/kernel/lower.c ---- */
+/* kernel/lower.c - evaluates graph nodes at symbolic indices into a kernel's scalar DAG.
+ *
+ * In: nodes, index expressions, guards. Out: instruction numbers. The walk keeps its own stack, as
+ * chains may be tens of thousands of nodes long. A value is memoized by (node, index, guard); a
+ * node read at two different indices is two values.
+ *
+ * Under a guard an index lies inside what is read there: it goes on as a BOUND of that range, so
+ * that what is below simplifies by it. Wherever an index leaves the walk (loads, guards, values)
+ * BOUNDs are replaced by what they stand for: what was simplified holds where the guard does, and
+ * nothing else is ever looked at. */
 /* ---- src/kernel/simplify.h ---- */
 /* kernel/simplify.h - the final form of a kernel. */
 #ifndef TCI_KERNEL_SIMPLIFY_H
@@ -17725,6 +18160,10 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
         break;
     case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
     case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
+    case TCI_OP_RANDOM: /* numbers, which can be read where a guard fails too */
+        tci_lower_dep(l, n->in[0], f->idx, 0);
+        tci_lower_dep(l, n->in[1], f->idx, 0);
+        break;
     case TCI_OP_GATHER: /* x itself follows once its index is a value */
         tci_lower_dep(l, n->in[1], f->idx, f->guard);
         break;
@@ -17736,11 +18175,11 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     }
 }
 
-static int tci_lower_index(tci_lower *l, int x)
+static int tci_lower_index(tci_lower *l, int x, tc_dtype t)
 {
     tci_kinst i = {0};
     i.op = TCI_K_INDEX;
-    i.dtype = TC_I64;
+    i.dtype = (int8_t)t;
     i.x = tci_lower_plain(l, x);
     i.guard = -1;
     return tci_kernel_inst(l->k, i);
@@ -17859,6 +18298,17 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     return value;
 }
 
+static int tci_lower_random(tci_lower *l, const tci_lower_frame *f, const int *in)
+{
+    const tci_node *n = f->node, *stream = n->in[1];
+    tci_random_place at = {.key = in[0], .stream = in[1]};
+    at.stream = stream->op == TCI_OP_CONST && !stream->value.u ? -1 : in[1];
+    at.narrow = tci_dim_most(tci_node_count(n)) <= (int64_t)1 << 32;
+    at.index = tci_lower_index(l, tci_lower_offset(l, n->rank, n->shape, NULL, f->idx),
+                               at.narrow ? TC_U32 : TC_I64);
+    return tci_random_bits(l->k, &at, (tc_dtype)n->dtype);
+}
+
 static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     tci_node *n = f->node;
@@ -17868,7 +18318,8 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_CONST:
         return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
                                 n->value);
-    case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0]);
+    case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0], TC_I64);
+    case TCI_OP_RANDOM: return tci_lower_random(l, f, in);
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);
@@ -19153,6 +19604,7 @@ typedef struct tci_fusion {
 typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* is a root, from the next round on if it is none in this one */
+    bool drawn;          /* made of random numbers and nothing that lies in memory */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */
@@ -20490,6 +20942,7 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
+ *                      (what is made of random numbers alone is drawn again instead)
  *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
  *                      index went through many RESHAPEs
  *
@@ -20560,7 +21013,7 @@ TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
     if (n->op == TCI_OP_CAT) {
         return n->n_in;
     }
-    return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
+    return cost < 4 ? 1 : cost < 16 ? 2 : cost < 64 ? TCI_COST_CALL : cost;
 }
 
 static double tci_store_count(const tci_node *n)
@@ -20742,6 +21195,30 @@ static void tci_store_divide(tci_fusion *f, const tci_root *r, int stamp)
 
 /* ---- repetition ---- */
 
+/* One number, as it is or expanded. */
+static bool tci_store_is_number(const tci_node *n)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW)) {
+        n = n->in[0];
+    }
+    return tci_node_count(n) == 1;
+}
+
+/* Made of draws and numbers alone, element by element: it is evaluated wherever it is needed, as
+ * a mask that every pass draws again takes no memory. */
+static bool tci_store_is_drawn(const tci_node *n)
+{
+    bool drawn = tci_op_is(n->op, TCI_IS_DRAWN);
+    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW); i++) {
+        bool in = tci_pnode_of(n->in[i])->drawn;
+        if (!in && !tci_store_is_number(n->in[i])) {
+            return false;
+        }
+        drawn |= in;
+    }
+    return drawn;
+}
+
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
     f->n_forced = 0;
@@ -20749,6 +21226,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
         tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
         p->home = p->group = p->operand_of = -1;
         p->n_homes = 0;
+        p->drawn = tci_store_is_drawn(f->nodes.items[i]);
     }
 }
 
@@ -20756,7 +21234,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where) {
+    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);
@@ -25135,19 +25613,21 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
-static int tci_access_to_value(tci_build *b, int x)
+/* As a value of integer dtype t. */
+static int tci_access_to_value(tci_build *b, int x, tc_dtype t)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
     int block = tci_lx_block(b->l, x);
     st.x = x;
     st.dst = tci_loop_value(b->l, TC_I64, 1, block);
     tci_loop_append(b->l, block, st);
-    return st.dst;
+    return t == TC_I64 ? st.dst : tci_build_prim(b, TCI_P_CAST, t, 1, &st.dst, 0);
 }
 
 static int tci_access_index(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
+    const tc_dtype t = (tc_dtype)inst->dtype;
     tci_dim coef = 0;
     bool vector = tci_build_is_vector(b, inst->axes);
     if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
@@ -25158,9 +25638,9 @@ static int tci_access_index(tci_build *b, int i)
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         st.mem = TCI_MEM_IOTA;
         st.x = tci_build_lx(b, at);
-        return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
+        return tci_build_mem(b, st, t, b->l->lanes, -1);
     }
-    int first = tci_access_to_value(b, tci_build_lx(b, at));
+    int first = tci_access_to_value(b, tci_build_lx(b, at), t);
     if (coef == 0) {
         return first;
     }
@@ -25168,11 +25648,11 @@ static int tci_access_index(tci_build *b, int i)
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = coef};
-    int step = tci_dim_is_known(coef) ? tci_build_const(b, TC_I64, c)
-                                      : tci_access_to_value(b, tci_lx_const(b->l, coef));
-    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), step};
-    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
-    return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
+    int step = tci_dim_is_known(coef) ? tci_build_const(b, t, tci_value_cast(c, TC_I64, t))
+                                      : tci_access_to_value(b, tci_lx_const(b->l, coef), t);
+    int lanes[2] = {tci_build_mem(b, iota, t, b->l->lanes, -1), step};
+    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, t, 2, lanes, 0)};
+    return tci_build_prim(b, TCI_P_ADD, t, 2, args, 0);
 }
 
 static int tci_access_guard_value(tci_build *b, int i)
@@ -37897,6 +38377,32 @@ static void tci_ref_numbers(const tci_node *n, tci_value *out)
     }
 }
 
+/* Ten rounds of Philox4x32 as its authors write them: counter and key in place. */
+static void tci_ref_philox(uint32_t c[4], uint32_t k0, uint32_t k1)
+{
+    for (int i = 0; i < 10; i++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+        uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
+        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ k0;
+        c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ k1;
+        c[3] = (uint32_t)a;
+    }
+}
+
+static void tci_ref_random(const tci_node *n, tci_value *out)
+{
+    const uint64_t key = tci_ref_of(n->in[0])->u, stream = tci_ref_of(n->in[1])->u;
+    const int words = n->dtype == TC_U64 ? 2 : 1;
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
+        const uint64_t block = (uint64_t)i * (uint64_t)words / 4;
+        const int at = (int)(i % (4 / words)) * words;
+        uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
+                         (uint32_t)(stream >> 32)};
+        tci_ref_philox(c, (uint32_t)key, (uint32_t)(key >> 32));
+        out[i].u = words == 1 ? c[at] : c[at] | (uint64_t)c[at + 1] << 32;
+    }
+}
+
 static void tci_ref_where(const tci_node *n, tci_value *out)
 {
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
@@ -37932,6 +38438,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST:
     case TCI_OP_IOTA: tci_ref_numbers(n, out); break;
+    case TCI_OP_RANDOM: tci_ref_random(n, out); break;
     case TCI_OP_WHERE: tci_ref_where(n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_RESHAPE:
@@ -49413,6 +49920,121 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
     bool ok = fill && !f.failed && tci_build_check_shape(g, n - 1, dtype_and_sizes + 1, dtype);
     tci_node *r = ok ? tci_build_cast(g, fill, dtype) : NULL;
     return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, dtype_and_sizes + 1) : NULL);
+}
+
+/* ---- random numbers ---- */
+
+/* An integer, as a number in dtype t or as a tensor. */
+static tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const char *what)
+{
+    if (!f->failed && a->kind == TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_DTYPE, "%s is %g: expected an integer", what, a->f);
+    }
+    return tci_ops_either(f, a, t, what);
+}
+
+/* A draw of a dtype and sizes. */
+typedef tci_node *tci_ops_draw(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                               const tci_dim *shape);
+
+static tc_tensor tci_ops_random(const char *name, tc_ctx *ctx, const tc_arg *key, int n,
+                                const int64_t *list, tc_site here, tci_ops_draw *build)
+{
+    tci_frame f = tci_frame_on(ctx, name, here);
+    bool ok = tci_frame_dtype(&f, "the key", list, n);
+    tci_node *k = ok ? tci_ops_whole(&f, key, TC_U64, "the key") : NULL;
+    return tci_frame_end(
+        &f, k ? build(&f.ctx->graph, k, (tc_dtype)list[0], n - 1, list + 1) : NULL);
+}
+
+TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                                   tc_site here)
+{
+    return tci_ops_random("tc_random_bits", ctx, &key, n, dtype_and_sizes, here,
+                          tci_build_random_bits);
+}
+
+TC_API tc_tensor tc_rand_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                            tc_site here)
+{
+    return tci_ops_random("tc_rand", ctx, &key, n, dtype_and_sizes, here, tci_build_rand);
+}
+
+TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                             tc_site here)
+{
+    return tci_ops_random("tc_randn", ctx, &key, n, dtype_and_sizes, here, tci_build_randn);
+}
+
+/* That numbers lie between the ends, and that the dtype holds them. */
+static bool tci_ops_check_ends(tci_frame *f, const tc_arg *low, const tc_arg *high, tc_dtype dtype)
+{
+    bool numbers = low->kind && high->kind && !tci_ops_is_symbol(low) && !tci_ops_is_symbol(high);
+    if (f->failed || !tci_dtype_is_int(dtype) || !numbers) {
+        return !f->failed;
+    }
+    tc_arg last = *high;
+    last.i = (int64_t)((uint64_t)last.i - 1);
+    if (!tci_ops_is_less(low, high)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "low is %.0f and high %.0f: expected a low less than high", low->f, high->f);
+    } else if (!tci_ops_fits(low, dtype) || !tci_ops_fits(&last, dtype)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "low is %.0f and high %.0f: expected numbers that %s holds", low->f, high->f,
+                       tci_dtype_get(dtype)->name);
+    }
+    return !f->failed;
+}
+
+TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high, int n,
+                               const int64_t *dtype_and_sizes, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_randint", here);
+    if (!tci_frame_dtype(&f, "high", dtype_and_sizes, n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    tc_dtype dtype = (tc_dtype)dtype_and_sizes[0], wide = dtype == TC_U64 ? TC_U64 : TC_I64;
+    tci_node *k = tci_ops_whole(&f, &key, TC_U64, "the key");
+    tci_node *ends[2] = {NULL, NULL};
+    if (tci_ops_check_ends(&f, &low, &high, dtype)) {
+        ends[0] = tci_ops_whole(&f, &low, wide, "low");
+        ends[1] = tci_ops_whole(&f, &high, wide, "high");
+    }
+    tci_node *r = f.failed ? NULL
+                           : tci_build_randint(&f.ctx->graph, k, ends[0], ends[1], dtype, n - 1,
+                                               dtype_and_sizes + 1);
+    return tci_frame_end(&f, r);
+}
+
+TC_API tc_tensor tc_fold_in_at(tc_arg key, tc_arg number, tc_site here)
+{
+    const tc_arg both[2] = {key, number};
+    tci_frame f = tci_ops_begin("tc_fold_in", both, 2, here);
+    tci_node *k = f.failed ? NULL : tci_ops_whole(&f, &key, TC_U64, "the key");
+    tci_node *n = f.failed ? NULL : tci_ops_whole(&f, &number, TC_U64, "the number");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_fold_in(&f.ctx->graph, k, n));
+}
+
+TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_bernoulli", p, here);
+    tci_node *k = n ? tci_ops_whole(&f, &key, TC_U64, "the key") : NULL;
+    return tci_frame_end(&f, k ? tci_build_bernoulli(&f.ctx->graph, n, k) : NULL);
+}
+
+TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_dropout", x, here);
+    tc_arg part = p.kind ? tci_arg_float(p.kind == TCI_OPS_FLOAT ? p.f : (double)p.i) : p;
+    if (n && p.kind && !(part.f >= 0 && part.f <= 1)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "p is %g: expected a number in [0, 1]", part.f);
+    }
+    bool wide = n && n->dtype == TC_F64;
+    tci_node *q = n ? tci_ops_either(&f, &part, wide ? TC_F64 : TC_F32, "p") : NULL;
+    tci_node *k = n ? tci_ops_whole(&f, &key, TC_U64, "the key") : NULL;
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_dropout(&f.ctx->graph, n, q, k));
 }
 
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */

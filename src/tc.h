@@ -64,6 +64,7 @@
 #include "graph/print.c"
 #include "graph/verify.c"
 #include "ops/composite.c"
+#include "ops/random.c"
 #include "graph/named.c"
 
 #include "grad/vjp.c"
@@ -77,6 +78,7 @@
 #include "kernel/ir.c"
 #include "kernel/print.c"
 #include "kernel/verify.c"
+#include "kernel/random.c"
 #include "kernel/lower.c"
 #include "kernel/simplify.c"
 #include "kernel/concrete.c"

@@ -38,7 +38,7 @@
  *   1 options at compile time    7 compiled form: programs     13 threads
  *   2 contexts                   8 lazy form: values           14 caches
  *   3 tensors and leaves         9 scopes: flat memory         15 looking inside
- *   4 operations                10 state and training          16 environment
+ *   4 operations                10 state, training, random    16 environment
  *   5 numbers and dtypes        11 what is promised            17 symbolic sizes
  *   6 axes and shapes           12 errors                      18 limits
  *
@@ -213,7 +213,7 @@
  * used it, so the loop above runs for ever, also with several states that read each other and are
  * kept by one line in an inner loop; tc_retain(t) exempts a value.
  *
- * 10 STATE AND TRAINING
+ * 10 STATE, TRAINING, RANDOM NUMBERS
  *
  * A parameter is a leaf with memory of its own that programs may change: tc_assign, as an output of
  * tc_compile_fn or given to tc_eval, sets it at the end of a run; it takes no output buffer.
@@ -233,6 +233,17 @@
  *         tc_read(w, in, 12);
  *         tc_program_free(train);
  *     }
+ *
+ * Random numbers are a function of a key, an integer, and of the index of an element, and of
+ * nothing else: the same on every backend, at any size, fused or not. Two draws with one key are
+ * equal; tc_fold_in makes other keys of a key, tc_next_key one after the other. A key that is an
+ * input, or a parameter that the program counts on itself, gives each run numbers of its own:
+ *
+ *     tc_tensor seed = tc_input(ctx, "seed", TC_U64);
+ *     tc_keys keys = {seed, 0};
+ *     tc_tensor noisy = tc_add(x, tc_mul(tc_randn(ctx, tc_next_key(&keys), TC_F32, 3, 4), 0.1));
+ *     tc_tensor thinned = tc_dropout(noisy, 0.5, tc_next_key(&keys));
+ *     tc_tensor dice = tc_randint(ctx, 42, 1, 7, TC_I32, 10);        // always the same ten
  *
  * 11 WHAT IS PROMISED
  *

@@ -606,6 +606,121 @@ TC_API tc_tensor tc_full_at(tc_ctx *ctx, tc_arg value, int n, const int64_t *dty
     return tci_frame_end(&f, r ? tci_build_broadcast(g, r, n - 1, dtype_and_sizes + 1) : NULL);
 }
 
+/* ---- random numbers ---- */
+
+/* An integer, as a number in dtype t or as a tensor. */
+static tci_node *tci_ops_whole(tci_frame *f, const tc_arg *a, tc_dtype t, const char *what)
+{
+    if (!f->failed && a->kind == TCI_OPS_FLOAT) {
+        tci_frame_fail(f, TC_ERR_DTYPE, "%s is %g: expected an integer", what, a->f);
+    }
+    return tci_ops_either(f, a, t, what);
+}
+
+/* A draw of a dtype and sizes. */
+typedef tci_node *tci_ops_draw(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                               const tci_dim *shape);
+
+static tc_tensor tci_ops_random(const char *name, tc_ctx *ctx, const tc_arg *key, int n,
+                                const int64_t *list, tc_site here, tci_ops_draw *build)
+{
+    tci_frame f = tci_frame_on(ctx, name, here);
+    bool ok = tci_frame_dtype(&f, "the key", list, n);
+    tci_node *k = ok ? tci_ops_whole(&f, key, TC_U64, "the key") : NULL;
+    return tci_frame_end(
+        &f, k ? build(&f.ctx->graph, k, (tc_dtype)list[0], n - 1, list + 1) : NULL);
+}
+
+TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                                   tc_site here)
+{
+    return tci_ops_random("tc_random_bits", ctx, &key, n, dtype_and_sizes, here,
+                          tci_build_random_bits);
+}
+
+TC_API tc_tensor tc_rand_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                            tc_site here)
+{
+    return tci_ops_random("tc_rand", ctx, &key, n, dtype_and_sizes, here, tci_build_rand);
+}
+
+TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                             tc_site here)
+{
+    return tci_ops_random("tc_randn", ctx, &key, n, dtype_and_sizes, here, tci_build_randn);
+}
+
+/* That numbers lie between the ends, and that the dtype holds them. */
+static bool tci_ops_check_ends(tci_frame *f, const tc_arg *low, const tc_arg *high, tc_dtype dtype)
+{
+    bool numbers = low->kind && high->kind && !tci_ops_is_symbol(low) && !tci_ops_is_symbol(high);
+    if (f->failed || !tci_dtype_is_int(dtype) || !numbers) {
+        return !f->failed;
+    }
+    tc_arg last = *high;
+    last.i = (int64_t)((uint64_t)last.i - 1);
+    if (!tci_ops_is_less(low, high)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "low is %.0f and high %.0f: expected a low less than high", low->f, high->f);
+    } else if (!tci_ops_fits(low, dtype) || !tci_ops_fits(&last, dtype)) {
+        tci_frame_fail(f, TC_ERR_ARGUMENT,
+                       "low is %.0f and high %.0f: expected numbers that %s holds", low->f, high->f,
+                       tci_dtype_get(dtype)->name);
+    }
+    return !f->failed;
+}
+
+TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high, int n,
+                               const int64_t *dtype_and_sizes, tc_site here)
+{
+    tci_frame f = tci_frame_on(ctx, "tc_randint", here);
+    if (!tci_frame_dtype(&f, "high", dtype_and_sizes, n)) {
+        return tci_frame_end(&f, NULL);
+    }
+    tc_dtype dtype = (tc_dtype)dtype_and_sizes[0], wide = dtype == TC_U64 ? TC_U64 : TC_I64;
+    tci_node *k = tci_ops_whole(&f, &key, TC_U64, "the key");
+    tci_node *ends[2] = {NULL, NULL};
+    if (tci_ops_check_ends(&f, &low, &high, dtype)) {
+        ends[0] = tci_ops_whole(&f, &low, wide, "low");
+        ends[1] = tci_ops_whole(&f, &high, wide, "high");
+    }
+    tci_node *r = f.failed ? NULL
+                           : tci_build_randint(&f.ctx->graph, k, ends[0], ends[1], dtype, n - 1,
+                                               dtype_and_sizes + 1);
+    return tci_frame_end(&f, r);
+}
+
+TC_API tc_tensor tc_fold_in_at(tc_arg key, tc_arg number, tc_site here)
+{
+    const tc_arg both[2] = {key, number};
+    tci_frame f = tci_ops_begin("tc_fold_in", both, 2, here);
+    tci_node *k = f.failed ? NULL : tci_ops_whole(&f, &key, TC_U64, "the key");
+    tci_node *n = f.failed ? NULL : tci_ops_whole(&f, &number, TC_U64, "the number");
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_fold_in(&f.ctx->graph, k, n));
+}
+
+TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_bernoulli", p, here);
+    tci_node *k = n ? tci_ops_whole(&f, &key, TC_U64, "the key") : NULL;
+    return tci_frame_end(&f, k ? tci_build_bernoulli(&f.ctx->graph, n, k) : NULL);
+}
+
+TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here)
+{
+    tci_frame f;
+    tci_node *n = tci_ops_one(&f, "tc_dropout", x, here);
+    tc_arg part = p.kind ? tci_arg_float(p.kind == TCI_OPS_FLOAT ? p.f : (double)p.i) : p;
+    if (n && p.kind && !(part.f >= 0 && part.f <= 1)) {
+        tci_frame_fail(&f, TC_ERR_ARGUMENT, "p is %g: expected a number in [0, 1]", part.f);
+    }
+    bool wide = n && n->dtype == TC_F64;
+    tci_node *q = n ? tci_ops_either(&f, &part, wide ? TC_F64 : TC_F32, "p") : NULL;
+    tci_node *k = n ? tci_ops_whole(&f, &key, TC_U64, "the key") : NULL;
+    return tci_frame_end(&f, f.failed ? NULL : tci_build_dropout(&f.ctx->graph, n, q, k));
+}
+
 /* How many of start, start + step, ... lie before stop; -1: too many, or not finite. */
 static tci_dim tci_ops_arange_count(const tc_arg *start, const tc_arg *stop, const tc_arg *step)
 {

@@ -43,6 +43,59 @@ TC_API tc_tensor tc_arange_at(tc_ctx *ctx, tc_arg start, tc_arg stop, tc_arg ste
 #define tc_arange(ctx, start, stop, step, dtype)                                                   \
     tc_arange_at((ctx), TC_ARG(start), TC_ARG(stop), TC_ARG(step), (dtype), TC_HERE)
 
+/* ---- random numbers: functions of a key ----
+ * The key is a C integer or a 0-d tensor of an integer dtype, taken as u64. An element is a
+ * function of the key and of its row-major index alone (Philox4x32-10), so the same key gives the
+ * same bits on every backend, whatever the sizes, fusion, vectors and threads are. Two calls with
+ * one key give the same numbers; calls that are to be independent get keys of their own, from
+ * tc_fold_in. A key that is an input or a parameter makes a program draw anew in each run without
+ * being compiled again. TC_ERR_DTYPE: the key is no integer, or a dtype does not fit; TC_ERR_SHAPE:
+ * the key is not 0-d. */
+/* Another key, a 0-d u64: of equal keys and numbers the same one, else one that has nothing to do
+ * with it. tc_fold_in(tc_fold_in(key, layer), step). One of the two is a tensor. */
+TC_API tc_tensor tc_fold_in_at(tc_arg key, tc_arg number, tc_site here);
+#define tc_fold_in(key, number) tc_fold_in_at(TC_ARG(key), TC_ARG(number), TC_HERE)
+/* A source of keys: tc_next_key(&keys) folds in 0, 1, 2, ... in turn. tc_keys keys = {key, 0}; */
+typedef struct tc_keys {
+    tc_tensor key;
+    uint64_t given;
+} tc_keys;
+#define tc_next_key(keys) tc_fold_in((keys)->key, (keys)->given++)
+/* tc_random_bits(ctx, key, TC_U32, 3, 4): all bits of an integer dtype, each 0 or 1 alike. */
+TC_API tc_tensor tc_random_bits_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                                   tc_site here);
+#define tc_random_bits(ctx, key, ...)                                                              \
+    tc_random_bits_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__),        \
+                      TC_HERE)
+/* tc_rand(ctx, key, TC_F32, 3, 4): uniform in [0, 1), a multiple of 2^-24 (f64: 2^-53, f16: 2^-11,
+ * bf16: 2^-8). */
+TC_API tc_tensor tc_rand_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                            tc_site here);
+#define tc_rand(ctx, key, ...)                                                                     \
+    tc_rand_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* Normal, of mean 0 and variance 1 (Box and Muller). */
+TC_API tc_tensor tc_randn_at(tc_ctx *ctx, tc_arg key, int n, const int64_t *dtype_and_sizes,
+                             tc_site here);
+#define tc_randn(ctx, key, ...)                                                                    \
+    tc_randn_at((ctx), TC_ARG(key), TCI_SIZES_N(__VA_ARGS__), TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* tc_randint(ctx, key, 0, 10, TC_I32, 3, 4): integers from low to high - 1, all alike to one part
+ * in 2^64 / (high - low). low and high are numbers (TC_ERR_ARGUMENT: none lies between them, or the
+ * dtype does not hold them) or 0-d tensors of integers, where low is the result if it is not less
+ * than high. */
+TC_API tc_tensor tc_randint_at(tc_ctx *ctx, tc_arg key, tc_arg low, tc_arg high, int n,
+                               const int64_t *dtype_and_sizes, tc_site here);
+#define tc_randint(ctx, key, low, high, ...)                                                       \
+    tc_randint_at((ctx), TC_ARG(key), TC_ARG(low), TC_ARG(high), TCI_SIZES_N(__VA_ARGS__),         \
+                  TCI_SIZES(__VA_ARGS__), TC_HERE)
+/* 1 with probability p, else 0: of the shape and float dtype of p. */
+TC_API tc_tensor tc_bernoulli_at(tc_tensor p, tc_arg key, tc_site here);
+#define tc_bernoulli(p, key) tc_bernoulli_at((p), TC_ARG(key), TC_HERE)
+/* Each element of x (float) 0 with probability p, else times 1 / (1 - p). p is a number in [0, 1]
+ * (else TC_ERR_ARGUMENT; 0 gives x itself) or a 0-d float tensor. No mask is stored: the backward
+ * pass draws it again. */
+TC_API tc_tensor tc_dropout_at(tc_tensor x, tc_arg p, tc_arg key, tc_site here);
+#define tc_dropout(x, p, key) tc_dropout_at((x), TC_ARG(p), TC_ARG(key), TC_HERE)
+
 /* ---- over axes ---- */
 /* Sum / count; integers and bool in f32. */
 TC_API tc_tensor tc_mean_at(tc_tensor x, tc_axes axes, bool keepdims, tc_site here);

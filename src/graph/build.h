@@ -115,6 +115,23 @@ TCI_FN tci_node *tci_build_node(tci_graph *g, int op, tc_dtype dtype, int rank,
                                 const int64_t *attr);
 TCI_FN tci_node *tci_build_broadcast(tci_graph *g, tci_node *x, int rank, const tci_dim *shape);
 
+/* ---- ops/random.c: of a key, 0-d and of an integer dtype ---- */
+/* A RANDOM node: dtype u32 or u64; stream as key. */
+TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream, tc_dtype dtype,
+                                  int rank, const tci_dim *shape);
+/* Another key: of a number as key. */
+TCI_FN tci_node *tci_build_fold_in(tci_graph *g, tci_node *key, tci_node *number);
+TCI_FN tci_node *tci_build_random_bits(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                       const tci_dim *shape);
+TCI_FN tci_node *tci_build_rand(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                const tci_dim *shape);
+TCI_FN tci_node *tci_build_randn(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                 const tci_dim *shape);
+TCI_FN tci_node *tci_build_randint(tci_graph *g, tci_node *key, tci_node *low, tci_node *high,
+                                   tc_dtype dtype, int rank, const tci_dim *shape);
+TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key);
+TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key);
+
 /* ---- ops/composite.c: weight and bias are NULL where left out ---- */
 TCI_FN tci_node *tci_build_softmax(tci_graph *g, tci_node *x, int axis, bool log);
 TCI_FN tci_node *tci_build_mean(tci_graph *g, tci_node *x, tc_axes axes, bool keepdims);

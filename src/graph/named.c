@@ -186,6 +186,19 @@ static tci_node *tci_named_shaped(const tci_named *c)
                              : tci_build_expand(c->g, c->in[0], rank, shape));
 }
 
+static tci_node *tci_named_random(const tci_named *c)
+{
+    tci_words w;
+    tci_dim *shape = tci_named_words(c, "shape", &w);
+    tc_dtype dtype = (tc_dtype)tci_named_word(c, "dtype", 0);
+    if (!shape) {
+        return NULL;
+    }
+    return tci_words_put(c->g, &w,
+                         tci_build_random(c->g, c->in[0], c->in[1], dtype,
+                                          tci_named_count(c, "shape"), shape));
+}
+
 static tci_node *tci_named_permute(const tci_named *c)
 {
     tci_words w;
@@ -329,6 +342,7 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: break;
     case TCI_OP_IOTA: return tci_build_iota(g, tci_named_word(c, "length", 0));
+    case TCI_OP_RANDOM: return tci_named_random(c);
     case TCI_OP_WHERE: return tci_build_where(g, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_build_cast(g, in[0], (tc_dtype)tci_named_word(c, "dtype", 0));
     case TCI_OP_RESHAPE:

@@ -14,6 +14,10 @@
  *   REDUCE rows      the reduced axes, ascending; result drops them (keepdims is a RESHAPE on top).
  *                    ARGMAX, ARGMIN: one axis
  *   IOTA             none; shape [n], i64
+ *   RANDOM           none; inputs key and stream, 0-d u64; u32 or u64. An element is a function of
+ *                    both and of its row-major index in the shape (kernel/random.c), of nothing
+ *                    else: equal draws are equal values, so they are one node like all others,
+ *                    and a draw that is to differ differs in its key or its stream
  *   RESHAPE, EXPAND  none (the shape says it; EXPAND keeps the rank)
  *   PERMUTE          rank words: output axis i is input axis attr[i]
  *   SLICE            2 * rank words: start, step per axis (flip: start n-1, step -1)

@@ -140,6 +140,15 @@ static void tci_verify_iota(const tci_verify *v)
     tci_verify_that(v, v->n->rank == 1 && v->n->dtype == TC_I64, "a ramp is 1-d and i64");
 }
 
+static void tci_verify_random(const tci_verify *v)
+{
+    const tci_node *n = v->n;
+    tci_verify_that(v, n->dtype == TC_U32 || n->dtype == TC_U64, "random bits are u32 or u64");
+    for (int i = 0; i < n->n_in; i++) {
+        tci_verify_that(v, n->in[i]->dtype == TC_U64 && !n->in[i]->rank, "a key or stream");
+    }
+}
+
 static void tci_verify_permute(const tci_verify *v)
 {
     const tci_node *n = v->n, *x = n->in[0];
@@ -353,6 +362,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST: tci_verify_leaf(v); break;
     case TCI_OP_IOTA: tci_verify_iota(v); break;
+    case TCI_OP_RANDOM: tci_verify_random(v); break;
     case TCI_OP_WHERE: tci_verify_where(v); break;
     case TCI_OP_CAST: tci_verify_cast(v); break;
     case TCI_OP_RESHAPE: tci_verify_move(v, tci_verify_reshape); break;

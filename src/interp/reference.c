@@ -680,6 +680,32 @@ static void tci_ref_numbers(const tci_node *n, tci_value *out)
     }
 }
 
+/* Ten rounds of Philox4x32 as its authors write them: counter and key in place. */
+static void tci_ref_philox(uint32_t c[4], uint32_t k0, uint32_t k1)
+{
+    for (int i = 0; i < 10; i++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+        uint64_t a = (uint64_t)0xd2511f53u * c[0], b = (uint64_t)0xcd9e8d57u * c[2];
+        c[0] = (uint32_t)(b >> 32) ^ c[1] ^ k0;
+        c[1] = (uint32_t)b;
+        c[2] = (uint32_t)(a >> 32) ^ c[3] ^ k1;
+        c[3] = (uint32_t)a;
+    }
+}
+
+static void tci_ref_random(const tci_node *n, tci_value *out)
+{
+    const uint64_t key = tci_ref_of(n->in[0])->u, stream = tci_ref_of(n->in[1])->u;
+    const int words = n->dtype == TC_U64 ? 2 : 1;
+    for (int64_t i = 0; i < tci_ref_count(n); i++) {
+        const uint64_t block = (uint64_t)i * (uint64_t)words / 4;
+        const int at = (int)(i % (4 / words)) * words;
+        uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
+                         (uint32_t)(stream >> 32)};
+        tci_ref_philox(c, (uint32_t)key, (uint32_t)(key >> 32));
+        out[i].u = words == 1 ? c[at] : c[at] | (uint64_t)c[at + 1] << 32;
+    }
+}
+
 static void tci_ref_where(const tci_node *n, tci_value *out)
 {
     for (int64_t i = 0; i < tci_ref_count(n); i++) {
@@ -715,6 +741,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_LITERAL:
     case TCI_OP_CONST:
     case TCI_OP_IOTA: tci_ref_numbers(n, out); break;
+    case TCI_OP_RANDOM: tci_ref_random(n, out); break;
     case TCI_OP_WHERE: tci_ref_where(n, out); break;
     case TCI_OP_CAST: tci_ref_cast(r, n, out); break;
     case TCI_OP_RESHAPE:

@@ -85,7 +85,7 @@ typedef enum tci_kop {
     TCI_K_CONST, /* value, in the compute dtype */
     TCI_K_LIT,   /* literal slot imm: read from the call's literal words, converted to dtype */
     TCI_K_LOAD,  /* operand imm at offset x (elements); guard set: 0 / fill where it fails */
-    TCI_K_INDEX, /* the value of index expression x, as i64 */
+    TCI_K_INDEX, /* the value of index expression x, as i64 or, modulo 2^32, u32 */
     TCI_K_GUARD, /* bool: guard set holds */
     TCI_K_PRIM,  /* prim over args */
     TCI_K_RED,   /* result of reduction imm (SCAN: the running value) */

@@ -11,6 +11,7 @@
 #include "lower.h"
 #include "../ops/formula.h"
 #include "../ops/math.h"
+#include "random.h"
 #include "simplify.h"
 
 typedef struct tci_lower_frame {
@@ -626,6 +627,10 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
         break;
     case TCI_OP_PAD: tci_lower_pad_deps(l, f); break;
     case TCI_OP_CAT: tci_lower_cat_deps(l, f); break;
+    case TCI_OP_RANDOM: /* numbers, which can be read where a guard fails too */
+        tci_lower_dep(l, n->in[0], f->idx, 0);
+        tci_lower_dep(l, n->in[1], f->idx, 0);
+        break;
     case TCI_OP_GATHER: /* x itself follows once its index is a value */
         tci_lower_dep(l, n->in[1], f->idx, f->guard);
         break;
@@ -637,11 +642,11 @@ static void tci_lower_list_deps(tci_lower *l, const tci_lower_frame *f)
     }
 }
 
-static int tci_lower_index(tci_lower *l, int x)
+static int tci_lower_index(tci_lower *l, int x, tc_dtype t)
 {
     tci_kinst i = {0};
     i.op = TCI_K_INDEX;
-    i.dtype = TC_I64;
+    i.dtype = (int8_t)t;
     i.x = tci_lower_plain(l, x);
     i.guard = -1;
     return tci_kernel_inst(l->k, i);
@@ -760,6 +765,17 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     return value;
 }
 
+static int tci_lower_random(tci_lower *l, const tci_lower_frame *f, const int *in)
+{
+    const tci_node *n = f->node, *stream = n->in[1];
+    tci_random_place at = {.key = in[0], .stream = in[1]};
+    at.stream = stream->op == TCI_OP_CONST && !stream->value.u ? -1 : in[1];
+    at.narrow = tci_dim_most(tci_node_count(n)) <= (int64_t)1 << 32;
+    at.index = tci_lower_index(l, tci_lower_offset(l, n->rank, n->shape, NULL, f->idx),
+                               at.narrow ? TC_U32 : TC_I64);
+    return tci_random_bits(l->k, &at, (tc_dtype)n->dtype);
+}
+
 static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *in)
 {
     tci_node *n = f->node;
@@ -769,7 +785,8 @@ static int tci_lower_combine(tci_lower *l, const tci_lower_frame *f, const int *
     case TCI_OP_CONST:
         return tci_kernel_const(l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->dtype)->compute,
                                 n->value);
-    case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0]);
+    case TCI_OP_IOTA: return tci_lower_index(l, f->idx[0], TC_I64);
+    case TCI_OP_RANDOM: return tci_lower_random(l, f, in);
     case TCI_OP_WHERE: return tci_lower_select(l->k, in[0], in[1], in[2]);
     case TCI_OP_CAST: return tci_lower_round(l->k, in[0], (tc_dtype)n->dtype);
     case TCI_OP_PAD: return tci_lower_pad_value(l, f, in);

@@ -371,19 +371,21 @@ static int tci_access_load(tci_build *b, int i)
 
 /* ---- indices, guards, faults ---- */
 
-static int tci_access_to_value(tci_build *b, int x)
+/* As a value of integer dtype t. */
+static int tci_access_to_value(tci_build *b, int x, tc_dtype t)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_TO_VALUE);
     int block = tci_lx_block(b->l, x);
     st.x = x;
     st.dst = tci_loop_value(b->l, TC_I64, 1, block);
     tci_loop_append(b->l, block, st);
-    return st.dst;
+    return t == TC_I64 ? st.dst : tci_build_prim(b, TCI_P_CAST, t, 1, &st.dst, 0);
 }
 
 static int tci_access_index(tci_build *b, int i)
 {
     const tci_kinst *inst = &b->k->insts[i];
+    const tc_dtype t = (tc_dtype)inst->dtype;
     tci_dim coef = 0;
     bool vector = tci_build_is_vector(b, inst->axes);
     if (vector && !tci_build_coef(b->k, inst->x, b->vec_axis, &coef)) {
@@ -394,9 +396,9 @@ static int tci_access_index(tci_build *b, int i)
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         st.mem = TCI_MEM_IOTA;
         st.x = tci_build_lx(b, at);
-        return tci_build_mem(b, st, TC_I64, b->l->lanes, -1);
+        return tci_build_mem(b, st, t, b->l->lanes, -1);
     }
-    int first = tci_access_to_value(b, tci_build_lx(b, at));
+    int first = tci_access_to_value(b, tci_build_lx(b, at), t);
     if (coef == 0) {
         return first;
     }
@@ -404,11 +406,11 @@ static int tci_access_index(tci_build *b, int i)
     iota.mem = TCI_MEM_IOTA;
     iota.x = tci_lx_const(b->l, 0);
     tci_value c = {.i = coef};
-    int step = tci_dim_is_known(coef) ? tci_build_const(b, TC_I64, c)
-                                      : tci_access_to_value(b, tci_lx_const(b->l, coef));
-    int lanes[2] = {tci_build_mem(b, iota, TC_I64, b->l->lanes, -1), step};
-    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, TC_I64, 2, lanes, 0)};
-    return tci_build_prim(b, TCI_P_ADD, TC_I64, 2, args, 0);
+    int step = tci_dim_is_known(coef) ? tci_build_const(b, t, tci_value_cast(c, TC_I64, t))
+                                      : tci_access_to_value(b, tci_lx_const(b->l, coef), t);
+    int lanes[2] = {tci_build_mem(b, iota, t, b->l->lanes, -1), step};
+    int args[2] = {first, tci_build_prim(b, TCI_P_MUL, t, 2, lanes, 0)};
+    return tci_build_prim(b, TCI_P_ADD, t, 2, args, 0);
 }
 
 static int tci_access_guard_value(tci_build *b, int i)

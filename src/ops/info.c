@@ -8,7 +8,7 @@
 
 #define TCI_ATTR_LISTS(X)                                                                          \
     X(NONE) X(AXIS) X(AXES) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE) X(PAD) X(WINDOW)         \
-    X(CONTRACT) X(LAYER_NORM)
+    X(CONTRACT) X(LAYER_NORM) X(DRAW)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
@@ -67,12 +67,17 @@ enum {
     TCI_INFO_FLOPS_PLAIN = 1,
     TCI_INFO_FLOPS_ROOT = 4,
     TCI_INFO_FLOPS_CALL = 20,
+    TCI_INFO_FLOPS_DRAWN = 100,
     TCI_INFO_EW = TCI_IS_POINTWISE | TCI_IS_STORABLE,
     TCI_INFO_FACTS_EXACT = TCI_INFO_EW | TCI_IS_EXACT,
     TCI_INFO_FACTS_PLAIN = TCI_INFO_EW,
     TCI_INFO_FACTS_ROOT = TCI_INFO_EW,
     TCI_INFO_FACTS_CALL = TCI_INFO_EW
 };
+
+/* Of a special row. */
+#define TCI_INFO_FLOPS(facts)                                                                      \
+    ((facts) & TCI_IS_DRAWN ? TCI_INFO_FLOPS_DRAWN : ((facts) & TCI_IS_STORABLE) != 0)
 
 /* The column of most operands. */
 enum { TCI_INFO_0, TCI_INFO_1, TCI_INFO_2, TCI_INFO_3, TCI_INFO_4, TCI_INFO_MANY = INT32_MAX };
@@ -97,7 +102,7 @@ static const tci_op_info tci_op_rows[] = {
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
-    [TCI_OP_##id] = {#name, facts, ((facts) & TCI_IS_STORABLE) != 0, least, TCI_INFO_##most,       \
+    [TCI_OP_##id] = {#name, facts, TCI_INFO_FLOPS(facts), least, TCI_INFO_##most,                  \
                      ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
     TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW

@@ -25,7 +25,8 @@ typedef enum tci_fact {
     TCI_IS_EXACT = 1 << 9,     /* the value needs no rounding (the cost column in ops/table.h) */
     TCI_IS_FOLD = 1 << 10,     /* one value of many, and over nothing it is the identity */
     TCI_IS_ARG = 1 << 11,      /* a reduction to an index: of one axis, i64 */
-    TCI_IS_QUIET = 1 << 12     /* says nothing in the name of a kernel */
+    TCI_IS_QUIET = 1 << 12,    /* says nothing in the name of a kernel */
+    TCI_IS_DRAWN = 1 << 13     /* made of numbers and the index alone: computed again, not stored */
 } tci_fact;
 
 /* Of a reduction: its value over nothing. */

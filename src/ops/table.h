@@ -136,6 +136,8 @@
     X(CONST, const, 0, 0, TCI_IS_LEAF | TCI_IS_NUMBER | TCI_IS_QUIET, NONE, LEAF,                  \
       "0-d number known to the compiler: 0, 1, -1, 2, 0.5 and fills made by tc")                   \
     X(IOTA, iota, 0, 0, TCI_IS_LEAF, LENGTH, LEAF, "0, 1, 2 ... along one axis, i64")              \
+    X(RANDOM, random, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_DRAWN, DRAW, NONE,             \
+      "random bits: a function of key, stream and index")                                          \
     X(WHERE, where, 3, 3, TCI_IS_POINTWISE | TCI_IS_STORABLE | TCI_IS_EXACT, NONE, OWN,            \
       "c ? a : b")                                                                                 \
     X(CAST, cast, 1, 1, TCI_IS_POINTWISE | TCI_IS_STORABLE, DTYPE, OWN,                            \
@@ -182,6 +184,7 @@
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
+#define TCI_ATTRS_DRAW(X) X(shape, SIZE, ASIDE, NEEDED) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_ORDER(X) X(order, AXIS, EACH, NEEDED)
 #define TCI_ATTRS_SLICE(X)                                                                         \
     X(start, PLACE, EACH, 0) X(step, PLACE, EACH, 1) X(stop, PLACE, ASIDE, NEEDED)

@@ -107,6 +107,7 @@ typedef struct tci_fusion {
 typedef struct tci_pnode {
     int32_t root;        /* its index, or -1 */
     bool forced;         /* is a root, from the next round on if it is none in this one */
+    bool drawn;          /* made of random numbers and nothing that lies in memory */
     uint8_t why;         /* forced for this reason (plan/why.h) */
     int32_t buffer;      /* of a leaf; of a LITERAL its slot in the program */
     int32_t n_uses, depth, moves, reshapes; /* of the depth rules */

@@ -4,6 +4,7 @@
  *   where it repeats   a second kernel evaluates it, or one does at several indices, and that costs
  *                      more than to write it and read it (plan/cost.h)
  *   where it divides   the kernel that evaluates it is too large, and the fewest bytes cross here
+ *                      (what is made of random numbers alone is drawn again instead)
  *   where it is deep   evaluating it unrolls many reductions or moves for each of its users, or its
  *                      index went through many RESHAPEs
  *
@@ -50,7 +51,7 @@ TCI_FN int tci_store_weight(const tci_root *r, const tci_node *n)
     if (n->op == TCI_OP_CAT) {
         return n->n_in;
     }
-    return cost < 4 ? 1 : cost < 16 ? 2 : TCI_COST_CALL;
+    return cost < 4 ? 1 : cost < 16 ? 2 : cost < 64 ? TCI_COST_CALL : cost;
 }
 
 static double tci_store_count(const tci_node *n)
@@ -232,6 +233,30 @@ static void tci_store_divide(tci_fusion *f, const tci_root *r, int stamp)
 
 /* ---- repetition ---- */
 
+/* One number, as it is or expanded. */
+static bool tci_store_is_number(const tci_node *n)
+{
+    while (tci_op_is(n->op, TCI_IS_VIEW)) {
+        n = n->in[0];
+    }
+    return tci_node_count(n) == 1;
+}
+
+/* Made of draws and numbers alone, element by element: it is evaluated wherever it is needed, as
+ * a mask that every pass draws again takes no memory. */
+static bool tci_store_is_drawn(const tci_node *n)
+{
+    bool drawn = tci_op_is(n->op, TCI_IS_DRAWN);
+    for (int i = 0; i < n->n_in && tci_op_is(n->op, TCI_IS_POINTWISE | TCI_IS_VIEW); i++) {
+        bool in = tci_pnode_of(n->in[i])->drawn;
+        if (!in && !tci_store_is_number(n->in[i])) {
+            return false;
+        }
+        drawn |= in;
+    }
+    return drawn;
+}
+
 TCI_FN void tci_store_begin(tci_fusion *f)
 {
     f->n_forced = 0;
@@ -239,6 +264,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
         tci_pnode *p = tci_pnode_of(f->nodes.items[i]);
         p->home = p->group = p->operand_of = -1;
         p->n_homes = 0;
+        p->drawn = tci_store_is_drawn(f->nodes.items[i]);
     }
 }
 
@@ -246,7 +272,7 @@ TCI_FN void tci_store_begin(tci_fusion *f)
 static bool tci_store_is_shared(tci_fusion *f, tci_node *n, int where)
 {
     const tci_pnode *p = tci_pnode_of(n);
-    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where) {
+    if (!tci_op_is(n->op, TCI_IS_STORABLE) || p->n_homes == 0 || p->home == where || p->drawn) {
         return false;
     }
     tci_store_cost cost = tci_store_measure(f, n);

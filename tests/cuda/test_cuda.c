@@ -113,10 +113,30 @@ static tc_tensor long_columns(tc_tensor x)
 static tc_tensor reshaped(tc_tensor x) { return tc_reshape(tc_permute(x, 1, 0), M, N); }
 static tc_tensor largest(tc_tensor x) { return tc_cast(tc_argmax(x, 1, false), TC_F32); }
 
+static tc_tensor dropped(tc_tensor x)
+{
+    return tc_dropout(tc_permute(x, 1, 0), 0.3, UINT64_C(0x123456789abcdef0));
+}
+static tc_tensor normal(tc_tensor x) { return tc_add(tc_randn(x.ctx, 99, TC_F32, M, N), x); }
+static tc_tensor dice(tc_tensor x)
+{
+    tc_tensor i = tc_randint(x.ctx, tc_fold_in(tc_full(x.ctx, 5, TC_U64), 7), -9, 9, TC_I64, M, N);
+    return tc_where(tc_bernoulli(tc_rand(x.ctx, 4, TC_F64, M, N), 3), tc_cast(i, TC_F32), x);
+}
+static tc_tensor bits(tc_tensor x)
+{
+    tc_tensor i = tc_cast(tc_mul(x, 1e6), TC_I32), u = tc_cast(i, TC_U64);
+    tc_tensor h = tc_mul_high(tc_bitwise_xor(i, 0x5a5a5a), tc_bitwise_left_shift(i, 7));
+    tc_tensor by = tc_cast(tc_bitwise_and(i, 63), TC_U64);
+    u = tc_mul_high(tc_bitwise_not(u), tc_bitwise_right_shift(u, by));
+    return tc_add(tc_cast(h, TC_F32), tc_cast(tc_bitwise_or(u, 1), TC_F32));
+}
+
 static const expression exact[] = {chain,   wide_range, logs,    curves,  power,   transposed,
                                    flipped, padded,     halves,  integers, doubles, scanned,
                                    columns, product,    reshaped, largest, beside_ties,
-                                   long_dot, long_product, long_columns};
+                                   long_dot, long_product, long_columns,
+                                   dropped, normal, dice, bits};
 
 /* All values of y at this input; the caller frees. */
 static float *values_of(const char *backend, expression e, const float *x, int64_t *n)

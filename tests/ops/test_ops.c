@@ -824,7 +824,11 @@ TEST(special_rows)
     }
     op_case *r = add_case("arange", tc_arange(ctx, 1, 12, 3, TC_I64), 4);
     op_case *f = add_case("full", tc_full(ctx, 2.5, TC_F32, 2), 2);
+    /* the first block of Philox4x32-10 for counter and key 0, as published */
+    static const uint32_t block[4] = {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8};
+    op_case *b0 = add_case("random_bits", tc_random_bits(ctx, 0, TC_U32, 4), 4);
     for (int i = 0; i < 4; i++) {
+        b0->want_int[i] = block[i];
         r->want_int[i] = 1 + 3 * i;
         f->want[i % 2] = 2.5;
     }

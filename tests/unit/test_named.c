@@ -90,6 +90,10 @@ TEST(movement)
     CHECK(make("cast", &x, 1, ATTRS({"dtype", WORDS(TC_I32)})) ==
           tci_handle_node(tc_cast(x, TC_I32)));
     CHECK(make("scan", &x, 1, ATTRS({"axis", WORDS(0)})) == tci_handle_node(tc_cumsum(x, 0)));
+    const tc_tensor key[2] = {tc_input(ctx, "key", TC_U64), tc_full(ctx, 0, TC_U64)};
+    CHECK(make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_U32)})) ==
+          tci_handle_node(tc_random_bits(ctx, key[0], TC_U32, 5, 4)));
+    CHECK(!make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_F32)})));
     tc_ctx_free(ctx);
 }
 

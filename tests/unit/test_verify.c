@@ -112,6 +112,11 @@ TEST(nodes)
     BREAK(graph_verifier, &n, n->attr[2], 2);
     BREAK(graph_verifier, &n, n->attr[3], 1);
     BREAK(graph_verifier, &n, n->attr[0], 2);
+    n = tci_handle_node(tc_random_bits(ctx, 5, TC_U32, 6));
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->dtype, TC_F32);
+    BREAK(graph_verifier, &n, n->in[0], tci_handle_node(x));
+    BREAK(graph_verifier, &n, n->in[1]->dtype, TC_U32);
     end();
 }
 

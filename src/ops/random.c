@@ -1,0 +1,203 @@
+/* ops/random.c - random numbers: RANDOM nodes, and what is made of their bits.
+ *
+ * In: a key (0-d, of an integer dtype), a dtype, a shape. Out: nodes.
+ * The one idea: a RANDOM node is a pure function of a key, a stream and the index of an element
+ * (kernel/random.c), so all else here is ordinary elementwise nodes over it: fusion, gradients and
+ * every backend follow. Equal draws with an equal key are one node; who wants other numbers gives
+ * another key, and tci_build_fold_in makes keys of a key.
+ *
+ * Every draw of more bits than a RANDOM node has takes its second half from stream 1. A key made of
+ * a key comes from a key space of its own: it is drawn with the bits of a constant turned. */
+#include "../graph/build.h"
+
+#define TCI_RANDOM_KEYS UINT64_C(0xa3c59ac2f0e1d4b7) /* turned in a key that makes keys */
+
+static tci_node *tci_random_ew(tci_graph *g, int op, tci_node *a, tci_node *b)
+{
+    tci_node *in[2] = {a, b};
+    return tci_build_ew(g, op, in);
+}
+
+static tci_node *tci_random_int(tci_graph *g, int op, tci_node *a, uint64_t b)
+{
+    return a ? tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, (tci_value){.u = b}))
+             : NULL;
+}
+
+static tci_node *tci_random_float(tci_graph *g, int op, tci_node *a, double b)
+{
+    return a ? tci_random_ew(g, op, a, tci_graph_const(g, (tc_dtype)a->dtype, (tci_value){.f = b}))
+             : NULL;
+}
+
+/* ---- keys ---- */
+
+/* x in dtype `to`, if it is one number of the same kind. */
+static tci_node *tci_random_scalar(tci_graph *g, const char *what, tci_node *x, tc_dtype to)
+{
+    bool is_float = tci_dtype_is_float(to);
+    bool fits = x && (is_float ? tci_dtype_is_float((tc_dtype)x->dtype)
+                               : tci_dtype_is_int((tc_dtype)x->dtype));
+    if (x && (x->rank || !fits)) {
+        tci_graph_fail(g, x->rank ? TC_ERR_SHAPE : TC_ERR_DTYPE,
+                       "%s is %s of shape %s: expected %s, as a number or a 0-d tensor", what,
+                       tci_dtype_get((tc_dtype)x->dtype)->name, TCI_SHAPE_TEXT(x),
+                       is_float ? "a float" : "an integer");
+        return NULL;
+    }
+    return tci_build_cast(g, x, to);
+}
+
+TCI_FN tci_node *tci_build_random(tci_graph *g, tci_node *key, tci_node *stream, tc_dtype dtype,
+                                  int rank, const tci_dim *shape)
+{
+    tci_node *in[2] = {tci_random_scalar(g, "the key", key, TC_U64),
+                       tci_random_scalar(g, "the number", stream, TC_U64)};
+    if (!in[0] || !in[1]) {
+        return NULL;
+    }
+    if (dtype != TC_U32 && dtype != TC_U64) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "random bits are u32 or u64: given %s",
+                       tci_dtype_get(dtype)->name);
+        return NULL;
+    }
+    return tci_build_node(g, TCI_OP_RANDOM, dtype, rank, shape, 2, in, 0, NULL);
+}
+
+static tci_node *tci_random_draw(tci_graph *g, tci_node *key, uint64_t stream, tc_dtype dtype,
+                                 int rank, const tci_dim *shape)
+{
+    tci_node *number = tci_graph_const(g, TC_U64, (tci_value){.u = stream});
+    return tci_build_random(g, key, number, dtype, rank, shape);
+}
+
+TCI_FN tci_node *tci_build_fold_in(tci_graph *g, tci_node *key, tci_node *number)
+{
+    key = tci_random_scalar(g, "the key", key, TC_U64);
+    key = tci_random_int(g, TCI_OP_BITWISE_XOR, key, TCI_RANDOM_KEYS);
+    return key ? tci_build_random(g, key, number, TC_U64, 0, NULL) : NULL;
+}
+
+/* ---- distributions ---- */
+
+static bool tci_random_takes(tci_graph *g, tc_dtype dtype, bool floats)
+{
+    bool fits = floats ? tci_dtype_is_float(dtype) : tci_dtype_is_int(dtype);
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "given dtype %s, expected %s", tci_dtype_get(dtype)->name,
+                       floats ? "a float dtype" : "an integer dtype");
+    }
+    return fits;
+}
+
+TCI_FN tci_node *tci_build_random_bits(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                       const tci_dim *shape)
+{
+    if (!key || !tci_random_takes(g, dtype, false)) {
+        return NULL;
+    }
+    tc_dtype drawn = tci_dtype_get(dtype)->bytes == 8 ? TC_U64 : TC_U32;
+    return tci_build_cast(g, tci_random_draw(g, key, 0, drawn, rank, shape), dtype);
+}
+
+/* The upper bits, as many as the dtype has digits, times the weight of the last: every result is
+ * exact and none is 1. */
+TCI_FN tci_node *tci_build_rand(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                const tci_dim *shape)
+{
+    if (!key || !tci_random_takes(g, dtype, true)) {
+        return NULL;
+    }
+    bool wide = dtype == TC_F64;
+    int digits = wide ? 53 : dtype == TC_F32 ? 24 : dtype == TC_F16 ? 11 : 8;
+    tc_dtype math = (tc_dtype)tci_dtype_get(dtype)->compute;
+    tci_node *bits = tci_random_draw(g, key, 0, wide ? TC_U64 : TC_U32, rank, shape);
+    uint64_t rest = (uint64_t)((wide ? 64 : 32) - digits);
+    bits = tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, bits, rest);
+    bits = tci_build_cast(g, bits, wide ? TC_I64 : TC_I32); /* which converts in fewer steps */
+    double last = 1.0 / (double)((int64_t)1 << digits);
+    return tci_build_cast(
+        g, tci_random_float(g, TCI_OP_MUL, tci_build_cast(g, bits, math), last), dtype);
+}
+
+/* Box and Muller's: the radius sqrt(-2 log u) with u in (0, 1], and the cosine of an angle. A whole
+ * word each: the largest radius is 6.7, of f64 9.5. */
+TCI_FN tci_node *tci_build_randn(tci_graph *g, tci_node *key, tc_dtype dtype, int rank,
+                                 const tci_dim *shape)
+{
+    if (!key || !tci_random_takes(g, dtype, true)) {
+        return NULL;
+    }
+    const double turn = 6.283185307179586;
+    bool wide = dtype == TC_F64;
+    tc_dtype math = (tc_dtype)tci_dtype_get(dtype)->compute;
+    tci_node *u = tci_random_draw(g, key, 0, TC_U64, rank, shape);
+    tci_node *v = wide ? tci_random_draw(g, key, 1, TC_U64, rank, shape)
+                       : tci_random_int(g, TCI_OP_BITWISE_RIGHT_SHIFT, u, 32);
+    u = wide ? u : tci_build_cast(g, u, TC_U32);
+    v = wide ? v : tci_build_cast(g, v, TC_U32);
+    double last = wide ? 0x1p-64 : 0x1p-32;
+    u = tci_random_float(g, TCI_OP_MUL, tci_build_cast(g, u, math), last);
+    u = tci_random_float(g, TCI_OP_ADD, u, last / 2);
+    tci_node *square = tci_random_float(g, TCI_OP_MUL, tci_build_ew(g, TCI_OP_LOG, &u), -2.0);
+    v = tci_build_cast(g, tci_build_cast(g, v, wide ? TC_I64 : TC_I32), math);
+    v = tci_random_float(g, TCI_OP_MUL, v, turn * last);
+    tci_node *radius = tci_build_ew(g, TCI_OP_SQRT, &square);
+    tci_node *cosine = tci_build_ew(g, TCI_OP_COS, &v);
+    return tci_build_cast(g, tci_random_ew(g, TCI_OP_MUL, radius, cosine), dtype);
+}
+
+/* low + floor(b * (high - low) / 2^64) of 64 random bits b: no number is more likely than another
+ * by more than one part in 2^64 / (high - low). */
+TCI_FN tci_node *tci_build_randint(tci_graph *g, tci_node *key, tci_node *low, tci_node *high,
+                                   tc_dtype dtype, int rank, const tci_dim *shape)
+{
+    if (!key || !low || !high || !tci_random_takes(g, dtype, false)) {
+        return NULL;
+    }
+    tc_dtype wide = dtype == TC_U64 ? TC_U64 : TC_I64;
+    low = tci_random_scalar(g, "low", low, wide);
+    high = low ? tci_random_scalar(g, "high", high, wide) : NULL;
+    tci_node *bits = high ? tci_random_draw(g, key, 0, TC_U64, rank, shape) : NULL;
+    if (!bits) {
+        return NULL;
+    }
+    tci_node *zero = tci_graph_const(g, wide, (tci_value){.i = 0});
+    tci_node *span = tci_build_where(g, tci_random_ew(g, TCI_OP_LT, low, high),
+                                     tci_random_ew(g, TCI_OP_SUB, high, low), zero);
+    span = tci_build_cast(g, span, TC_U64);
+    tci_node *above = tci_build_cast(g, tci_random_ew(g, TCI_OP_MUL_HIGH, bits, span), wide);
+    return tci_build_cast(g, tci_random_ew(g, TCI_OP_ADD, low, above), dtype);
+}
+
+/* 1 where a uniform number lies below p. */
+TCI_FN tci_node *tci_build_bernoulli(tci_graph *g, tci_node *p, tci_node *key)
+{
+    if (!p || !key || !tci_random_takes(g, (tc_dtype)p->dtype, true)) {
+        return NULL;
+    }
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)p->dtype)->compute;
+    tci_node *u = tci_build_rand(g, key, math, p->rank, p->shape);
+    tci_node *below = u ? tci_random_ew(g, TCI_OP_LT, u, tci_build_cast(g, p, math)) : NULL;
+    return tci_build_cast(g, below, (tc_dtype)p->dtype);
+}
+
+/* The uniform number is of f32 whatever x is, so that the same elements go. */
+TCI_FN tci_node *tci_build_dropout(tci_graph *g, tci_node *x, tci_node *p, tci_node *key)
+{
+    if (!x || !p || !key || !tci_random_takes(g, (tc_dtype)x->dtype, true)) {
+        return NULL;
+    }
+    tc_dtype math = (tc_dtype)tci_dtype_get((tc_dtype)x->dtype)->compute;
+    tci_node *part = tci_random_scalar(g, "p", p, math);
+    tci_node *u = part ? tci_build_rand(g, key, TC_F32, x->rank, x->shape) : NULL;
+    if (!u || (part->op == TCI_OP_CONST && part->value.f == 0.0)) {
+        return u ? x : NULL;
+    }
+    tci_node *keep = tci_random_ew(g, TCI_OP_GE, u, tci_build_cast(g, p, TC_F32));
+    tci_node *one = tci_graph_const(g, math, (tci_value){.f = 1.0});
+    tci_node *scale = tci_random_ew(g, TCI_OP_DIV, one, tci_random_ew(g, TCI_OP_SUB, one, part));
+    tci_node *kept = tci_random_ew(g, TCI_OP_MUL, tci_build_cast(g, x, math), scale);
+    tci_node *zero = tci_graph_const(g, math, (tci_value){.f = 0.0});
+    return tci_build_cast(g, tci_build_where(g, keep, kept, zero), (tc_dtype)x->dtype);
+}
