@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "e8deabec24c8c6af"
+#define TCI_BUILD "b060ab3781d743f1"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -6935,11 +6935,23 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
  *          asks. The whole is computed in the compute dtype and rounded once.
  *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
  *   ops/formula.h describes.
- * Reduce row: X(ID, name, result rule, identity, gradient, doc)
+ * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
+ *   A partial result is a tuple of parts; a reduction starts at the identity, and to join it to
+ *   anything changes nothing.
+ *   parts  P1 .. P3(dtype, identity, ...) for each part: the dtype is T, that in which the
+ *          reduction accumulates, INDEX (i64) or COUNT (i32); the identity is 0, 1, LOWEST or
+ *          HIGHEST of the dtype
+ *   element  E(...): what an element is as a tuple, over A, the element in T, and its INDEX along
+ *          the axis; PAIR: it is two factors
+ *   combine  C(...): each part of two tuples joined, over A, A1, A2, the parts of the one that
+ *          has what comes first, and B, B1, B2, those of the other (PAIR: the factors): prims, and
+ *          the words below
+ * Reduce row: X(ID, name, rule, combine, part, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
- *          BOOL
- *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
- *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
+ *          BOOL; FLOAT (integers and bool become f32)
+ *   combine, part  the combine row, and which part of it is the result. The value over nothing is
+ *          the identity of the first part; LOWEST and HIGHEST may be no result
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTERED()
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
@@ -7027,19 +7039,34 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
       "the high half of the exact product a * b")
 
+#define TCI_COMBINES(X)                                                                            \
+    X(SUM, sum, P1(T, 0), E(A), C(ADD(A, B)))                                                      \
+    X(PROD, prod, P1(T, 1), E(A), C(MUL(A, B)))                                                    \
+    X(MAX, max, P1(T, LOWEST), E(A), C(MAX(A, B)))                                                 \
+    X(MIN, min, P1(T, HIGHEST), E(A), C(MIN(A, B)))                                                \
+    X(ANY, any, P1(T, 0), E(A), C(OR(A, B)))                                                       \
+    X(ALL, all, P1(T, 1), E(A), C(AND(A, B)))                                                      \
+    X(ARGMAX, argmax, P2(T, LOWEST, INDEX, HIGHEST), E(A, INDEX),                                  \
+      C(SELECT(OR(ABOVE(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
+        SELECT(OR(ABOVE(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
+    X(ARGMIN, argmin, P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                                 \
+      C(SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
+        SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
+    X(DOT, dot, P1(T, 0), PAIR, C(FMA(B, B1, A)))
+
 #define TCI_REDUCE_OPS(X)                                                                          \
-    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
-    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
-    X(MAX, max, SAME, LOWEST,                                                                      \
+    X(SUM, sum, SUM, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                   \
+    X(PROD, prod, SUM, PROD, 0, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")             \
+    X(MAX, max, SAME, MAX, 0,                                                                      \
       DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
       "largest over the axes; NaN if any is")                                                      \
-    X(MIN, min, SAME, HIGHEST,                                                                     \
+    X(MIN, min, SAME, MIN, 0,                                                                      \
       DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
       "smallest over the axes; NaN if any is")                                                     \
-    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
-    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
-    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
-    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
+    X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
+    X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
+    X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
+    X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
 
 /* Facts and attributes as described above; what the attributes mean is in graph/node.h. */
 #define TCI_SPECIAL_OPS(X)                                                                         \
@@ -7115,8 +7142,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
     X(has_bias, FLAG, LAST, 0)
 
-/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
- * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
+/* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
+ * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
@@ -7126,6 +7153,15 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
     X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(A1, 0, COMBINE)            /* further parts of the first tuple */                            \
+    X(A2, 0, COMBINE)                                                                              \
+    X(B1, 0, COMBINE)            /* and of the second */                                           \
+    X(B2, 0, COMBINE)                                                                              \
+    X(INDEX, 0, COMBINE)         /* where the element stands along the axis */                     \
+    X(ABOVE, 2, COMBINE)         /* a > b, or a is NaN and b is not */                             \
+    X(BELOW, 2, COMBINE)         /* a < b, or so */                                                \
+    X(LEVEL, 2, COMBINE)         /* a == b, or both are NaN */                                     \
+    X(T, 1, COMBINE)             /* a COUNT in the dtype T */                                      \
     X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
     X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
     X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
@@ -7141,6 +7177,13 @@ typedef enum tci_op {
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 } tci_op;
+
+/* What a reduction of a kernel does: a combine row. */
+typedef enum tci_red_op {
+#define TCI_ROW(id, ...) TCI_RED_##id,
+    TCI_COMBINES(TCI_ROW)
+#undef TCI_ROW
+} tci_red_op;
 
 /* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
 enum {
@@ -7223,6 +7266,7 @@ typedef struct tci_op_info {
     int32_t least, most; /* operands */
     uint8_t results;
     uint8_t identity; /* tci_identity of a FOLD or ARG */
+    uint8_t red, part; /* of a reduction: tci_red_op, and which part of it is the result */
     const tci_attr_list *attrs;
 } tci_op_info;
 
@@ -7239,6 +7283,7 @@ TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
 TCI_FN int tci_op_find(const char *name);
 /* facts: of tci_fact; whether the op has one of them. */
 TCI_FN bool tci_op_is(int op, unsigned facts);
+TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);
 /* What the value of reduction `op` over nothing is in dtype t; of the row with an index, that of
  * what is compared. */
 TCI_FN tci_value tci_op_identity(int op, tc_dtype t);
@@ -7345,24 +7390,37 @@ enum {
     TCI_INFO_REDUCE_INDEX = TCI_IS_ARG
 };
 
+/* The identity of the first part of each combine row. */
+enum {
+#define P1(t, identity) TCI_IDENTITY_##identity
+#define P2(t, identity, ...) TCI_IDENTITY_##identity
+#define P3(t, identity, ...) TCI_IDENTITY_##identity
+#define TCI_ROW(id, name, parts, element, combine) TCI_INFO_OVER_##id = parts,
+    TCI_COMBINES(TCI_ROW)
+#undef TCI_ROW
+#undef P1
+#undef P2
+#undef P3
+};
+
 static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
     [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,        \
-                     arity, 1, 0, &tci_attrs_NONE},
+                     arity, 1, 0, 0, 0, &tci_attrs_NONE},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
-    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_IDENTITY_##identity,           \
-                     &tci_attrs_AXES},
+#define TCI_ROW(id, name, rule, combine, part, gradient, doc)                                      \
+    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_INFO_OVER_##combine,           \
+                     TCI_RED_##combine, part, &tci_attrs_AXES},
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
     [TCI_OP_##id] = {#name, facts, TCI_INFO_FLOPS(facts), least, TCI_INFO_##most,                  \
-                     ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
+                     ((facts) & TCI_IS_EFFECT) == 0, 0, 0, 0, &tci_attrs_##attributes},
     TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
-    [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, &tci_attrs_##attributes},
+    [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, 0, 0, &tci_attrs_##attributes},
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -7407,9 +7465,8 @@ static tci_value tci_op_extreme(tc_dtype t, bool highest)
     return v;
 }
 
-TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
+TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t)
 {
-    tci_identity identity = (tci_identity)tci_op_rows[op].identity;
     tci_value v = {.i = 0};
     if (identity == TCI_IDENTITY_LOWEST || identity == TCI_IDENTITY_HIGHEST) {
         return tci_op_extreme(t, identity == TCI_IDENTITY_HIGHEST);
@@ -7420,6 +7477,11 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
         v.i = identity == TCI_IDENTITY_1;
     }
     return v;
+}
+
+TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
+{
+    return tci_identity_value((tci_identity)tci_op_rows[op].identity, t);
 }
 /* ---- src/ops/prim.c ---- */
 /* ops/prim.c - the neutral calls: their rows, and the value of each on scalars.
@@ -7921,17 +7983,21 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
 /* ---- src/ops/formula.c ---- */
 /* ops/formula.c - what the readers of the formulas share (ops/formula.h). */
 /* ---- src/ops/formula.h ---- */
-/* ops/formula.h - the value and gradient columns of the op rows, as code for a stack.
+/* ops/formula.h - the value, gradient and combine columns of the rows, as code for a stack.
  *
  * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
  * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
  * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
- * the reader's own affair; there are four, each a loop over the words and a function of one word:
+ * the reader's own affair. There are four of the first two columns, each a loop over the words and
+ * a function of one word:
  *
  *   kernel/lower.c      value column     instructions of a kernel
  *   rewrite/rewrite.c   value column     a constant
  *   interp/reference.c  value column     a scalar, the judge's way
  *   grad/vjp.c          gradient column  nodes of the graph
+ *
+ * The element and combine columns of the combine rows are read by ops/combine.c, which makes
+ * straight-line programs of them.
  *
  * A word is one of
  *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
@@ -7950,7 +8016,7 @@ TCI_FN tci_value tci_prim_eval(tci_prim p, tc_dtype dtype, tc_dtype to, int imm,
 
 
 enum {
-    TCI_W_BEFORE_ = 199, /* prims and ops lie below */
+    TCI_W_BEFORE_ = 179, /* prims and ops lie below */
 #define TCI_ROW(id, operands, where) TCI_W_##id,
     TCI_COLUMN_WORDS(TCI_ROW)
 #undef TCI_ROW
@@ -7972,6 +8038,13 @@ typedef enum tci_gradient {
     TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
 } tci_gradient;
 
+enum { TCI_PARTS = 3 }; /* of a partial result of a reduction, at most */
+
+/* Where the formulas of a combine row begin; 0: no such part. */
+typedef struct tci_combine_row {
+    uint16_t element[TCI_PARTS], part[TCI_PARTS];
+} tci_combine_row;
+
 /* Where the formulas of an op begin. */
 typedef struct tci_formula_row {
     uint8_t gradient;    /* tci_gradient */
@@ -7982,7 +8055,10 @@ typedef struct tci_formula_row {
 TCI_FN const uint8_t *tci_formula_value(int op);
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
 TCI_FN tci_gradient tci_formula_gradient_kind(int op);
-/* How many operands a word of the value or of the gradient column takes. */
+/* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
+TCI_FN const uint8_t *tci_formula_element(int red, int part);
+TCI_FN const uint8_t *tci_formula_combine(int red, int part);
+/* How many operands a word takes in the value and combine columns, and in the gradient column. */
 TCI_FN int tci_formula_value_operands(int word);
 TCI_FN int tci_formula_gradient_operands(int word);
 TCI_FN double tci_formula_number(int word);
@@ -7990,7 +8066,7 @@ TCI_FN double tci_formula_number(int word);
 #endif
 
 /* ---- src/ops/formula.gen.h ---- */
-/* ops/formula.gen.h - the value and gradient columns of ops/table.h, compiled by
+/* ops/formula.gen.h - the columns of formulas of ops/table.h, compiled by
  * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by
  * ops/formula.c. */
 
@@ -8107,6 +8183,31 @@ static const uint8_t tci_formula_words[] = {
     /* MIN, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
         TCI_W_SPREAD, TCI_OP_EQ, TCI_W_TALLY, TCI_OP_DIV, TCI_W_SPREAD, TCI_W_K + 0,
         TCI_OP_WHERE, TCI_W_END,
+    /* SUM */ TCI_W_A, TCI_W_END,
+    /* SUM */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
+    /* PROD */ TCI_W_A, TCI_W_END,
+    /* PROD */ TCI_W_A, TCI_W_B, TCI_P_MUL, TCI_W_END,
+    /* MAX */ TCI_W_A, TCI_W_END,
+    /* MAX */ TCI_W_A, TCI_W_B, TCI_W_MAX, TCI_W_END,
+    /* MIN */ TCI_W_A, TCI_W_END,
+    /* MIN */ TCI_W_A, TCI_W_B, TCI_W_MIN, TCI_W_END,
+    /* ANY */ TCI_W_A, TCI_W_END,
+    /* ANY */ TCI_W_A, TCI_W_B, TCI_P_OR, TCI_W_END,
+    /* ALL */ TCI_W_A, TCI_W_END,
+    /* ALL */ TCI_W_A, TCI_W_B, TCI_P_AND, TCI_W_END,
+    /* ARGMAX */ TCI_W_A, TCI_W_END,
+    /* ARGMAX */ TCI_W_INDEX, TCI_W_END,
+    /* ARGMAX */ TCI_W_B, TCI_W_A, TCI_W_ABOVE, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B, TCI_W_A, TCI_P_SELECT, TCI_W_END,
+    /* ARGMAX */ TCI_W_B, TCI_W_A, TCI_W_ABOVE, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_END,
+    /* ARGMIN */ TCI_W_A, TCI_W_END,
+    /* ARGMIN */ TCI_W_INDEX, TCI_W_END,
+    /* ARGMIN */ TCI_W_B, TCI_W_A, TCI_W_BELOW, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B, TCI_W_A, TCI_P_SELECT, TCI_W_END,
+    /* ARGMIN */ TCI_W_B, TCI_W_A, TCI_W_BELOW, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_END,
+    /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0}},
@@ -8188,6 +8289,17 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
 };
+static const tci_combine_row tci_combine_rows[] = {
+    [TCI_RED_SUM] = {{478, 0, 0}, {480, 0, 0}},
+    [TCI_RED_PROD] = {{484, 0, 0}, {486, 0, 0}},
+    [TCI_RED_MAX] = {{490, 0, 0}, {492, 0, 0}},
+    [TCI_RED_MIN] = {{496, 0, 0}, {498, 0, 0}},
+    [TCI_RED_ANY] = {{502, 0, 0}, {504, 0, 0}},
+    [TCI_RED_ALL] = {{508, 0, 0}, {510, 0, 0}},
+    [TCI_RED_ARGMAX] = {{514, 516, 0}, {518, 533, 0}},
+    [TCI_RED_ARGMIN] = {{548, 550, 0}, {552, 567, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {582, 0, 0}},
+};
 
 /* ---- src/ops/formula.c, continued ---- */
 _Static_assert((int)TCI_P_COUNT <= (int)TCI_W_A, "prims and words of their own overlap");
@@ -8209,6 +8321,18 @@ TCI_FN const uint8_t *tci_formula_gradient(int op, int which)
 TCI_FN tci_gradient tci_formula_gradient_kind(int op)
 {
     return (tci_gradient)tci_formula_rows[op].gradient;
+}
+
+TCI_FN const uint8_t *tci_formula_element(int red, int part)
+{
+    int at = tci_combine_rows[red].element[part];
+    return at ? tci_formula_words + at : NULL;
+}
+
+TCI_FN const uint8_t *tci_formula_combine(int red, int part)
+{
+    int at = tci_combine_rows[red].part[part];
+    return at ? tci_formula_words + at : NULL;
 }
 
 static int tci_formula_own_operands(int word)
@@ -8242,6 +8366,287 @@ TCI_FN int tci_formula_gradient_operands(int word)
 TCI_FN double tci_formula_number(int word)
 {
     return tci_formula_numbers[word - TCI_W_K];
+}
+/* ---- src/ops/combine.c ---- */
+/* ops/combine.c - makes a program of the combine column of a row (ops/combine.h).
+ *
+ * In: the words of the column, and the dtype in which the reduction accumulates. Out: instructions
+ * over prims that fit that dtype: bools are joined by AND and OR, and what asks for NaN asks
+ * nothing of integers. */
+/* ---- src/ops/combine.h ---- */
+/* ops/combine.h - the combine rows: how two partial results of a reduction are joined, as a
+ * straight-line program over the parts of both.
+ *
+ * A reduction starts at the identities and takes its elements in one by one, each as the partial
+ * result of itself alone; virtual lanes are joined the same way. The interpreter and the loop
+ * builder run one and the same program, so what a reduction does stands in its row of ops/table.h
+ * and nowhere else.
+ *
+ * Values of a program are numbered: the parts of the tuple that has what comes first from 0 on,
+ * those of the other (PAIR: the two factors) from TCI_PARTS on, then one for each instruction.
+ * Invariants (tests/unit/test_formula.c): args[i] < own number; equal instructions are one; to join
+ * the identity to anything changes nothing. */
+#ifndef TCI_OPS_COMBINE_H
+#define TCI_OPS_COMBINE_H
+
+
+enum { TCI_COMBINE_MOST = 40 }; /* instructions of a program */
+
+typedef struct tci_combine_inst {
+    /* a BASE or MATH prim (FMA also of integers: a * b + c); TCI_W_MAX and TCI_W_MIN, of floats;
+     * TCI_W_K: the constant `value` */
+    uint8_t op;
+    uint8_t n_args;
+    int8_t from, dtype; /* of the operands (SELECT: of what is selected); of the result */
+    int8_t args[3];
+    tci_value value;
+} tci_combine_inst;
+
+typedef struct tci_combine {
+    int n;
+    tci_combine_inst insts[TCI_COMBINE_MOST];
+    int n_parts;
+    int8_t part[TCI_PARTS]; /* the parts of the result: value numbers */
+} tci_combine;
+
+/* The program of a tci_red_op that accumulates in t. */
+TCI_FN void tci_combine_make(tci_combine *c, int red, tc_dtype t);
+
+TCI_FN const char *tci_red_name(int red);
+TCI_FN int tci_red_parts(int red);
+TCI_FN int tci_red_takes(int red); /* values that an element is: as many as parts, or two factors */
+TCI_FN tc_dtype tci_red_dtype(int red, int part, tc_dtype t);        /* of a part */
+TCI_FN tc_dtype tci_red_taken(int red, int which, tc_dtype t);       /* of a value of an element */
+TCI_FN tci_value tci_red_identity(int red, int part, tc_dtype t);
+
+#endif
+
+
+/* ---- src/ops/combine.c, continued ---- */
+/* ---- rows ---- */
+
+typedef enum tci_part_dtype { TCI_PART_T, TCI_PART_INDEX, TCI_PART_COUNT } tci_part_dtype;
+
+typedef struct tci_red_row {
+    const char *name;
+    uint8_t n_parts;
+    uint8_t part[TCI_PARTS][2]; /* tci_part_dtype, tci_identity */
+} tci_red_row;
+
+static const tci_red_row tci_red_rows[] = {
+#define P1(t0, i0) 1, {{TCI_PART_##t0, TCI_IDENTITY_##i0}}
+#define P2(t0, i0, t1, i1)                                                                         \
+    2, {{TCI_PART_##t0, TCI_IDENTITY_##i0}, {TCI_PART_##t1, TCI_IDENTITY_##i1}}
+#define P3(t0, i0, t1, i1, t2, i2)                                                                 \
+    3, {{TCI_PART_##t0, TCI_IDENTITY_##i0},                                                        \
+        {TCI_PART_##t1, TCI_IDENTITY_##i1},                                                        \
+        {TCI_PART_##t2, TCI_IDENTITY_##i2}}
+#define TCI_ROW(id, name, parts, element, combine) [TCI_RED_##id] = {#name, parts},
+    TCI_COMBINES(TCI_ROW)
+#undef TCI_ROW
+#undef P1
+#undef P2
+#undef P3
+};
+
+TCI_FN const char *tci_red_name(int red)
+{
+    return tci_red_rows[red].name;
+}
+
+TCI_FN int tci_red_parts(int red)
+{
+    return tci_red_rows[red].n_parts;
+}
+
+TCI_FN int tci_red_takes(int red)
+{
+    return tci_formula_element(red, 0) ? tci_red_rows[red].n_parts : 2;
+}
+
+TCI_FN tc_dtype tci_red_dtype(int red, int part, tc_dtype t)
+{
+    int kind = tci_red_rows[red].part[part][0];
+    return kind == TCI_PART_INDEX ? TC_I64 : kind == TCI_PART_COUNT ? TC_I32 : t;
+}
+
+TCI_FN tc_dtype tci_red_taken(int red, int which, tc_dtype t)
+{
+    return tci_formula_element(red, 0) ? tci_red_dtype(red, which, t) : t;
+}
+
+TCI_FN tci_value tci_red_identity(int red, int part, tc_dtype t)
+{
+    tci_identity identity = (tci_identity)tci_red_rows[red].part[part][1];
+    return tci_identity_value(identity, tci_red_dtype(red, part, t));
+}
+
+/* ---- instructions ---- */
+
+typedef struct tci_combining {
+    tci_combine *c;
+    int red;
+    tc_dtype t;
+} tci_combining;
+
+static tc_dtype tci_combining_dtype(const tci_combining *m, int value)
+{
+    return value < TCI_PARTS       ? tci_red_dtype(m->red, value, m->t)
+           : value < 2 * TCI_PARTS ? tci_red_taken(m->red, value - TCI_PARTS, m->t)
+                                   : (tc_dtype)m->c->insts[value - 2 * TCI_PARTS].dtype;
+}
+
+static int tci_combining_add(const tci_combining *m, tci_combine_inst inst)
+{
+    tci_combine *c = m->c;
+    for (int i = 0; i < c->n; i++) {
+        const tci_combine_inst *have = &c->insts[i];
+        if (have->op == inst.op && have->dtype == inst.dtype && have->value.u == inst.value.u &&
+            have->args[0] == inst.args[0] && have->args[1] == inst.args[1] &&
+            have->args[2] == inst.args[2]) {
+            return 2 * TCI_PARTS + i;
+        }
+    }
+    c->insts[c->n] = inst;
+    return 2 * TCI_PARTS + c->n++;
+}
+
+static int tci_combining_k(const tci_combining *m, tc_dtype t, double x)
+{
+    tci_combine_inst inst = {.op = TCI_W_K, .from = (int8_t)t, .dtype = (int8_t)t};
+    if (tci_dtype_is_float(t)) {
+        inst.value.f = x;
+    } else {
+        inst.value.i = (int64_t)x;
+    }
+    return tci_combining_add(m, inst);
+}
+
+static int tci_combining_op(const tci_combining *m, int op, tc_dtype to, int n, const int *args)
+{
+    tci_combine_inst inst = {.op = (uint8_t)op, .n_args = (uint8_t)n, .dtype = (int8_t)to};
+    inst.from = (int8_t)tci_combining_dtype(m, args[op == TCI_P_SELECT ? 1 : 0]);
+    for (int i = 0; i < n; i++) {
+        inst.args[i] = (int8_t)args[i];
+    }
+    return tci_combining_add(m, inst);
+}
+
+static int tci_combining_2(const tci_combining *m, int op, int a, int b)
+{
+    const int args[2] = {a, b};
+    bool asks = op == TCI_P_EQ || op == TCI_P_LT || op == TCI_P_LE;
+    return tci_combining_op(m, op, asks ? TC_BOOL : tci_combining_dtype(m, a), 2, args);
+}
+
+/* ---- words ---- */
+
+/* Of operands all of which are bool. */
+static int tci_combining_bool(int word)
+{
+    switch (word) {
+    case TCI_P_ADD:
+    case TCI_W_MAX: return TCI_P_OR;
+    case TCI_P_MUL:
+    case TCI_W_MIN: return TCI_P_AND;
+    default: return word;
+    }
+}
+
+static int tci_combining_is_nan(const tci_combining *m, int a)
+{
+    int same = tci_combining_2(m, TCI_P_EQ, a, a);
+    return tci_combining_op(m, TCI_P_NOT, TC_BOOL, 1, &same);
+}
+
+/* ABOVE and BELOW: a beats b; a NaN all but another. */
+static int tci_combining_beats(const tci_combining *m, bool above, int a, int b)
+{
+    int beats = tci_combining_2(m, TCI_P_LT, above ? b : a, above ? a : b);
+    if (!tci_dtype_is_float(tci_combining_dtype(m, a))) {
+        return beats;
+    }
+    int nan = tci_combining_is_nan(m, a);
+    return tci_combining_2(
+        m, TCI_P_OR, beats,
+        tci_combining_2(m, TCI_P_AND, nan, tci_combining_2(m, TCI_P_EQ, b, b)));
+}
+
+static int tci_combining_level(const tci_combining *m, int a, int b)
+{
+    int level = tci_combining_2(m, TCI_P_EQ, a, b);
+    if (!tci_dtype_is_float(tci_combining_dtype(m, a))) {
+        return level;
+    }
+    int nan = tci_combining_is_nan(m, a);
+    return tci_combining_2(m, TCI_P_OR, level,
+                           tci_combining_2(m, TCI_P_AND, nan, tci_combining_is_nan(m, b)));
+}
+
+static int tci_combining_word(const tci_combining *m, int word, const int *args)
+{
+    switch (word) {
+    case TCI_W_A: return 0;
+    case TCI_W_A1: return 1;
+    case TCI_W_A2: return 2;
+    case TCI_W_B: return TCI_PARTS;
+    case TCI_W_B1: return TCI_PARTS + 1;
+    case TCI_W_B2: return TCI_PARTS + 2;
+    case TCI_W_ABOVE:
+    case TCI_W_BELOW: return tci_combining_beats(m, word == TCI_W_ABOVE, args[0], args[1]);
+    case TCI_W_LEVEL: return tci_combining_level(m, args[0], args[1]);
+    case TCI_W_T: return tci_combining_op(m, TCI_P_CAST, m->t, 1, args);
+    case TCI_P_SELECT: return tci_combining_op(m, word, tci_combining_dtype(m, args[1]), 3, args);
+    default: break;
+    }
+    tc_dtype t = tci_combining_dtype(m, args[0]);
+    if (word == TCI_P_FMA && t == TC_BOOL) {
+        return tci_combining_2(m, TCI_P_OR, args[2],
+                               tci_combining_2(m, TCI_P_AND, args[0], args[1]));
+    }
+    if (t == TC_BOOL) {
+        word = tci_combining_bool(word);
+    } else if (!tci_dtype_is_float(t)) {
+        word = word == TCI_W_MAX ? (int)TCI_P_PMAX : word == TCI_W_MIN ? (int)TCI_P_PMIN : word;
+    }
+    int n = tci_formula_value_operands(word);
+    return n == 2 ? tci_combining_2(m, word, args[0], args[1])
+                  : tci_combining_op(m, word, t, n, args);
+}
+
+/* What the operands of a word are: numbers among them take the dtype of their neighbour. */
+static void tci_combining_settle(const tci_combining *m, int n, int *args, const int *numbers)
+{
+    int other = -1;
+    for (int i = 0; i < n; i++) {
+        bool mask = args[i] >= 0 && n == 3 && i == 0; /* SELECT's */
+        other = args[i] >= 0 && !mask ? args[i] : other;
+    }
+    for (int i = 0; i < n; i++) {
+        if (args[i] < 0) {
+            tc_dtype t = other < 0 ? m->t : tci_combining_dtype(m, other);
+            args[i] = tci_combining_k(m, t, tci_formula_number(numbers[i]));
+        }
+    }
+}
+
+TCI_FN void tci_combine_make(tci_combine *c, int red, tc_dtype t)
+{
+    tci_combining m = {c, red, t};
+    c->n = 0;
+    c->n_parts = tci_red_parts(red);
+    for (int part = 0; part < c->n_parts; part++) {
+        int stack[TCI_FORMULA_DEPTH], numbers[TCI_FORMULA_DEPTH], n = 0;
+        for (const uint8_t *w = tci_formula_combine(red, part); *w != TCI_W_END; w++) {
+            int takes = tci_formula_value_operands(*w);
+            n -= takes;
+            tci_combining_settle(&m, takes, stack + n, numbers + n);
+            numbers[n] = *w;
+            stack[n] = *w >= TCI_W_K ? -1 : tci_combining_word(&m, *w, stack + n);
+            n++;
+        }
+        c->part[part] = (int8_t)stack[0];
+    }
 }
 /* ---- src/ops/helpers.c ---- */
 /* ops/helpers.c - the scalar helpers of the math library: slow paths of f32 recipes, POW, and all
@@ -10169,7 +10574,7 @@ typedef enum tci_build_over {
 
 /* The rule of each reduction. */
 static const uint8_t tci_build_overs[] = {
-#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_BUILD_OVER_##rule,
+#define TCI_ROW(id, name, rule, combine, part, gradient, doc) TCI_BUILD_OVER_##rule,
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -16161,9 +16566,7 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
- * combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum and minimum (MAX: select(acc > v or acc is
- * NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index): take v if v beats acc strictly, or v is
- * NaN and acc is not; equal values keep the lower index.
+ * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
@@ -16245,17 +16648,6 @@ static inline int tci_kinst_number(const tci_kinst *i)
 typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
-typedef enum tci_kred_op {
-#define TCI_ROW(id, ...) TCI_RED_##id,
-    TCI_REDUCE_OPS(TCI_ROW) TCI_RED_DOT
-#undef TCI_ROW
-} tci_kred_op;
-/* The identity of a reduction in its accumulator's dtype. */
-TCI_FN tci_value tci_kred_identity(int op, tc_dtype t);
-static inline bool tci_kred_is_arg(int op)
-{
-    return op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
-}
 /* The numeric class of a reduction: its order, which every executor keeps. */
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
@@ -16263,10 +16655,11 @@ typedef enum tci_korder {
     TCI_ORDER_MATRIX
 } tci_korder;
 typedef struct tci_kred {
-    uint8_t op;      /* tci_kred_op */
-    int8_t dtype;    /* of the accumulator (ARG: of the compared value; the result is i64) */
+    uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */
+    uint8_t part;    /* which part of the accumulator is the result */
+    int8_t dtype;    /* in which it accumulates; that of each part follows */
     int32_t stage;
-    int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
+    int32_t in[TCI_PARTS]; /* the values that an element is, tci_red_takes of them; then -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
     uint8_t order;   /* tci_korder */
     int32_t order_n; /* its number, 0 where it has none */
@@ -16956,25 +17349,10 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }
-
-_Static_assert((int)TCI_RED_DOT == (int)TCI_OP_REDUCE_END - (int)TCI_OP_EW_END,
-               "the reductions of kernels are the rows in their order, and DOT");
-
-TCI_FN tci_value tci_kred_identity(int op, tc_dtype t)
-{
-    tci_value zero = {.i = 0};
-    return op == TCI_RED_DOT ? zero : tci_op_identity(TCI_OP_EW_END + op, t);
-}
 /* ---- src/kernel/print.c ---- */
 /* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so
  * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
  * numbers that tci_kernel constructors assign in order of first use. */
-
-static const char *const tci_kernel_red_names[] = {
-#define TCI_ROW(id, name, ...) #name,
-    TCI_REDUCE_OPS(TCI_ROW) "dot"
-#undef TCI_ROW
-};
 
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
@@ -17103,10 +17481,10 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
         const tci_kred *red = &k->reds[r];
         if (red->stage == index) {
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
-                           tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
-                           red->a);
-            if (red->b >= 0) {
-                tci_str_printf(out, ", v%d", red->b);
+                           tci_dtype_get((tc_dtype)red->dtype)->name, tci_red_name(red->op),
+                           red->in[0]);
+            for (int i = 1; i < tci_red_takes(red->op); i++) {
+                tci_str_printf(out, ", v%d", red->in[i]);
             }
             tci_str_add(out, ", ");
             tci_kernel_print_order(out, red);
@@ -17328,6 +17706,22 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, false);
 }
 
+/* What is folded is there before the stage, in the dtypes of the combine row; the result is one of
+ * its parts. */
+static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
+{
+    int takes = tci_red_takes(red->op);
+    TCI_ASSERT(s, red->part < tci_red_parts(red->op));
+    for (int i = 0; i < TCI_PARTS; i++) {
+        TCI_ASSERT(s, i < takes ? red->in[i] >= 0 && red->in[i] < k->n_insts : red->in[i] < 0);
+        TCI_ASSERT(s, i >= takes || k->insts[red->in[i]].stage < red->stage);
+        TCI_ASSERT(s, i >= takes || k->insts[red->in[i]].dtype ==
+                                        tci_red_taken(red->op, i, (tc_dtype)red->dtype));
+    }
+    TCI_ASSERT(s, k->insts[red->inst].dtype ==
+                      tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
@@ -17347,7 +17741,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         const tci_kred *red = &k->reds[r];
         TCI_ASSERT(s, red->stage >= 0 && red->stage < k->n_stages);
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
-        TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
+        tci_kernel_verify_red(s, k, red);
         tci_kernel_verify_order(s, k, red);
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -17436,6 +17830,9 @@ TCI_FN int tci_lower_offset(tci_lower *l, int rank, const tci_dim *shape, const 
                             const int *idx);
 /* Rounds a compute value to a node's dtype, once (f16 and bf16 travel as f32). */
 TCI_FN int tci_lower_round(tci_kernel *k, int value, tc_dtype to);
+/* A value of what an element is to a reduction: an element formula of ops/formula.h in dtype t,
+ * over the element and its index x along the axis. */
+TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x);
 /* Converts between compute dtypes. */
 TCI_FN int tci_lower_convert(tci_kernel *k, int value, tc_dtype to);
 
@@ -17944,6 +18341,27 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
     for (const uint8_t *w = tci_formula_value(op); *w != TCI_W_END; w++) {
         n -= tci_formula_value_operands(*w);
         stack[n] = tci_lower_word(e, *w, stack + n);
+        n++;
+    }
+    return stack[0];
+}
+
+TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x)
+{
+    tci_lower_ew e = {k, t, element, -1};
+    int stack[TCI_FORMULA_DEPTH], n = 0;
+    for (const uint8_t *w = words; *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        if (*w == TCI_W_INDEX) {
+            tci_kinst i = {0};
+            i.op = TCI_K_INDEX;
+            i.dtype = TC_I64;
+            i.x = x;
+            i.guard = -1;
+            stack[n] = tci_kernel_inst(k, i);
+        } else {
+            stack[n] = tci_lower_word(&e, *w, stack + n);
+        }
         n++;
     }
     return stack[0];
@@ -18486,9 +18904,8 @@ static bool *tci_kernel_live(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     for (int r = 0; r < k->n_reds; r++) {
-        live[k->reds[r].a] = true;
-        if (k->reds[r].b >= 0) {
-            live[k->reds[r].b] = true;
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            live[k->reds[r].in[i]] = true;
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -18807,8 +19224,9 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
         if (red.stage != t) {
             continue;
         }
-        red.a = tci_kernel_copy_inst(c, red.a);
-        red.b = red.b >= 0 ? tci_kernel_copy_inst(c, red.b) : -1;
+        for (int i = 0; i < tci_red_takes(red.op); i++) {
+            red.in[i] = tci_kernel_copy_inst(c, red.in[i]);
+        }
         TCI_PUSH(to->s, to->reds, to->n_reds, to->cap_reds, red);
         tci_kinst i = from->insts[red.inst];
         i.imm = to->n_reds - 1;
@@ -19135,8 +19553,9 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
         tci_concrete_inst(&c, i);
     }
     for (int r = 0; r < to->n_reds; r++) {
-        to->reds[r].a = c.inst_to[k->reds[r].a];
-        to->reds[r].b = k->reds[r].b >= 0 ? c.inst_to[k->reds[r].b] : -1;
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            to->reds[r].in[i] = c.inst_to[k->reds[r].in[i]];
+        }
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kstore store = k->stores[w];
@@ -19337,8 +19756,8 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
                         TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
     tci_matrix_side side[2] = {{0}};
     const tci_kred *red = &k->reds[0];
-    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
-        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+    if (!tci_matrix_load(k, red->in[0], coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->in[1], coef[1], &side[1])) {
         return false;
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;
@@ -22064,14 +22483,13 @@ static int tci_class_widest(const tci_kernel *k)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         const tci_kstage *stage = &k->stages[red->stage];
-        int bytes = tci_dtype_get((tc_dtype)red->dtype)->bytes;
         axes |= (uint64_t)1 << TCI_MIN(stage->axes[stage->n_axes - 1], 63);
-        live[red->a] = true;
-        if (red->b >= 0) {
-            live[red->b] = true;
+        for (int j = 0; j < tci_red_takes(red->op); j++) {
+            live[red->in[j]] = true;
         }
-        if (red->dtype != TC_BOOL) {
-            widest = TCI_MAX(widest, tci_kred_is_arg(red->op) ? 8 : bytes);
+        for (int part = 0; part < tci_red_parts(red->op); part++) {
+            tc_dtype t = tci_red_dtype(red->op, part, (tc_dtype)red->dtype);
+            widest = TCI_MAX(widest, tci_dtype_get(t)->bytes);
         }
     }
     for (int i = 0; i < k->n_stores; i++) {
@@ -22442,18 +22860,37 @@ static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int va
     }
 }
 
-static uint8_t tci_pk_red_op(tci_scratch *s, int op)
+/* What is combined, and which part of it is the result. */
+static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
 {
-    switch (op) {
-#define TCI_ROW(id, ...)                                                                           \
-    case TCI_OP_##id: return TCI_RED_##id;
-        TCI_REDUCE_OPS(TCI_ROW)
-#undef TCI_ROW
-    case TCI_OP_CONTRACT: return TCI_RED_DOT;
-    case TCI_OP_SCAN: return TCI_RED_SUM;
+    tci_kred red = {0};
+    if (tci_op_is_reduce(n->op)) {
+        red.op = tci_op_get(n->op)->red;
+        red.part = tci_op_get(n->op)->part;
+    } else {
+        red.op = n->op == TCI_OP_SCAN ? TCI_RED_SUM : TCI_RED_DOT;
     }
-    TCI_ASSERT(s, false);
-    return TCI_RED_SUM;
+    red.dtype = (int8_t)t;
+    red.order = TCI_ORDER_CHAIN;
+    red.in[0] = red.in[1] = red.in[2] = red.inst = -1;
+    return red;
+}
+
+/* The values that an element of the root is, in the dtypes of its parts. */
+static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    for (int i = 0; i < r->node->n_in; i++) {
+        int value = tci_lower_value(&p->l, r->node->in[i],
+                                    tci_plan_input_index(&p->l, r, i, domain), 0);
+        red->in[i] = tci_lower_convert(p->k, value, t);
+    }
+    int element = red->in[0];
+    for (int i = 0; i < TCI_PARTS && tci_formula_element(red->op, i); i++) {
+        red->in[i] = tci_lower_element(p->k, tci_formula_element(red->op, i),
+                                       tci_red_dtype(red->op, i, t), element,
+                                       domain[r->n_domain - 1]);
+    }
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
@@ -22466,32 +22903,21 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN, 0};
-    red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
-    red.a = tci_lower_convert(p->k, red.a, t);
-    int after = p->k->insts[red.a].stage;
-    if (n->op == TCI_OP_CONTRACT) {
-        red.b = tci_lower_value(&p->l, n->in[1], tci_plan_input_index(&p->l, r, 1, domain), 0);
-        red.b = tci_lower_convert(p->k, red.b, t);
-        after = TCI_MAX(after, p->k->insts[red.b].stage);
-    }
-    tci_kinst inst = {0};
-    inst.x = inst.guard = -1;
-    if (arg) {
-        inst.op = TCI_K_INDEX;
-        inst.dtype = TC_I64;
-        inst.x = domain[r->n_domain - 1];
-        red.b = tci_kernel_inst(p->k, inst);
-        inst.x = -1;
+    tci_kred red = tci_pk_red(n, t);
+    tci_pk_take(p, r, domain, &red);
+    int after = -1;
+    for (int i = 0; i < tci_red_takes(red.op); i++) {
+        after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
     red.stage =
         tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
+    tci_kinst inst = {0};
     inst.op = TCI_K_RED;
-    inst.dtype = (int8_t)(arg ? TC_I64 : t);
+    inst.dtype = (int8_t)tci_red_dtype(red.op, red.part, t);
     inst.imm = p->k->n_reds - 1;
-    inst.x = -1;
+    inst.x = inst.guard = -1;
     int value = tci_kernel_inst(p->k, inst);
     p->k->reds[inst.imm].inst = value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
@@ -22529,6 +22955,15 @@ static double tci_pk_points(const tci_kernel *k, uint64_t axes)
     return points;
 }
 
+static uint64_t tci_pk_red_axes(const tci_kernel *k, const tci_kred *red)
+{
+    uint64_t axes = 0;
+    for (int i = 0; i < tci_red_takes(red->op); i++) {
+        axes |= k->insts[red->in[i]].axes;
+    }
+    return axes;
+}
+
 static int64_t tci_pk_clamp(double x)
 {
     return x < 9e18 ? (int64_t)x : INT64_MAX;
@@ -22544,8 +22979,7 @@ static void tci_pk_measure(tci_kernel *k)
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
-        uint64_t axes = k->insts[k->reds[r].a].axes;
-        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
         flops += (k->reds[r].op == TCI_RED_DOT ? 2 : 1) * tci_pk_points(k, axes);
     }
     for (int p = 0; p < k->n_operands; p++) {
@@ -22594,8 +23028,7 @@ static void tci_pk_measure_all(tci_kernel *k)
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
-        uint64_t axes = k->insts[k->reds[r].a].axes;
-        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
         tci_dim points = tci_pk_all_points(k, axes);
         flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
     }
@@ -22880,9 +23313,9 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
 {
     int32_t *last = TCI_NEW_ARRAY(s, int32_t, k->n_insts + 1);
     for (int r = 0; r < k->n_reds; r++) {
-        last[k->reds[r].a] = TCI_MAX(last[k->reds[r].a], k->reds[r].stage);
-        if (k->reds[r].b >= 0) {
-            last[k->reds[r].b] = TCI_MAX(last[k->reds[r].b], k->reds[r].stage);
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            int32_t *at = &last[k->reds[r].in[i]];
+            *at = TCI_MAX(*at, k->reds[r].stage);
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -25849,9 +26282,8 @@ TCI_FN void tci_cost_mark(const tci_kernel *k, int stage, bool through_index, bo
     }
     for (int i = 0; i < k->n_reds; i++) {
         if (k->reds[i].stage == stage) {
-            tci_cost_reach(k, k->reds[i].a, through_index, live);
-            if (k->reds[i].b >= 0) {
-                tci_cost_reach(k, k->reds[i].b, through_index, live);
+            for (int j = 0; j < tci_red_takes(k->reds[i].op); j++) {
+                tci_cost_reach(k, k->reds[i].in[j], through_index, live);
             }
         }
     }
@@ -25911,10 +26343,10 @@ TCI_FN int tci_cost_widest(const tci_kernel *k)
             }
         }
         for (int r = 0; r < k->n_reds && axis >= 0; r++) {
-            bool arg = tci_kred_is_arg(k->reds[r].op);
-            if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
-                int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
-                widest = TCI_MAX(widest, bytes);
+            const tci_kred *red = &k->reds[r];
+            for (int i = 0; i < tci_red_parts(red->op) && red->stage == t; i++) {
+                tc_dtype part = tci_red_dtype(red->op, i, (tc_dtype)red->dtype);
+                widest = TCI_MAX(widest, part == TC_BOOL ? 1 : tci_dtype_get(part)->bytes);
             }
         }
     }
@@ -25939,46 +26371,60 @@ TCI_FN int64_t tci_cost_row(const tci_kernel *k, int inst, uint64_t axes)
 /* loop/combine.c - one step of a reduction.
  *
  * In: a reduction, its accumulator and what it takes in, as values of the loop IR. Out: the values
- * after the step. An accumulator is a mutable value, or a vector of a local array; ARG reductions
- * carry an index beside the value, DOT takes in two factors. The order in which steps are made is
- * not chosen here: kernel/ir.h prescribes it. */
+ * after the step, by the program of its combine row (ops/combine.h). A part of an accumulator is a
+ * mutable value, or a vector of a local array. The order in which steps are made is not chosen
+ * here: kernel/ir.h prescribes it. */
 /* ---- src/loop/combine.h ---- */
 /* loop/combine.h - one step of a reduction: accumulators and what they take in. */
 #ifndef TCI_LOOP_COMBINE_H
 #define TCI_LOOP_COMBINE_H
 
 
-/* An accumulator or what it takes in: value and, for ARG, its index (DOT: the second factor). */
-typedef struct tci_stage_pair { int value, index; } tci_stage_pair;
-TCI_FN bool tci_stage_is_arg(const tci_kred *red);
-TCI_FN int tci_stage_select(tci_build *b, int mask, int x, int y);
-TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red);
-TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
-                                        tci_stage_pair v);
-TCI_FN tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red);
+/* An accumulator, or what it takes in (DOT: two factors): the parts, then -1. */
+typedef struct tci_stage_tuple { int part[TCI_PARTS]; } tci_stage_tuple;
+TCI_FN tci_stage_tuple tci_stage_tuple_of(int first, int second);
+/* What a function of one part gives for each. */
+typedef int (*tci_stage_part_fn)(tci_build *b, int part, int imm);
+TCI_FN tci_stage_tuple tci_stage_each(tci_build *b, tci_stage_tuple x, tci_stage_part_fn fn,
+                                      int imm);
+/* x where the mask is true, else y. */
+TCI_FN tci_stage_tuple tci_stage_choose(tci_build *b, int mask, tci_stage_tuple x,
+                                        tci_stage_tuple y);
+TCI_FN tci_stage_tuple tci_stage_operands(tci_build *b, const tci_kred *red);
+TCI_FN tci_stage_tuple tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_tuple acc,
+                                         tci_stage_tuple v);
+TCI_FN tci_stage_tuple tci_stage_identity(tci_build *b, const tci_kred *red);
 /* mutable, at the identity */
-TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
-TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v);
-TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc);
+TCI_FN tci_stage_tuple tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes);
+TCI_FN void tci_stage_assign(tci_build *b, tci_stage_tuple acc, tci_stage_tuple v);
+TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_tuple acc);
 /* Accumulators of a vector in local arrays, at index expression x. */
-TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
-                                          int x);
-TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v);
-/* Arrays with all virtual lanes at the identity. */
-TCI_FN tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red);
+TCI_FN tci_stage_tuple tci_stage_array_get(tci_build *b, const tci_kred *red,
+                                           tci_stage_tuple array, int x);
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_tuple array, int x, tci_stage_tuple v);
+/* Arrays of n accumulators; those of all virtual lanes, at the identity. */
+TCI_FN tci_stage_tuple tci_stage_array_local(tci_build *b, const tci_kred *red, int64_t n);
+TCI_FN tci_stage_tuple tci_stage_array_make(tci_build *b, const tci_kred *red);
 
 #endif
 
 /* ---- src/loop/combine.c, continued ---- */
-TCI_FN bool tci_stage_is_arg(const tci_kred *red)
+TCI_FN tci_stage_tuple tci_stage_tuple_of(int first, int second)
 {
-    return tci_kred_is_arg(red->op);
+    tci_stage_tuple r = {{first, second, -1}};
+    return r;
 }
 
-static bool tci_stage_is_min(const tci_kred *red)
+TCI_FN tci_stage_tuple tci_stage_each(tci_build *b, tci_stage_tuple x, tci_stage_part_fn fn,
+                                      int imm)
 {
-    return red->op == TCI_RED_MIN || red->op == TCI_RED_ARGMIN;
+    for (int i = 0; i < TCI_PARTS && x.part[i] >= 0; i++) {
+        x.part[i] = fn(b, x.part[i], imm);
+    }
+    return x;
 }
+
+/* ---- combining ---- */
 
 static int tci_stage_op(tci_build *b, tci_prim p, tc_dtype result, int x, int y)
 {
@@ -25986,163 +26432,155 @@ static int tci_stage_op(tci_build *b, tci_prim p, tc_dtype result, int x, int y)
     return tci_build_prim(b, p, result, 2, args, 0);
 }
 
-TCI_FN int tci_stage_select(tci_build *b, int mask, int x, int y)
+static int tci_stage_select(tci_build *b, int mask, int x, int y)
 {
     int args[3] = {mask, x, y};
     return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[x].dtype, 3, args, 0);
 }
 
-/* acc where acc > v or acc is NaN, else v: pmax gives exactly that but for a NaN in acc. */
-static int tci_stage_extreme(tci_build *b, const tci_kred *red, int acc, int v)
+TCI_FN tci_stage_tuple tci_stage_choose(tci_build *b, int mask, tci_stage_tuple x,
+                                        tci_stage_tuple y)
 {
+    for (int i = 0; i < TCI_PARTS && x.part[i] >= 0; i++) {
+        x.part[i] =
+            tci_stage_select(b, mask, tci_build_widen(b, x.part[i], b->l->lanes), y.part[i]);
+    }
+    return x;
+}
+
+static int tci_stage_inst(tci_build *b, const tci_combine_inst *inst, const int *args)
+{
+    tc_dtype t = (tc_dtype)inst->dtype;
+    switch (inst->op) {
+    case TCI_W_K: return tci_build_const(b, t, inst->value);
+    /* acc where acc > v or acc is NaN, else v: pmax gives exactly that but for a NaN in acc */
+    case TCI_W_MAX:
+    case TCI_W_MIN: {
+        tci_prim p = inst->op == TCI_W_MAX ? TCI_P_PMAX : TCI_P_PMIN;
+        int best = tci_stage_op(b, p, t, args[0], args[1]);
+        return tci_stage_select(b, tci_stage_op(b, TCI_P_EQ, TC_BOOL, args[0], args[0]), best,
+                                args[0]);
+    }
+    case TCI_P_FMA:
+        if (!tci_dtype_is_float(t)) {
+            return tci_stage_op(b, TCI_P_ADD, t, args[2],
+                                tci_stage_op(b, TCI_P_MUL, t, args[0], args[1]));
+        }
+        break;
+    default: break;
+    }
+    return tci_build_prim(b, (tci_prim)inst->op, t, inst->n_args, args, 0);
+}
+
+TCI_FN tci_stage_tuple tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_tuple acc,
+                                         tci_stage_tuple v)
+{
+    int values[2 * TCI_PARTS + TCI_COMBINE_MOST];
+    tci_combine c;
+    tci_stage_tuple r = {{-1, -1, -1}};
+    tci_combine_make(&c, red->op, (tc_dtype)red->dtype);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        values[i] = acc.part[i];
+        values[TCI_PARTS + i] = v.part[i];
+    }
+    for (int i = 0; i < c.n; i++) {
+        int args[3] = {-1, -1, -1};
+        for (int a = 0; a < c.insts[i].n_args; a++) {
+            args[a] = values[c.insts[i].args[a]];
+        }
+        values[2 * TCI_PARTS + i] = tci_stage_inst(b, &c.insts[i], args);
+    }
+    for (int i = 0; i < c.n_parts; i++) {
+        r.part[i] = values[c.part[i]];
+    }
+    return r;
+}
+
+TCI_FN tci_stage_tuple tci_stage_identity(tci_build *b, const tci_kred *red)
+{
+    tci_stage_tuple r = {{-1, -1, -1}};
     tc_dtype t = (tc_dtype)red->dtype;
-    if (t == TC_BOOL) {
-        return tci_stage_op(b, tci_stage_is_min(red) ? TCI_P_AND : TCI_P_OR, t, acc, v);
-    }
-    int best = tci_stage_op(b, tci_stage_is_min(red) ? TCI_P_PMIN : TCI_P_PMAX, t, acc, v);
-    if (!tci_dtype_is_float(t)) {
-        return best;
-    }
-    return tci_stage_select(b, tci_stage_op(b, TCI_P_EQ, TC_BOOL, acc, acc), best, acc);
-}
-
-/* v replaces acc if it beats it strictly, or is the first NaN, or ties with a lower index. */
-static tci_stage_pair tci_stage_arg(tci_build *b, const tci_kred *red, tci_stage_pair acc,
-                                    tci_stage_pair v)
-{
-    bool less = tci_stage_is_min(red);
-    int take = less ? tci_stage_op(b, TCI_P_LT, TC_BOOL, v.value, acc.value)
-                    : tci_stage_op(b, TCI_P_LT, TC_BOOL, acc.value, v.value);
-    int tie = tci_stage_op(b, TCI_P_EQ, TC_BOOL, v.value, acc.value);
-    if (tci_dtype_is_float((tc_dtype)red->dtype)) {
-        int ordered_v = tci_stage_op(b, TCI_P_EQ, TC_BOOL, v.value, v.value);
-        int nan_v = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_v, 0);
-        int ordered_acc = tci_stage_op(b, TCI_P_EQ, TC_BOOL, acc.value, acc.value);
-        int nan_acc = tci_build_prim(b, TCI_P_NOT, TC_BOOL, 1, &ordered_acc, 0);
-        take = tci_stage_op(b, TCI_P_OR, TC_BOOL, take,
-                            tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, ordered_acc));
-        tie = tci_stage_op(b, TCI_P_OR, TC_BOOL, tie,
-                           tci_stage_op(b, TCI_P_AND, TC_BOOL, nan_v, nan_acc));
-    }
-    int lower = tci_stage_op(b, TCI_P_LT, TC_BOOL, v.index, acc.index);
-    take =
-        tci_stage_op(b, TCI_P_OR, TC_BOOL, take, tci_stage_op(b, TCI_P_AND, TC_BOOL, tie, lower));
-    tci_stage_pair r = {tci_stage_select(b, take, v.value, acc.value),
-                        tci_stage_select(b, take, v.index, acc.index)};
-    return r;
-}
-
-static int tci_stage_fma(tci_build *b, const tci_kred *red, tci_stage_pair v, int acc)
-{
-    tc_dtype t = (tc_dtype)red->dtype;
-    if (tci_dtype_is_float(t)) {
-        int args[3] = {v.value, v.index, acc};
-        return tci_build_prim(b, TCI_P_FMA, t, 3, args, 0);
-    }
-    tci_prim mul = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL;
-    return tci_stage_op(b, t == TC_BOOL ? TCI_P_OR : TCI_P_ADD, t, acc,
-                        tci_stage_op(b, mul, t, v.value, v.index));
-}
-
-TCI_FN tci_stage_pair tci_stage_combine(tci_build *b, const tci_kred *red, tci_stage_pair acc,
-                                        tci_stage_pair v)
-{
-    tc_dtype t = (tc_dtype)red->dtype;
-    tci_stage_pair r = {-1, -1};
-    tci_prim p = TCI_P_ADD;
-    switch ((tci_kred_op)red->op) {
-    case TCI_RED_SUM: p = t == TC_BOOL ? TCI_P_OR : TCI_P_ADD; break;
-    case TCI_RED_PROD: p = t == TC_BOOL ? TCI_P_AND : TCI_P_MUL; break;
-    case TCI_RED_ANY: p = TCI_P_OR; break;
-    case TCI_RED_ALL: p = TCI_P_AND; break;
-    case TCI_RED_MAX:
-    case TCI_RED_MIN: r.value = tci_stage_extreme(b, red, acc.value, v.value); return r;
-    case TCI_RED_ARGMAX:
-    case TCI_RED_ARGMIN: return tci_stage_arg(b, red, acc, v);
-    case TCI_RED_DOT: r.value = tci_stage_fma(b, red, v, acc.value); return r;
-    }
-    r.value = tci_stage_op(b, p, t, acc.value, v.value);
-    return r;
-}
-
-TCI_FN tci_stage_pair tci_stage_identity(tci_build *b, const tci_kred *red)
-{
-    tc_dtype t = (tc_dtype)red->dtype;
-    tci_value last = {.i = INT64_MAX};
-    tci_stage_pair r = {tci_build_const(b, t, tci_kred_identity(red->op, t)),
-                        tci_stage_is_arg(red) ? tci_build_const(b, TC_I64, last) : -1};
-    return r;
-}
-
-TCI_FN tci_stage_pair tci_stage_operands(tci_build *b, const tci_kred *red)
-{
-    tci_stage_pair r = {tci_build_value(b, red->a), red->b >= 0 ? tci_build_value(b, red->b) : -1};
-    return r;
-}
-
-TCI_FN tci_stage_pair tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
-{
-    tci_stage_pair id = tci_stage_identity(b, red);
-    tci_stage_pair r = {tci_build_mutable(b, tci_build_widen(b, id.value, lanes)), -1};
-    if (id.index >= 0) {
-        r.index = tci_build_mutable(b, tci_build_widen(b, id.index, lanes));
+    for (int i = 0; i < tci_red_parts(red->op); i++) {
+        r.part[i] =
+            tci_build_const(b, tci_red_dtype(red->op, i, t), tci_red_identity(red->op, i, t));
     }
     return r;
 }
 
-TCI_FN void tci_stage_assign(tci_build *b, tci_stage_pair acc, tci_stage_pair v)
+TCI_FN tci_stage_tuple tci_stage_operands(tci_build *b, const tci_kred *red)
 {
-    tci_build_assign(b, acc.value, v.value);
-    if (acc.index >= 0) {
-        tci_build_assign(b, acc.index, v.index);
+    tci_stage_tuple r = {{-1, -1, -1}};
+    for (int i = 0; i < tci_red_takes(red->op); i++) {
+        r.part[i] = tci_build_value(b, red->in[i]);
+    }
+    return r;
+}
+
+static int tci_stage_part_mutable(tci_build *b, int part, int lanes)
+{
+    return tci_build_mutable(b, tci_build_widen(b, part, lanes));
+}
+
+TCI_FN tci_stage_tuple tci_stage_accumulator(tci_build *b, const tci_kred *red, int lanes)
+{
+    return tci_stage_each(b, tci_stage_identity(b, red), tci_stage_part_mutable, lanes);
+}
+
+TCI_FN void tci_stage_assign(tci_build *b, tci_stage_tuple acc, tci_stage_tuple v)
+{
+    for (int i = 0; i < TCI_PARTS && acc.part[i] >= 0; i++) {
+        tci_build_assign(b, acc.part[i], v.part[i]);
     }
 }
 
-TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_pair acc)
+TCI_FN void tci_stage_remember_result(tci_build *b, const tci_kred *red, tci_stage_tuple acc)
 {
-    tci_build_remember(b, red->inst, tci_build_copy(b, acc.index >= 0 ? acc.index : acc.value));
+    tci_build_remember(b, red->inst, tci_build_copy(b, acc.part[red->part]));
 }
 
 /* ---- accumulators in local arrays ---- */
 
-TCI_FN tci_stage_pair tci_stage_array_get(tci_build *b, const tci_kred *red, tci_stage_pair array,
-                                          int x)
+TCI_FN tci_stage_tuple tci_stage_array_get(tci_build *b, const tci_kred *red,
+                                           tci_stage_tuple array, int x)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_LOAD : TCI_MEM_LOAD_ONE;
-    st.base = ~array.value;
     st.x = x;
-    tci_stage_pair r = {tci_build_mem(b, st, (tc_dtype)red->dtype, b->l->lanes, b->cur), -1};
-    if (array.index >= 0) {
-        st.base = ~array.index;
-        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
+    for (int i = 0; i < TCI_PARTS && array.part[i] >= 0; i++) {
+        st.base = ~array.part[i];
+        array.part[i] = tci_build_mem(b, st, tci_red_dtype(red->op, i, (tc_dtype)red->dtype),
+                                      b->l->lanes, b->cur);
     }
-    return r;
+    return array;
 }
 
-TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_pair array, int x, tci_stage_pair v)
+TCI_FN void tci_stage_array_set(tci_build *b, tci_stage_tuple array, int x, tci_stage_tuple v)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = b->l->lanes > 1 ? TCI_MEM_STORE : TCI_MEM_STORE_ONE;
-    st.base = ~array.value;
     st.x = x;
-    st.args[0] = tci_build_widen(b, v.value, b->l->lanes);
-    tci_build_mem(b, st, TC_F32, 1, b->cur);
-    if (array.index >= 0) {
-        st.base = ~array.index;
-        st.args[0] = tci_build_widen(b, v.index, b->l->lanes);
+    for (int i = 0; i < TCI_PARTS && array.part[i] >= 0; i++) {
+        st.base = ~array.part[i];
+        st.args[0] = tci_build_widen(b, v.part[i], b->l->lanes);
         tci_build_mem(b, st, TC_F32, 1, b->cur);
     }
 }
 
-TCI_FN tci_stage_pair tci_stage_array_make(tci_build *b, const tci_kred *red)
+TCI_FN tci_stage_tuple tci_stage_array_local(tci_build *b, const tci_kred *red, int64_t n)
+{
+    tci_stage_tuple array = {{-1, -1, -1}};
+    for (int i = 0; i < tci_red_parts(red->op); i++) {
+        tc_dtype t = tci_red_dtype(red->op, i, (tc_dtype)red->dtype);
+        array.part[i] = tci_build_local(b, t, n, b->cur);
+    }
+    return array;
+}
+
+TCI_FN tci_stage_tuple tci_stage_array_make(tci_build *b, const tci_kred *red)
 {
     int lanes = tci_kernel_lanes(b->k);
-    tci_stage_pair array = {tci_build_local(b, (tc_dtype)red->dtype, lanes, b->cur), -1};
-    if (tci_stage_is_arg(red)) {
-        array.index = tci_build_local(b, TC_I64, lanes, b->cur);
-    }
-    tci_stage_pair id = tci_stage_identity(b, red);
+    tci_stage_tuple array = tci_stage_array_local(b, red, lanes);
+    tci_stage_tuple id = tci_stage_identity(b, red);
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, lanes), b->l->lanes, &open);
     tci_stage_array_set(b, array, tci_lx_var(b->l, i), id);
@@ -26579,13 +27017,16 @@ enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
 {
-    uint64_t axes = b->k->insts[red->a].axes | (red->b >= 0 ? b->k->insts[red->b].axes : 0);
+    uint64_t axes = 0;
+    for (int i = 0; i < tci_red_takes(red->op); i++) {
+        axes |= b->k->insts[red->in[i]].axes;
+    }
     return tci_build_is_vector(b, axes);
 }
 
 /* The running values of a SCAN at this step, then its stores. */
 static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
-                                const tci_stage_pair *acc)
+                                const tci_stage_tuple *acc)
 {
     int n = tile->n_rows * tile->n_vecs;
     for (int i = 0; i < n; i++) {
@@ -26601,13 +27042,13 @@ static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
 
 /* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
 static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
-                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 const tci_stage_tuple *acc, tci_lin at, int64_t lo, int64_t hi,
                                  int n)
 {
     const tci_kernel *k = b->k;
     int axis = k->stages[stage].axes[0];
     const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
-    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_tuple *taken = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n * k->n_reds);
     tci_stage_point(b, tile, 0);
     for (int u = 0; u < n; u++) {
         steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
@@ -26622,7 +27063,7 @@ static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
         tci_build_set(b, axis, steps[u]);
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == stage) {
-                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_tuple v = taken[u * k->n_reds + r];
                 tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
             }
         }
@@ -26634,7 +27075,7 @@ static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
 /* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
  * False: done the other way. */
 static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
-                                 const tci_stage_pair *acc)
+                                 const tci_stage_tuple *acc)
 {
     const tci_kstage *st = &b->k->stages[stage];
     bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
@@ -26661,7 +27102,7 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
 
 /* Takes everything in, in order, into the accumulators of the tile's points. */
 static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
-                              const tci_stage_pair *acc)
+                              const tci_stage_tuple *acc)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
@@ -26674,7 +27115,7 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == stage) {
-                tci_stage_pair v = tci_stage_operands(b, &k->reds[r]);
+                tci_stage_tuple v = tci_stage_operands(b, &k->reds[r]);
                 tci_stage_assign(b, acc[r * n + i],
                                  tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
             }
@@ -26690,7 +27131,7 @@ TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
 {
     const tci_kernel *k = b->k;
     int n = tile->n_rows * tile->n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);
@@ -26755,7 +27196,7 @@ typedef struct tci_stage_lanes {
     int stage, axis;
     int next_axis;      /* as in tci_tile, for this stage */
     int n_regs;         /* vectors that elements of the row reach */
-    tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
+    tci_stage_tuple *acc;      /* [red * n_regs + register]; in_array: locals */
     bool in_array;
 } tci_stage_lanes;
 
@@ -26770,17 +27211,15 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
         if (red->stage != m->stage) {
             continue;
         }
-        tci_stage_pair at = m->acc[r * m->n_regs + (m->in_array ? 0 : reg)];
-        tci_stage_pair acc = m->in_array ? tci_stage_array_get(b, red, at, x) : at;
-        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        tci_stage_tuple at = m->acc[r * m->n_regs + (m->in_array ? 0 : reg)];
+        tci_stage_tuple acc = m->in_array ? tci_stage_array_get(b, red, at, x) : at;
+        tci_stage_tuple v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
         if (vec->n >= 0) { /* lanes without an element keep what they have */
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_FIRST_N;
             st.n = vec->n;
             int mask = tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
-            v.value =
-                tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
-            v.index = v.index < 0 ? -1 : tci_stage_select(b, mask, v.index, acc.index);
+            v = tci_stage_choose(b, mask, v, acc);
         }
         if (m->in_array) {
             tci_stage_array_set(b, at, x, v);
@@ -26871,19 +27310,13 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     }
 }
 
-static tci_stage_pair tci_stage_high_half(tci_build *b, tci_stage_pair v, int h)
+static int tci_stage_high_half(tci_build *b, int part, int h)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_HIGH_HALF;
-    st.args[0] = v.value;
+    st.args[0] = part;
     st.imm = h;
-    tci_stage_pair r = {
-        tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
-    if (v.index >= 0) {
-        st.args[0] = v.index;
-        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
-    }
-    return r;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[part].dtype, b->l->lanes, b->cur);
 }
 
 /* Lane i takes in lane i + h, for h = 32, 16 ... 1; the result is lane 0. */
@@ -26891,16 +27324,16 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
 {
     const tci_kred *red = &b->k->reds[r];
     int lanes = b->l->lanes;
-    const tci_stage_pair *acc = &m->acc[r * m->n_regs];
-    tci_stage_pair v;
+    const tci_stage_tuple *acc = &m->acc[r * m->n_regs];
+    tci_stage_tuple v;
     for (int h = tci_kernel_lanes(b->k) / 2; h >= lanes; h /= 2) {
         if (m->in_array) {
             tci_lopen open;
             int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
             int x = tci_lx_var(b->l, i);
-            tci_stage_pair low = tci_stage_array_get(b, red, *acc, x);
+            tci_stage_tuple low = tci_stage_array_get(b, red, *acc, x);
             int far = tci_lx_make(b->l, TCI_LX_ADD, x, tci_lx_const(b->l, h), 0);
-            tci_stage_pair high = tci_stage_array_get(b, red, *acc, far);
+            tci_stage_tuple high = tci_stage_array_get(b, red, *acc, far);
             tci_stage_array_set(b, *acc, x, tci_stage_combine(b, red, low, high));
             tci_build_close(b, &open);
             continue;
@@ -26911,9 +27344,9 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
     }
     v = m->in_array ? tci_stage_array_get(b, red, *acc, tci_lx_const(b->l, 0)) : *acc;
     for (int h = lanes / 2; h >= 1; h /= 2) {
-        v = tci_stage_combine(b, red, v, tci_stage_high_half(b, v, h));
+        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_stage_high_half, h));
     }
-    int value = v.index >= 0 ? v.index : v.value;
+    int value = v.part[red->part];
     if (lanes == 1) {
         return value;
     }
@@ -26930,10 +27363,10 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
     int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), tci_kernel_lanes(b->k)), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
-        n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
+        n_accs += k->reds[r].stage == m->stage ? tci_red_parts(k->reds[r].op) : 0;
     }
     m->in_array = m->n_regs * n_accs > 2 * TCI_STAGE_MAX_REGISTERS || lanes < 4;
-    m->acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * m->n_regs + 1);
+    m->acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * m->n_regs + 1);
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < m->n_regs && k->reds[r].stage == m->stage; i++) {
             if (!m->in_array) {
@@ -27102,7 +27535,7 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel);
 /* ---- src/loop/panel.c, continued ---- */
 typedef struct tci_stage_rows {
     const tci_panel *panel;
-    const tci_stage_pair *arrays;  /* accumulators of each reduction */
+    const tci_stage_tuple *arrays;  /* accumulators of each reduction */
     const tci_bind **rows;
     int n_rows;
 } tci_stage_rows;
@@ -27123,7 +27556,7 @@ static void tci_stage_panel_fold(tci_build *b, void *arg, int n, const tci_bind 
         int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
         tci_build_set(b, m->panel->vec_axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
-            tci_stage_pair acc = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
+            tci_stage_tuple acc = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
             for (int row = 0; row < m->n_rows; row++) {
                 tci_build_set(b, axis, m->rows[row]);
                 acc = tci_stage_combine(b, &k->reds[r], acc, tci_stage_operands(b, &k->reds[r]));
@@ -27149,7 +27582,7 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
         tci_build_set(b, tile.vec_axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
             tci_build_remember(b, k->reds[r].inst,
-                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).value);
+                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).part[0]);
         }
     }
     tci_stage_from(b, &tile, 1);
@@ -27181,14 +27614,13 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
     tci_dim size = k->axes[k->stages[0].axes[0]].size;
     tci_dim whole = tci_dim_mul(tci_dim_div(size, panel->rows), panel->rows);
     tci_dim rest = tci_dim_sub(size, whole);
-    tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    tci_stage_tuple *arrays = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
     tci_stage_rows m = {panel, arrays, rows, 0};
     tci_lopen open;
     b->stage = 0;
     for (int r = 0; r < k->n_reds; r++) {
-        arrays[r].value = tci_build_local(b, (tc_dtype)k->reds[r].dtype, panel->chunk, b->cur);
-        arrays[r].index = -1;
+        arrays[r] = tci_stage_array_local(b, &k->reds[r], panel->chunk);
     }
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, panel->chunk), l->lanes, &open);
     for (int r = 0; r < k->n_reds; r++) {
@@ -27327,9 +27759,9 @@ static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kred *red = &k->reds[0];
     const tci_kstage *st = &k->stages[0];
-    bool swap = tci_build_depends(k->insts[red->a].axes, p->vec_axis);
-    p->vec_inst = swap ? red->a : red->b;
-    p->row_inst = swap ? red->b : red->a;
+    bool swap = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis);
+    p->vec_inst = swap ? red->in[0] : red->in[1];
+    p->row_inst = swap ? red->in[1] : red->in[0];
     uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
     int last = st->axes[st->n_axes - 1];
     return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
@@ -27441,7 +27873,7 @@ typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
     tci_lkeep *row, *vec;
-    tci_stage_pair partial; /* local array, -1 none */
+    tci_stage_tuple partial; /* local array, -1 none */
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
@@ -27504,9 +27936,9 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
     s->vec->coef[p->vec_axis] = 1;
     s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
-    s->partial.value = s->partial.index = -1;
+    s->partial = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
-        s->partial.value = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+        s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
 
@@ -27591,7 +28023,7 @@ static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, t
 static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
 {
     for (int i = 0; i < n; i++) {
-        tci_blocked_fetch_at(s->b, ~s->partial.value,
+        tci_blocked_fetch_at(s->b, ~s->partial.part[0],
                              tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
     }
 }
@@ -27805,7 +28237,7 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
-                            const tci_stage_pair *acc)
+                            const tci_stage_tuple *acc)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[0];
@@ -27851,7 +28283,7 @@ static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lop
     tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
-static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
+static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                              bool load)
 {
     tci_build *b = s->b;
@@ -27892,7 +28324,7 @@ static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, 
 }
 
 static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
-                               const tci_stage_pair *acc, tci_lin partial)
+                               const tci_stage_tuple *acc, tci_lin partial)
 {
     tci_build *b = s->b;
     if (s->p->by_rows) {
@@ -27916,7 +28348,7 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tile.vec_axis = s->p->vec_axis;
     tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
     int n = tile.n_rows * tile.n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
     s->row->origin[s->p->row_axis] = tile.rows[0]->at;
     for (int i = 0; i < n; i++) {
@@ -28442,12 +28874,12 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     tci_matrix x;
     tci_matrix_find(k, &x);
     int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
-    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    int swap = tci_build_depends(k->insts[k->reds[0].in[0]].axes, x.n_axis);
     memset(p, 0, sizeof(*p));
     p->vec_axis = x.n_axis;
     p->row_axis = x.m_axis;
-    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
-    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->vec_inst = swap ? k->reds[0].in[0] : k->reds[0].in[1];
+    p->row_inst = swap ? k->reds[0].in[1] : k->reds[0].in[0];
     p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
     p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
     p->base = TCI_TILES_BLOCK;
@@ -28466,7 +28898,7 @@ typedef struct tci_tiles_state {
     const tci_blocked *p;
     tci_matrix x;
     int panel, rows;        /* locals: of B, of A */
-    tci_stage_pair sums;    /* local: 32 rows of 32 for each tile of columns */
+    tci_stage_tuple sums; /* local: 32 rows of 32 for each tile of columns */
     int64_t tile_elements;  /* of B's panel, for a tile of columns */
     tci_lin step, n_steps;  /* first of the current block of k, and how many */
     int block;              /* its number: lx */
@@ -28615,7 +29047,7 @@ static void tci_tiles_move_sums(tci_tiles_state *s, tci_mem mem, tci_lin sums)
 {
     for (int64_t i = 0; i < 4; i++) {
         int64_t skip = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
-        tci_tiles_move(s->b, mem, (int)i, ~s->sums.value, tci_lin_plus(sums, skip),
+        tci_tiles_move(s->b, mem, (int)i, ~s->sums.part[0], tci_lin_plus(sums, skip),
                        TCI_TILES_BLOCK);
     }
 }
@@ -28728,8 +29160,8 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
     s.tile_elements = s.x.k * TCI_TILES_BLOCK;
     s.rows = tci_tiles_local(b, p->depth * TCI_TILES_BLOCK, TC_BF16);
     s.panel = tci_tiles_local(b, s.tile_elements * n_columns, TC_BF16);
-    s.sums.value = tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
-    s.sums.index = -1;
+    s.sums = tci_stage_tuple_of(
+        tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32), -1);
     tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
     int n_tiles = tci_tiles_count(&s, chunk);
     tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);
@@ -28793,33 +29225,34 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
     return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
 }
 
-/* Lanes without an element keep what they have. */
-static int tci_row_keep(tci_build *b, int n, int value, int before)
+/* Lanes with an element: the others keep what they have. */
+static int tci_row_mask(tci_build *b, int n)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_FIRST_N;
     st.n = n;
-    int args[3] = {tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1),
-                   tci_build_widen(b, value, b->l->lanes), before};
-    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[before].dtype, 3, args, 0);
+    return tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
 }
 
-static tci_stage_pair tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+static int tci_row_copy(tci_build *b, int part, int unused)
+{
+    (void)unused;
+    return tci_build_copy(b, part);
+}
+
+static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
                                    const tci_bind **vecs)
 {
-    tci_stage_pair acc = tci_stage_accumulator(b, red, b->l->lanes);
+    tci_stage_tuple acc = tci_stage_accumulator(b, red, b->l->lanes);
     for (int i = 0; i < n; i++) {
         tci_build_set(b, axis, vecs[i]);
-        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        tci_stage_tuple v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
         if (vecs[i]->n >= 0) {
-            v.value = tci_row_keep(b, vecs[i]->n, v.value, acc.value);
-            v.index = v.index < 0 ? -1 : tci_row_keep(b, vecs[i]->n, v.index, acc.index);
+            v = tci_stage_choose(b, tci_row_mask(b, vecs[i]->n), v, acc);
         }
         tci_stage_assign(b, acc, v);
     }
-    tci_stage_pair copy = {tci_build_copy(b, acc.value),
-                           acc.index < 0 ? -1 : tci_build_copy(b, acc.index)};
-    return copy;
+    return tci_stage_each(b, acc, tci_row_copy, 0);
 }
 
 /* ---- joining the lanes ---- */
@@ -28835,8 +29268,9 @@ static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
 }
 
 /* Writes the vector where all warps see it. */
-static int tci_row_share(tci_build *b, int value)
+static int tci_row_share(tci_build *b, int value, int unused)
 {
+    (void)unused;
     tc_dtype t = (tc_dtype)b->l->values[value].dtype;
     int local = tci_build_local(b, t, b->l->lanes, b->cur);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -28860,13 +29294,12 @@ static int tci_row_of_warp(tci_build *b, int local, int warp)
 }
 
 /* `shared`: the arrays that hold the accumulator, where there are several warps. */
-static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_pair shared)
+static tci_stage_tuple tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_tuple shared)
 {
     int n = b->l->threads / TCI_WARP;
-    tci_stage_pair *warps = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    tci_stage_tuple *warps = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
-        warps[i].value = tci_row_of_warp(b, shared.value, i);
-        warps[i].index = shared.index < 0 ? -1 : tci_row_of_warp(b, shared.index, i);
+        warps[i] = tci_stage_each(b, shared, tci_row_of_warp, i);
     }
     for (int h = n / 2; h >= 1; h /= 2) {
         for (int i = 0; i < h; i++) {
@@ -28876,14 +29309,17 @@ static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_
     return warps[0];
 }
 
-static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_pair v)
+static int tci_row_high_half(tci_build *b, int value, int h)
+{
+    return tci_row_lane_op(b, TCI_MEM_HIGH_HALF, value, h);
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
 {
     for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
-        tci_stage_pair high = {tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.value, h), -1};
-        high.index = v.index < 0 ? -1 : tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.index, h);
-        v = tci_stage_combine(b, red, v, high);
+        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_row_high_half, h));
     }
-    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.index >= 0 ? v.index : v.value, 0);
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);
 }
 
 /* ---- stages ---- */
@@ -28893,13 +29329,11 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
     const tci_kernel *k = b->k;
     int axis = k->stages[stage].axes[0];
     bool warps = b->l->threads > TCI_WARP;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
             acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
-            acc[r].value = warps ? tci_row_share(b, acc[r].value) : acc[r].value;
-            acc[r].index =
-                warps && acc[r].index >= 0 ? tci_row_share(b, acc[r].index) : acc[r].index;
+            acc[r] = warps ? tci_stage_each(b, acc[r], tci_row_share, 0) : acc[r];
         }
     }
     if (warps) {
@@ -28910,7 +29344,7 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
     tci_build_set(b, axis, NULL);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
-            tci_stage_pair v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            tci_stage_tuple v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
             tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
         }
     }
@@ -29282,9 +29716,9 @@ static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, in
 static bool tci_product_sides(const tci_kernel *k, tci_product *p)
 {
     const tci_kred *red = &k->reds[0];
-    bool swap = tci_build_depends(k->insts[red->a].axes, k->n_outer - 1);
-    p->rows.inst = swap ? red->b : red->a;
-    p->columns.inst = swap ? red->a : red->b;
+    bool swap = tci_build_depends(k->insts[red->in[0]].axes, k->n_outer - 1);
+    p->rows.inst = swap ? red->in[1] : red->in[0];
+    p->columns.inst = swap ? red->in[0] : red->in[1];
     p->rows.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     p->columns.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     p->rows.size = p->columns.size = p->depth = 1;
@@ -29372,7 +29806,7 @@ typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
     tci_product_panel panels[2]; /* rows, columns */
-    tci_stage_pair *acc;         /* row * columns of a thread + column */
+    tci_stage_tuple *acc;        /* row * columns of a thread + column */
 } tci_product_state;
 
 static int64_t tci_product_pitch(const tci_product_side *side)
@@ -29559,9 +29993,10 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     tci_product_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
-            bool swap = s->p->rows.inst != red->a;
-            tci_stage_pair v = {swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]};
-            tci_stage_pair acc = s->acc[r * n_columns + c];
+            bool swap = s->p->rows.inst != red->in[0];
+            tci_stage_tuple v =
+                tci_stage_tuple_of(swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]);
+            tci_stage_tuple acc = s->acc[r * n_columns + c];
             tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
         }
     }
@@ -29668,7 +30103,7 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
                            tci_product_y(b));
     tci_product_open_panel(b, &s.panels[1], &p->columns, column,
                            tci_product_x(b));
-    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
     }
@@ -29730,7 +30165,7 @@ enum {
 static bool tci_spread_is_guarded(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    live[k->reds[0].a] = live[k->reds[0].b] = true;
+    live[k->reds[0].in[0]] = live[k->reds[0].in[1]] = true;
     bool guarded = false;
     for (int i = k->n_insts - 1; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
@@ -29759,7 +30194,7 @@ static bool tci_spread_fits(const tci_kernel *k)
 static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
-    uint64_t a = k->insts[red->a].axes, b = k->insts[red->b].axes;
+    uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
     uint64_t fast = tci_build_depends(a, last) ? a : b;
     if (tci_build_depends(a, last) == tci_build_depends(b, last)) {
@@ -30150,8 +30585,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
             dot = dot || k->reds[r].op == TCI_RED_DOT;
-            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1)
-                                       : 0;
+            n += k->reds[r].stage == t ? tci_red_parts(k->reds[r].op) : 0;
         }
         n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
@@ -30221,8 +30655,7 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int r = 0; r < k->n_reds; r++) {
-        bool pair = k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT;
-        fits = fits && !pair && k->reds[r].dtype != TC_BOOL;
+        fits = fits && tci_red_parts(k->reds[r].op) == 1 && k->reds[r].dtype != TC_BOOL;
     }
     return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
 }
@@ -30505,9 +30938,8 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         late[k->stores[i].value] |= k->stores[i].stage == later;
     }
     for (int i = 0; i < k->n_reds; i++) {
-        late[k->reds[i].a] |= k->reds[i].stage == later;
-        if (k->reds[i].b >= 0) {
-            late[k->reds[i].b] |= k->reds[i].stage == later;
+        for (int j = 0; j < tci_red_takes(k->reds[i].op); j++) {
+            late[k->reds[i].in[j]] |= k->reds[i].stage == later;
         }
     }
     for (int i = k->n_insts - 1; i >= 0; i--) {
@@ -34606,18 +35038,25 @@ typedef struct tci_interp_value {
     int64_t offset;         /* in the workspace */
 } tci_interp_value;
 
-/* One reduction. Accumulators start at identity in each outer block; result holds the value after
- * the stage (for one lane per outer point the accumulator itself). */
+/* One reduction. The parts of its accumulator start at their identities in each outer block; result
+ * holds the value after the stage (for one lane per outer point the part of the accumulator
+ * itself).
+ * To join two tuples is one operation where its row is one (`single`). Else it is a section of its
+ * own over as many lanes as are joined: its steps read `left`, `right` and constants, and leave the
+ * parts in `joined`; where it runs, `left` and `right` are made to stand for the two tuples. */
 typedef struct tci_interp_red {
-    uint8_t op, bytes;
-    int8_t dtype;
+    uint8_t n_parts, n_takes, part; /* part: the one that is the result */
+    uint8_t bytes[TCI_PARTS];
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
-    bool arg, max;
-    uint64_t identity;
-    int32_t acc, at;        /* values: accumulator; ARG: its index */
+    uint64_t identity[TCI_PARTS];
+    int32_t acc[TCI_PARTS]; /* values */
     int32_t result;
-    tci_interp_op combine;  /* acc, value [, second factor] -> acc */
+    bool single;
+    tci_interp_op combine;
+    uint8_t source[TCI_PARTS]; /* of combine's operands: 0 accumulator, i + 1 what is taken in */
+    tci_interp_section join;
+    int32_t left[TCI_PARTS], right[TCI_PARTS], joined[TCI_PARTS];
 } tci_interp_red;
 
 typedef struct tci_interp_stage {
@@ -35197,6 +35636,8 @@ typedef enum tci_prep_kind {
     TCI_PREP_OP,
     TCI_PREP_LANE,
     TCI_PREP_RED,
+    TCI_PREP_LEFT,  /* part c of what reduction ref joins: only in the section that does so */
+    TCI_PREP_RIGHT,
     TCI_PREP_FAULT
 } tci_prep_kind;
 
@@ -35213,6 +35654,11 @@ typedef struct tci_prep_node {
     uint64_t bits;
 } tci_prep_node;
 
+/* What a reduction takes in, -1 none, and the parts of two tuples joined. */
+typedef struct tci_prep_red {
+    int32_t in[TCI_PARTS], joined[TCI_PARTS];
+} tci_prep_red;
+
 typedef struct tci_prep_store {
     int32_t node, stage, operand, x;
 } tci_prep_store;
@@ -35227,7 +35673,7 @@ typedef struct tci_prep {
     int32_t buckets[TCI_PREP_BUCKETS];
     int32_t *inst_node;        /* node of each instruction */
     int32_t *index_node;       /* instruction used by a KX_VALUE: its value as i64, else -1 */
-    int32_t *red_a, *red_b;    /* nodes folded by each reduction */
+    struct tci_prep_red *reds; /* the nodes of each reduction */
     tci_prep_store *stores;
     /* Dependence: row of n_axes + n_stages flags a node or kx: axes, then stages whose results it
      * uses. */
@@ -35270,6 +35716,7 @@ TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
+TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
 
 /* interp/access.c */
@@ -35285,12 +35732,16 @@ TCI_FN int tci_prep_step_value(tci_prep *b, tci_interp_step st, int bytes, bool 
 TCI_FN tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int bytes, int n_in);
 TCI_FN int tci_prep_value_of(const tci_prep *b, int node);
 TCI_FN bool tci_prep_varies(const tci_prep *b, const uint8_t *row);
+TCI_FN int tci_prep_emit_op(tci_prep *b, const tci_prep_node *n, const int32_t *value);
+TCI_FN void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, int vec);
 TCI_FN int tci_prep_outer_vec(const tci_prep *b);
 TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which);
 TCI_FN void tci_prep_stage(tci_prep *b, int s);
 
 /* interp/reds.c */
-TCI_FN int tci_prep_red(tci_prep *b, int red);
+TCI_FN int tci_prep_make_red(tci_prep *b, int red);
+TCI_FN void tci_prep_need_red(tci_prep *b, int red);
+TCI_FN void tci_prep_join(tci_prep *b, int red);
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
@@ -35633,7 +36084,7 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
         n.n_guards = i->n_guards;
         return tci_prep_add(b, n);
     case TCI_K_PRIM: return tci_prep_prim(b, i);
-    case TCI_K_RED: return tci_prep_red(b, (int)i->imm);
+    case TCI_K_RED: return tci_prep_make_red(b, (int)i->imm);
     default:
         n = tci_prep_blank(TCI_PREP_FAULT, 8);
         n.n_args = 1;
@@ -35671,8 +36122,7 @@ TCI_FN void tci_prep_nodes(tci_prep *b)
     const tci_kernel *k = b->k;
     b->inst_node = TCI_NEW_ARRAY(b->s, int32_t, k->n_insts + 1);
     b->index_node = TCI_NEW_ARRAY(b->s, int32_t, k->n_insts + 1);
-    b->red_a = TCI_NEW_ARRAY(b->s, int32_t, k->n_reds + 1);
-    b->red_b = TCI_NEW_ARRAY(b->s, int32_t, k->n_reds + 1);
+    b->reds = TCI_NEW_ARRAY(b->s, tci_prep_red, k->n_reds + 1);
     b->stores = TCI_NEW_ARRAY(b->s, tci_prep_store, k->n_stores + 1);
     for (int i = 0; i < k->n_insts; i++) {
         b->index_node[i] = -1;
@@ -35696,43 +36146,91 @@ TCI_FN void tci_prep_nodes(tci_prep *b)
     }
 }
 /* ---- src/interp/reds.c ---- */
-/* interp/reds.c - the reductions of an interpreted kernel: what each takes in, its combine step,
- * its accumulators, and the step that folds a block into them. */
+/* interp/reds.c - the reductions of an interpreted kernel: what each takes in, how two tuples are
+ * joined (ops/combine.h), its accumulators, and the step that folds a block into them. */
 
-static bool tci_prep_is_arg(const tci_kred *r)
+/* ---- nodes ---- */
+
+static int tci_prep_side(tci_prep *b, tci_prep_kind kind, int red, int part, tc_dtype t)
 {
-    return tci_kred_is_arg(r->op);
+    tci_prep_node n = tci_prep_blank(kind, tci_prep_bytes(t));
+    n.ref = red;
+    n.c = part;
+    return tci_prep_add(b, n);
 }
 
-TCI_FN int tci_prep_red(tci_prep *b, int red)
+static int tci_prep_join_inst(tci_prep *b, const tci_combine_inst *inst, const int *a)
+{
+    tc_dtype t = (tc_dtype)inst->from;
+    int bytes = tci_prep_bytes((tc_dtype)inst->dtype);
+    if (inst->op == TCI_W_K) {
+        return tci_prep_const(b, tci_prep_bits(t, inst->value), bytes);
+    }
+    if (inst->op == TCI_W_MAX || inst->op == TCI_W_MIN) {
+        int prim = inst->op == TCI_W_MAX ? TCI_IP_MAXIMUM : TCI_IP_MINIMUM;
+        return tci_prep_op(b, prim, t, t, bytes, a[0], a[1], -1);
+    }
+    return tci_prim_is_math((tci_prim)inst->op)
+               ? tci_prep_recipe(b, inst->op, t, a)
+               : tci_prep_base(b, inst->op, t, (tc_dtype)inst->dtype, 0, a, inst->n_args);
+}
+
+/* The nodes that join two tuples. */
+static void tci_prep_join_nodes(tci_prep *b, int red)
 {
     const tci_kred *r = &b->k->reds[red];
     tc_dtype t = (tc_dtype)r->dtype;
-    int a = tci_prep_cast(b, b->inst_node[r->a], (tc_dtype)b->k->insts[r->a].dtype, t);
-    int other = r->b >= 0 ? b->inst_node[r->b] : -1;
-    if (other >= 0) {
-        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype,
-                              tci_prep_is_arg(r) ? TC_I64 : t);
+    int values[2 * TCI_PARTS + TCI_COMBINE_MOST];
+    tci_combine c;
+    tci_combine_make(&c, r->op, t);
+    for (int i = 0; i < c.n_parts; i++) {
+        values[i] = tci_prep_side(b, TCI_PREP_LEFT, red, i, tci_red_dtype(r->op, i, t));
     }
-    if (t == TC_BOOL) {
-        a = tci_prep_mask(b, a, 1);
-        if (r->op == TCI_RED_DOT) { /* any(a and b) */
-            a = tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_mask(b, other, 1));
-            other = -1;
+    for (int i = 0; i < tci_red_takes(r->op); i++) {
+        values[TCI_PARTS + i] =
+            tci_prep_side(b, TCI_PREP_RIGHT, red, i, tci_red_taken(r->op, i, t));
+    }
+    for (int i = 0; i < c.n; i++) {
+        int args[3] = {-1, -1, -1};
+        for (int a = 0; a < c.insts[i].n_args; a++) {
+            args[a] = values[c.insts[i].args[a]];
         }
+        values[2 * TCI_PARTS + i] = tci_prep_join_inst(b, &c.insts[i], args);
     }
-    b->red_a[red] = a;
-    b->red_b[red] = other;
-    tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_is_arg(r) ? 8 : tci_prep_bytes(t));
+    for (int i = 0; i < c.n_parts; i++) {
+        int node = values[c.part[i]];
+        int bytes = tci_prep_bytes(tci_red_dtype(r->op, i, t));
+        b->reds[red].joined[i] =
+            b->nodes[node].bytes == bytes ? node : tci_prep_mask(b, node, bytes);
+    }
+}
+
+TCI_FN int tci_prep_make_red(tci_prep *b, int red)
+{
+    const tci_kred *r = &b->k->reds[red];
+    tc_dtype t = (tc_dtype)r->dtype, result = tci_red_dtype(r->op, r->part, t);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        b->reds[red].in[i] = b->reds[red].joined[i] = -1;
+    }
+    for (int i = 0; i < tci_red_takes(r->op); i++) {
+        tc_dtype to = tci_red_taken(r->op, i, t);
+        int value = tci_prep_cast(b, b->inst_node[r->in[i]], (tc_dtype)b->k->insts[r->in[i]].dtype,
+                                  to);
+        b->reds[red].in[i] = to == TC_BOOL ? tci_prep_mask(b, value, 1) : value;
+    }
+    tci_prep_join_nodes(b, red);
+    tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_bytes(result));
     n.ref = red;
     n.dtype = (int8_t)t;
     return tci_prep_add(b, n);
 }
 
+/* ---- dependence and need ---- */
+
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
-    const int32_t from[2] = {b->red_a[red], b->red_b[red]};
-    for (int j = 0; j < 2; j++) {
+    const int32_t *from = b->reds[red].in;
+    for (int j = 0; j < TCI_PARTS; j++) {
         for (int axis = 0; from[j] >= 0 && axis < b->k->n_outer; axis++) {
             row[axis] |= tci_prep_row(b, from[j])[axis];
         }
@@ -35740,61 +36238,88 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
     row[b->k->n_axes + b->k->reds[red].stage] = 1;
 }
 
-/* One step: of bools on masks; of an ARG the comparison is the step's own. */
-static int tci_prep_combine(int op, tc_dtype t)
+/* Which nodes the section that joins two tuples evaluates: those that `joined` needs; constants are
+ * taken from the outer level. */
+static bool *tci_prep_join_needs(tci_prep *b, int red)
 {
-    bool is_float = tci_dtype_is_float(t), is_mask = t == TC_BOOL;
-    switch ((tci_kred_op)op) {
-    case TCI_RED_SUM: return is_mask ? TCI_P_OR : TCI_P_ADD;
-    case TCI_RED_PROD: return is_mask ? TCI_P_AND : TCI_P_MUL;
-    case TCI_RED_MAX: return is_mask ? TCI_P_OR : is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
-    case TCI_RED_MIN: return is_mask ? TCI_P_AND : is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
-    case TCI_RED_ANY: return TCI_P_OR;
-    case TCI_RED_ALL: return TCI_P_AND;
-    case TCI_RED_DOT: return is_mask ? TCI_P_OR : is_float ? TCI_P_FMA : TCI_IP_MULADD;
-    case TCI_RED_ARGMAX:
-    case TCI_RED_ARGMIN: break;
+    bool *needs = TCI_NEW_ARRAY(b->s, bool, b->n_nodes + 1);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        if (b->reds[red].joined[i] >= 0) {
+            needs[b->reds[red].joined[i]] = true;
+        }
     }
-    return is_mask ? TCI_P_OR : TCI_P_ADD;
+    for (int node = b->n_nodes - 1; node >= 0; node--) {
+        for (int a = 0; needs[node] && a < b->nodes[node].n_args; a++) {
+            needs[b->nodes[node].args[a]] = true;
+        }
+    }
+    return needs;
 }
 
-static void tci_prep_make_red(tci_prep *b, int red)
+TCI_FN void tci_prep_need_red(tci_prep *b, int red)
+{
+    const bool *needs = tci_prep_join_needs(b, red);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        tci_prep_need(b, b->reds[red].in[i], b->k->reds[red].stage);
+    }
+    for (int node = 0; node < b->n_nodes; node++) {
+        if (needs[node] && b->nodes[node].kind == TCI_PREP_CONST) {
+            tci_prep_need(b, node, -1);
+        }
+    }
+}
+
+/* ---- accumulators ---- */
+
+static int tci_prep_own_value(tci_prep *b, int bytes, bool varies, int lanes)
+{
+    int value = tci_prep_value(b, bytes, varies);
+    b->values[value].own = true;
+    b->values[value].lanes = lanes;
+    return value;
+}
+
+/* Where the result is one operation over the accumulator and what is taken in. */
+static void tci_prep_single(tci_prep *b, tci_interp_red *r, int red)
+{
+    const tci_prep_node *n = &b->nodes[b->reds[red].joined[0]];
+    r->single = r->n_parts == 1 && n->kind == TCI_PREP_OP;
+    for (int a = 0; a < n->n_args && r->single; a++) {
+        const tci_prep_node *from = &b->nodes[n->args[a]];
+        r->single = from->kind == TCI_PREP_LEFT || from->kind == TCI_PREP_RIGHT;
+        r->source[a] = (uint8_t)(from->kind == TCI_PREP_LEFT ? 0 : 1 + from->c);
+    }
+    if (r->single) {
+        r->combine = tci_prep_make_op(n->prim, (tc_dtype)n->dtype, (tc_dtype)n->to, n->bytes,
+                                      n->n_args);
+    }
+}
+
+static void tci_prep_fill_red(tci_prep *b, int red)
 {
     const tci_kred *from = &b->k->reds[red];
+    const tci_kstage *stage = &b->k->stages[from->stage];
     tci_interp_red *r = &b->p->reds[red];
     tc_dtype t = (tc_dtype)from->dtype;
     int node = b->inst_node[from->inst];
     int vec = tci_prep_outer_vec(b);
     bool varies = vec >= 0 && tci_prep_row(b, node)[vec];
-    r->op = from->op;
-    r->dtype = from->dtype;
-    r->bytes = (uint8_t)tci_prep_bytes(t);
+    r->n_parts = (uint8_t)tci_red_parts(from->op);
+    r->n_takes = (uint8_t)tci_red_takes(from->op);
+    r->part = from->part;
     r->inner = b->p->inner;
-    r->arg = tci_prep_is_arg(from);
-    r->max = from->op == TCI_RED_ARGMAX;
-    r->identity = tci_prep_bits(t, tci_kred_identity(from->op, t));
-    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
-                                  t == TC_BOOL ? TC_U8 : t, r->bytes,
-                                  b->red_b[red] >= 0 && !r->arg ? 3 : 2);
-    r->acc = tci_prep_value(b, r->bytes, varies);
-    r->at = r->arg ? tci_prep_value(b, 8, varies) : -1;
-    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false)
-                : r->arg ? r->at
-                         : r->acc;
-    b->values[r->acc].own = true;
-    b->values[r->result].own = true;
-    if (r->arg) {
-        b->values[r->at].own = true;
+    r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+    for (int i = 0; i < r->n_parts; i++) {
+        tc_dtype part = tci_red_dtype(from->op, i, t);
+        r->bytes[i] = (uint8_t)tci_prep_bytes(part);
+        r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
+        r->acc[i] =
+            tci_prep_own_value(b, r->bytes[i], varies, r->inner ? tci_kernel_lanes(b->k) : 0);
     }
-    if (r->inner) {
-        const tci_kstage *stage = &b->k->stages[from->stage];
-        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
-        b->values[r->acc].lanes = tci_kernel_lanes(b->k);
-        if (r->arg) {
-            b->values[r->at].lanes = tci_kernel_lanes(b->k);
-        }
-    }
+    r->result =
+        r->inner ? tci_prep_own_value(b, r->bytes[r->part], false, 0) : r->acc[r->part];
     b->outer_value[node] = r->result;
+    tci_prep_single(b, r, red);
 }
 
 TCI_FN void tci_prep_reds(tci_prep *b)
@@ -35802,7 +36327,7 @@ TCI_FN void tci_prep_reds(tci_prep *b)
     const tci_kernel *k = b->k;
     b->section_id = -1;
     for (int r = 0; r < k->n_reds; r++) {
-        tci_prep_make_red(b, r);
+        tci_prep_fill_red(b, r);
     }
     for (int s = 0; s < k->n_stages; s++) {
         tci_interp_stage *st = &b->p->stages[s];
@@ -35815,16 +36340,55 @@ TCI_FN void tci_prep_reds(tci_prep *b)
     }
 }
 
+/* ---- steps ---- */
+
+/* The section that joins two tuples: every value of it has as many lanes as a block. */
+TCI_FN void tci_prep_join(tci_prep *b, int red)
+{
+    tci_interp_red *r = &b->p->reds[red];
+    const bool *needs = tci_prep_join_needs(b, red);
+    if (r->single) {
+        return;
+    }
+    int32_t *value = TCI_NEW_ARRAY(b->s, int32_t, b->n_nodes + 1);
+    tci_prep_begin(b, &r->join, -1, -1);
+    for (int i = 0; i < r->n_parts; i++) {
+        r->left[i] = tci_prep_own_value(b, r->bytes[i], true, 0);
+    }
+    for (int i = 0; i < r->n_takes; i++) {
+        int bytes = b->nodes[b->reds[red].in[i]].bytes;
+        r->right[i] = tci_prep_own_value(b, bytes, true, 0);
+    }
+    for (int node = 0; node < b->n_nodes; node++) {
+        const tci_prep_node *n = &b->nodes[node];
+        if (!needs[node]) {
+            continue;
+        }
+        if (n->kind == TCI_PREP_LEFT || n->kind == TCI_PREP_RIGHT) {
+            value[node] = n->kind == TCI_PREP_LEFT ? r->left[n->c] : r->right[n->c];
+        } else if (n->kind == TCI_PREP_CONST) {
+            value[node] = b->outer_value[node];
+        } else {
+            value[node] = tci_prep_emit_op(b, n, value);
+        }
+    }
+    for (int i = 0; i < r->n_parts; i++) {
+        r->joined[i] = value[b->reds[red].joined[i]];
+        b->values[r->joined[i]].own = true;
+    }
+}
+
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red)
 {
     const tci_interp_red *r = &b->p->reds[red];
     tci_interp_step st = tci_prep_blank_step(TCI_STEP_FOLD);
     st.ref = red;
     st.out = -1;
-    st.in[0] = tci_prep_value_of(b, b->red_a[red]);
-    st.in[1] = b->red_b[red] >= 0 ? tci_prep_value_of(b, b->red_b[red]) : -1;
-    st.bytes = r->bytes;
-    st.varies = b->values[r->acc].varies;
+    for (int i = 0; i < r->n_takes; i++) {
+        st.in[i] = tci_prep_value_of(b, b->reds[red].in[i]);
+    }
+    st.bytes = r->bytes[0];
+    st.varies = b->values[r->acc[0]].varies;
     tci_prep_step(b, st);
 }
 /* ---- src/interp/needs.c ---- */
@@ -35907,7 +36471,7 @@ TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
     return b->k->stages[s].kind == TCI_STAGE_SCAN && row[b->k->n_axes + s];
 }
 
-static void tci_prep_need(tci_prep *b, int node, int s)
+TCI_FN void tci_prep_need(tci_prep *b, int node, int s)
 {
     if (node < 0) {
         return;
@@ -35958,8 +36522,7 @@ TCI_FN void tci_prep_needs(tci_prep *b)
     b->need_outer = TCI_NEW_ARRAY(b->s, uint8_t, b->n_nodes + 1);
     b->need_stage = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes * (size_t)k->n_stages + 1);
     for (int r = 0; r < k->n_reds; r++) {
-        tci_prep_need(b, b->red_a[r], k->reds[r].stage);
-        tci_prep_need(b, b->red_b[r], k->reds[r].stage);
+        tci_prep_need_red(b, r);
         tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
     }
     for (int i = 0; i < k->n_stores; i++) {
@@ -36217,6 +36780,21 @@ TCI_FN bool tci_prep_varies(const tci_prep *b, const uint8_t *row)
     return b->section->vec >= 0 && row[b->section->vec];
 }
 
+/* The step of an OP or LANE over the values of its operands' nodes; all of them have lanes. */
+TCI_FN int tci_prep_emit_op(tci_prep *b, const tci_prep_node *n, const int32_t *value)
+{
+    tci_interp_step st = tci_prep_blank_step(TCI_STEP_LANE);
+    st.ref = n->ref;
+    for (int i = 0; i < n->n_args; i++) {
+        st.in[i] = value[n->args[i]];
+    }
+    if (n->kind == TCI_PREP_OP) {
+        st.kind = TCI_STEP_OP;
+        st.op = tci_prep_make_op(n->prim, (tc_dtype)n->dtype, (tc_dtype)n->to, n->bytes, n->n_args);
+    }
+    return tci_prep_step_value(b, st, n->bytes, true);
+}
+
 /* The step of one node in the section at hand; gives its value. */
 static int tci_prep_emit(tci_prep *b, int node)
 {
@@ -36262,7 +36840,7 @@ static int tci_prep_emit(tci_prep *b, int node)
     return tci_prep_step_value(b, st, n->bytes, varies);
 }
 
-static void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, int vec)
+TCI_FN void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, int vec)
 {
     section->vec = vec;
     b->section = section;
@@ -36443,9 +37021,14 @@ static int64_t tci_prep_layout(tci_prep *b)
             b->values[v].offset = tci_prep_take(b, &b->values[v], NULL, &end);
         }
     }
-    tci_prep_pool pools[9] = {{0}};
+    tci_prep_pool pools[9] = {{0}}, joining[9] = {{0}};
     int id = 0;
     tci_prep_place(b, &p->constants, id++, pools, &end);
+    for (int r = 0; r < p->n_reds; r++) { /* these run while a step of another section does */
+        if (!p->reds[r].single) {
+            tci_prep_place(b, &p->reds[r].join, id++, joining, &end);
+        }
+    }
     for (int s = 0; s < p->n_stages; s++) {
         tci_prep_place(b, &p->before[s], id++, pools, &end);
         for (int depth = 0; depth <= p->stages[s].n_axes; depth++) {
@@ -36616,6 +37199,9 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
     }
     tci_prep_reds(b);
     tci_prep_outer(b, &p->constants, -1);
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_prep_join(b, r);
+    }
     for (int s = 0; s < k->n_stages; s++) {
         tci_prep_outer(b, &p->before[s], s);
         tci_prep_stage(b, s);
@@ -37153,59 +37739,7 @@ static void tci_exec_fault(tci_exec *e, const tci_interp_step *st)
 
 /* ---- reductions ---- */
 
-/* ARG: candidate (v, at) against the best so far; see kernel/ir.h. Each position of acc takes the
- * candidate of its own position; steps of 0 repeat one value. */
-#define TCI_EXEC_ARG(name, type)                                                                   \
-    static void tci_exec_arg_##name(bool max, void *acc_at, tci_exec_i64 *best, const void *from,  \
-                                    const tci_exec_i64 *index, int step, int index_step,           \
-                                    int64_t n)                                                     \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            type acc, v;                                                                           \
-            memcpy(&acc, (char *)acc_at + i * (int64_t)sizeof acc, sizeof acc);                    \
-            memcpy(&v, (const char *)from + i * step * (int64_t)sizeof v, sizeof v);               \
-            const int64_t at = index[i * index_step];                                              \
-            const bool nan = v != v;                                                               \
-            bool takes = max ? v > acc : v < acc;                                                  \
-            takes |= nan && acc == acc;                                                            \
-            takes |= (v == acc || (nan && acc != acc)) && at < best[i];                            \
-            if (takes) {                                                                           \
-                memcpy((char *)acc_at + i * (int64_t)sizeof acc, &v, sizeof v);                    \
-                best[i] = at;                                                                      \
-            }                                                                                      \
-        }                                                                                          \
-    }
-TCI_EXEC_ARG(f32, float)
-TCI_EXEC_ARG(f64, double)
-TCI_EXEC_ARG(u8, uint8_t)
-TCI_EXEC_ARG(u16, uint16_t)
-TCI_EXEC_ARG(u32, uint32_t)
-TCI_EXEC_ARG(u64, uint64_t)
-TCI_EXEC_ARG(i8, int8_t)
-TCI_EXEC_ARG(i16, int16_t)
-TCI_EXEC_ARG(i32, int32_t)
-TCI_EXEC_ARG(i64, int64_t)
-#undef TCI_EXEC_ARG
-
-static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const void *v,
-                         const void *index, int step, int index_step, int64_t n)
-{
-    tci_exec_i64 *b = best;
-    const tci_exec_i64 *x = index;
-    switch (r->dtype) {
-    case TC_F32: tci_exec_arg_f32(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_F64: tci_exec_arg_f64(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_U16: tci_exec_arg_u16(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_U32: tci_exec_arg_u32(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_U64: tci_exec_arg_u64(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I8: tci_exec_arg_i8(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I16: tci_exec_arg_i16(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I32: tci_exec_arg_i32(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I64: tci_exec_arg_i64(r->max, acc, b, v, x, step, index_step, n); break;
-    /* masks order as bool */
-    default: tci_exec_arg_u8(r->max, acc, b, v, x, step, index_step, n); break;
-    }
-}
+static void tci_exec_section(tci_exec *e, const tci_interp_section *section);
 
 /* The first m lanes of acc = combine(acc, v); group loops write past m, so through the spare
  * lanes. */
@@ -37217,99 +37751,125 @@ static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, co
     char *out = m == TCI_VLANES ? acc : e->spare;
     tci_exec_apply(&r->combine, out, in, varies, m, true);
     if (out != acc) {
-        memcpy(acc, out, (size_t)(m * r->bytes));
+        memcpy(acc, out, (size_t)(m * r->bytes[0]));
+    }
+}
+
+/* The first m lanes of the tuple at acc take in those of the tuple at v, by the reduction's own
+ * section; what does not vary is spread over the lanes first. */
+static void tci_exec_join(tci_exec *e, const tci_interp_red *r, char *const *acc, char *const *v,
+                          const uint8_t *vary, int64_t m)
+{
+    const int64_t n = e->n;
+    for (int i = 0; i < r->n_parts; i++) {
+        e->ptr[r->left[i]] = acc[i];
+    }
+    for (int i = 0; i < r->n_takes; i++) {
+        const tci_interp_value *right = &e->p->values[r->right[i]];
+        e->ptr[r->right[i]] = vary[i] ? v[i] : e->workspace + right->offset;
+        if (!vary[i]) {
+            tci_exec_fill(e->ptr[r->right[i]], right->bytes, tci_exec_peek(v[i], right->bytes), m);
+        }
+    }
+    e->n = m;
+    tci_exec_section(e, &r->join);
+    e->n = n;
+    for (int i = 0; i < r->n_parts; i++) {
+        memcpy(acc[i], e->ptr[r->joined[i]], (size_t)(m * r->bytes[i]));
+    }
+}
+
+/* The n values of a tuple, `lane` lanes on. */
+static void tci_exec_parts(tci_exec *e, const int32_t *values, int n, const uint8_t *vary,
+                           int64_t lane, char *parts[TCI_PARTS])
+{
+    for (int i = 0; i < n; i++) {
+        parts[i] = e->ptr[values[i]] + (vary[i] ? lane * e->p->values[values[i]].bytes : 0);
     }
 }
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    const char *v = e->ptr[st->in[0]];
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
-    for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
-        const char *from = v + (st->vary[0] ? j * r->bytes : 0);
-        char *acc = e->ptr[r->acc] + lane * r->bytes;
-        if (r->arg) {
-            const char *index = e->ptr[st->in[1]] + (st->vary[1] ? 8 * j : 0);
-            tci_exec_arg(r, acc, e->ptr[r->at] + lane * 8, from, index, st->vary[0], st->vary[1],
-                         m);
+    for (int64_t j = 0, n = e->n; j < n; j += TCI_VLANES) {
+        int64_t m = TCI_MIN(n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
+        char *acc[TCI_PARTS], *v[TCI_PARTS];
+        tci_exec_parts(e, r->acc, r->n_parts, all, lane, acc);
+        tci_exec_parts(e, st->in, r->n_takes, st->vary, j, v);
+        if (r->single) {
+            tci_exec_combine(e, r, acc[0], v[0], st->vary[0], m);
         } else {
-            tci_exec_combine(e, r, acc, from, st->vary[0], m);
+            tci_exec_join(e, r, acc, v, st->vary, m);
         }
     }
 }
 
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     const tci_interp_red *r = &e->p->reds[st->ref];
     if (r->inner) {
         tci_exec_fold_lanes(e, st, r);
         return;
     }
     const int64_t n = st->varies ? e->n : 1;
-    char *acc = e->ptr[r->acc];
-    if (r->arg) {
-        tci_exec_arg(r, acc, e->ptr[r->at], e->ptr[st->in[0]], e->ptr[st->in[1]], st->vary[0],
-                     st->vary[1], n);
-        if (!st->varies) {
-            tci_exec_splat(acc, r->bytes, tci_exec_peek(acc, r->bytes));
-            tci_exec_splat(e->ptr[r->at], 8, tci_exec_peek(e->ptr[r->at], 8));
+    if (r->single) {
+        const void *in[3] = {NULL, NULL, NULL};
+        uint8_t vary[3] = {0, 0, 0};
+        for (int a = 0; a < r->combine.n_in; a++) {
+            int from = r->source[a];
+            in[a] = e->ptr[from == 0 ? r->acc[0] : st->in[from - 1]];
+            vary[a] = from == 0 ? st->varies : st->vary[from - 1];
         }
+        tci_exec_apply(&r->combine, e->ptr[r->acc[0]], in, vary, n, st->varies);
         return;
     }
-    if (st->in[1] >= 0) { /* DOT: a * b + acc */
-        const void *in[3] = {e->ptr[st->in[0]], e->ptr[st->in[1]], acc};
-        const uint8_t vary[3] = {st->vary[0], st->vary[1], st->varies};
-        tci_exec_apply(&r->combine, acc, in, vary, n, st->varies);
-        return;
+    char *acc[TCI_PARTS], *v[TCI_PARTS];
+    tci_exec_parts(e, r->acc, r->n_parts, all, 0, acc);
+    tci_exec_parts(e, st->in, r->n_takes, all, 0, v);
+    tci_exec_join(e, r, acc, v, st->vary, n);
+    for (int i = 0; i < r->n_parts && !st->varies; i++) {
+        tci_exec_splat(acc[i], r->bytes[i], tci_exec_peek(acc[i], r->bytes[i]));
     }
-    const void *in[3] = {acc, e->ptr[st->in[0]], NULL};
-    const uint8_t vary[3] = {st->varies, st->vary[0], 0};
-    tci_exec_apply(&r->combine, acc, in, vary, n, st->varies);
 }
 
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
-    bool varies = e->p->values[r->acc].varies;
-    int64_t lanes = r->inner ? e->p->vlanes : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
-    tci_exec_fill(e->ptr[r->acc], r->bytes, r->identity, lanes);
-    if (r->arg) {
-        int64_t index_lanes = r->inner || varies ? lanes : TCI_INTERP_GROUP / 8;
-        tci_exec_fill(e->ptr[r->at], 8, (uint64_t)INT64_MAX, index_lanes);
+    for (int i = 0; i < r->n_parts; i++) {
+        bool varies = e->p->values[r->acc[i]].varies;
+        int64_t lanes = r->inner ? e->p->vlanes
+                        : varies ? e->outer_n
+                                 : TCI_INTERP_GROUP / r->bytes[i];
+        tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
     }
 }
 
 /* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
 static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
-        if (r->arg) {
-            char *at = e->ptr[r->at];
-            tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
-            continue;
-        }
         for (int i = 0; i < h; i += TCI_VLANES) {
             int m = TCI_MIN(h - i, TCI_VLANES);
-            tci_exec_combine(e, r, acc + i * r->bytes, acc + (i + h) * r->bytes, true, m);
+            char *low[TCI_PARTS], *high[TCI_PARTS];
+            tci_exec_parts(e, r->acc, r->n_parts, all, i, low);
+            tci_exec_parts(e, r->acc, r->n_parts, all, i + h, high);
+            if (r->single) {
+                tci_exec_combine(e, r, low[0], high[0], true, m);
+            } else {
+                tci_exec_join(e, r, low, high, all, m);
+            }
         }
     }
 }
 
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
     if (r->inner) {
         tci_exec_join_lanes(e, r);
-        tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
-                       tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
-    }
-    if (r->arg) { /* nothing folded at all: index 0 */
-        tci_exec_i64 *at = (tci_exec_i64 *)e->ptr[r->result];
-        int64_t lanes = e->p->values[r->result].varies ? e->outer_n : TCI_INTERP_GROUP / 8;
-        for (int64_t i = 0; i < lanes; i++) {
-            at[i] = at[i] == INT64_MAX ? 0 : at[i];
-        }
+        tci_exec_splat(e->ptr[r->result], r->bytes[r->part],
+                       tci_exec_peek(e->ptr[r->acc[r->part]], r->bytes[r->part]));
     }
 }
 
@@ -37483,7 +38043,7 @@ typedef struct tci_iverify {
     const tci_interp *p;
     uint8_t *state;
     int32_t *section, *first, *last; /* per value: where and when it lives there */
-    int32_t n_sections;
+    int32_t n_sections, n_joins; /* the sections that join tuples are 1 .. n_joins */
     bool empty;                      /* there is an axis without points: nothing runs */
 } tci_iverify;
 
@@ -37596,12 +38156,44 @@ static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section
 static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
 {
     const tci_interp_red *r = &v->p->reds[red];
-    const int32_t names[3] = {r->acc, r->arg ? r->at : r->acc, at_end ? r->result : r->acc};
-    for (int i = 0; i < 3; i++) {
-        TCI_ASSERT(v->s, tci_iverify_value(v, names[i])->own);
-        if (v->state[names[i]] == 0) {
-            tci_iverify_define(v, names[i], -1, 0);
+    TCI_ASSERT(v->s, r->n_parts >= 1 && r->n_parts <= TCI_PARTS && r->part < r->n_parts);
+    for (int i = 0; i < r->n_parts + at_end; i++) {
+        int value = i < r->n_parts ? r->acc[i] : r->result;
+        TCI_ASSERT(v->s, tci_iverify_value(v, value)->own);
+        if (v->state[value] == 0) {
+            tci_iverify_define(v, value, -1, 0);
         }
+    }
+}
+
+/* The section that joins two tuples reads them, constants and its own values, and makes the parts
+ * of the tuple joined, in memory of their own. */
+static void tci_iverify_join(tci_iverify *v, const tci_interp_red *r)
+{
+    if (r->single) {
+        TCI_ASSERT(v->s, r->n_parts == 1 && r->combine.n_in <= TCI_PARTS);
+        for (int a = 0; a < r->combine.n_in; a++) {
+            TCI_ASSERT(v->s, r->source[a] <= r->n_takes);
+        }
+        return;
+    }
+    int begin = v->n_sections;
+    for (int i = 0; i < r->n_parts + r->n_takes; i++) {
+        int value = i < r->n_parts ? r->left[i] : r->right[i - r->n_parts];
+        const tci_interp_value *x = tci_iverify_value(v, value);
+        TCI_ASSERT(v->s, x->own && x->varies);
+        TCI_ASSERT(v->s, i >= r->n_parts || x->bytes == r->bytes[i]);
+        tci_iverify_define(v, value, begin, 0);
+    }
+    tci_iverify_section(v, &r->join);
+    v->n_joins++;
+    for (int i = 0; i < r->n_parts; i++) {
+        const tci_interp_value *x = tci_iverify_value(v, r->joined[i]);
+        TCI_ASSERT(v->s, x->own && x->varies && x->bytes == r->bytes[i]);
+        TCI_ASSERT(v->s, v->state[r->joined[i]] == 1 && v->section[r->joined[i]] == begin);
+    }
+    for (int i = 0; i < v->p->n_values; i++) {
+        v->state[i] = v->state[i] == 1 && v->section[i] >= begin ? 2 : v->state[i];
     }
 }
 
@@ -37635,13 +38227,16 @@ static int64_t tci_iverify_bytes(const tci_iverify *v, int value)
     return TCI_MAX(lanes * x->bytes, (int64_t)TCI_INTERP_GROUP);
 }
 
-/* Both share memory: inside sections, and there one after the other. */
+/* Both share memory: inside sections, and there one after the other. A section that joins tuples
+ * runs while a step of another section does. */
 static bool tci_iverify_may_share(const tci_iverify *v, int a, int b)
 {
     const tci_interp_value *x = &v->p->values[a], *y = &v->p->values[b];
     bool inside = !x->own && !y->own && x->varies && y->varies;
     bool apart = v->last[a] <= v->first[b] || v->last[b] <= v->first[a];
-    return inside && (v->section[a] != v->section[b] || apart);
+    bool joins = (v->section[a] > 0 && v->section[a] <= v->n_joins) ==
+                 (v->section[b] > 0 && v->section[b] <= v->n_joins);
+    return inside && (v->section[a] != v->section[b] ? joins : apart);
 }
 
 static void tci_iverify_memory(const tci_iverify *v)
@@ -37675,6 +38270,9 @@ TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
         v.empty = v.empty || p->sizes[a] == 0;
     }
     tci_iverify_section(&v, &p->constants);
+    for (int r = 0; r < p->n_reds; r++) {
+        tci_iverify_join(&v, &p->reds[r]);
+    }
     for (int t = 0; t < p->n_stages; t++) {
         tci_iverify_section(&v, &p->before[t]);
         tci_iverify_stage(&v, &p->stages[t]);
@@ -49616,7 +50214,7 @@ static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, op, n, axes, keepdims) : NULL);          \
     }
-#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
+#define TCI_ROW(id, name, rule, combine, part, gradient, doc)                                      \
     TCI_OPS_REDUCE_##rule(TCI_OP_##id, name)
 TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW

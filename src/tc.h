@@ -54,6 +54,7 @@
 #include "ops/info.c"
 #include "ops/prim.c"
 #include "ops/formula.c"
+#include "ops/combine.c"
 #include "ops/helpers.c"
 #include "ops/math.c"
 

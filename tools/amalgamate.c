@@ -155,13 +155,13 @@ static text make_ops(void)
         "from the end ----\n",
         " * The axes are dropped, or stay with size 1 where keepdims. TC_ERR_AXIS: out of range,\n"
         " * or given twice; TC_ERR_SHAPE: max, min, argmax or argmin over nothing. */\n");
-#define X(id, name, rule, identity, gradient, doc) add_reduce(&t, #name, #rule, doc);
+#define X(id, name, rule, combine, part, gradient, doc) add_reduce(&t, #name, #rule, doc);
     TCI_REDUCE_OPS(X)
 #undef X
     return t;
 }
 
-/* ---- src/ops/formula.gen.h: the columns of the op rows as code (src/ops/formula.h) ---- */
+/* ---- src/ops/formula.gen.h: the columns of the rows as code (src/ops/formula.h) ---- */
 
 #define TABLE "src/ops/table.h"
 
@@ -192,7 +192,7 @@ typedef struct reader {
     int line;
     char row[64];
     int arity;
-    bool value, reduce; /* which column, of which rows */
+    bool value, reduce, combine; /* which column, of which rows */
     int deepest;
     text *code, *numbers;
     int n_code, n_numbers;
@@ -288,11 +288,12 @@ static const word *find_word(const reader *r, const char *id)
 {
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         const word *w = &words[i];
-        bool here = !strcmp(w->where, "BOTH") ||
+        bool here = !strcmp(w->where, "BOTH") || (r->combine && !strcmp(w->where, "COMBINE")) ||
                     (r->value ? !strcmp(w->where, "VALUE") || !strcmp(w->where, "PRIM")
                               : !strcmp(w->where, "GRADIENT") || !strcmp(w->where, "ROW") ||
                                     (r->reduce && !strcmp(w->where, "REDUCE")));
-        bool plain = strcmp(w->where, "PRIM") || (w->operands < 3 && strcmp(id, "LANE1"));
+        bool plain = strcmp(w->where, "PRIM") ||
+                     ((w->operands < 3 || r->combine) && strcmp(id, "LANE1"));
         if (here && plain && !strcmp(w->id, id)) {
             return w;
         }
@@ -400,12 +401,10 @@ static void skip_columns(reader *r, int n)
     }
 }
 
-/* The rows of one list: each begins with X(ID, name. */
-static void compile_list(reader *r, const char *table, const char *list, text *rows)
+/* Goes to the rows of a list. */
+static void find_list(reader *r, const char *table, const char *list)
 {
-    char token[64], head[80];
-    bool elementwise = !strcmp(list, "TCI_EW_OPS");
-    r->reduce = !strcmp(list, "TCI_REDUCE_OPS");
+    char head[80];
     snprintf(head, sizeof(head), "#define %s(X)", list);
     r->at = strstr(table, head);
     if (!r->at) {
@@ -416,6 +415,66 @@ static void compile_list(reader *r, const char *table, const char *list, text *r
     for (const char *c = table; c < r->at; c++) {
         r->line += *c == '\n';
     }
+}
+
+/* E(...) or C(...): where the formula of each part begins. Gives their number. */
+static int compile_parts(reader *r, const char *what, int at[3])
+{
+    int n = 0;
+    expect(r, what);
+    expect(r, "(");
+    do {
+        if (n == 3) {
+            wrong(r, what, "more than three parts");
+        }
+        add(r->code, "\n    /* ", r->row, " */ ");
+        at[n++] = compile_formula(r);
+    } while (skips(r, ","));
+    expect(r, ")");
+    return n;
+}
+
+/* The combine rows: X(ID, name, Pn(...), E(...) or PAIR, C(...)). */
+static void compile_combines(reader *r, const char *table, text *rows)
+{
+    char token[64], line[128];
+    find_list(r, table, "TCI_COMBINES");
+    r->value = r->combine = true;
+    r->arity = 2;
+    while (skips(r, "X")) {
+        int element[3] = {0}, part[3] = {0};
+        expect(r, "(");
+        next(r, r->row);
+        expect(r, ",");
+        skip_columns(r, 1);
+        next(r, token);
+        int n = token[1] - '0';
+        while (!skips(r, ")")) {
+            next(r, token);
+        }
+        expect(r, ",");
+        if (!skips(r, "PAIR") && compile_parts(r, "E", element) != n) {
+            wrong(r, "E", "not as many parts as the row has");
+        }
+        expect(r, ",");
+        if (compile_parts(r, "C", part) != n) {
+            wrong(r, "C", "not as many parts as the row has");
+        }
+        expect(r, ")");
+        snprintf(line, sizeof(line), "    [TCI_RED_%s] = {{%d, %d, %d}, {%d, %d, %d}},\n", r->row,
+                 element[0], element[1], element[2], part[0], part[1], part[2]);
+        add(rows, line, "", "");
+    }
+    r->combine = false;
+}
+
+/* The rows of one list: each begins with X(ID, name. */
+static void compile_list(reader *r, const char *table, const char *list, text *rows)
+{
+    char token[64];
+    bool elementwise = !strcmp(list, "TCI_EW_OPS");
+    r->reduce = !strcmp(list, "TCI_REDUCE_OPS");
+    find_list(r, table, list);
     while (skips(r, "X")) {
         int at[3] = {0};
         expect(r, "(");
@@ -432,7 +491,7 @@ static void compile_list(reader *r, const char *table, const char *list, text *r
             at[0] = compile_formula(r);
             expect(r, ",");
         } else {
-            skip_columns(r, r->reduce ? 2 : strcmp(list, "TCI_COMPOSITE_OPS") ? 4 : 3);
+            skip_columns(r, r->reduce ? 3 : strcmp(list, "TCI_COMPOSITE_OPS") ? 4 : 3);
         }
         if (elementwise || r->reduce) {
             compile_gradient(r, rows, at);
@@ -462,7 +521,7 @@ static void add_wrapped(text *t, const char *code)
 
 static text make_formulas(void)
 {
-    text t = {0}, table = {0}, rows = {0}, code = {0}, numbers = {0};
+    text t = {0}, table = {0}, rows = {0}, combines = {0}, code = {0}, numbers = {0};
     char deepest[64];
     if (!read_file(TABLE, &table)) {
         fail("cannot be read", TABLE);
@@ -474,8 +533,9 @@ static text make_formulas(void)
     compile_list(&r, table.at, "TCI_REDUCE_OPS", &rows);
     compile_list(&r, table.at, "TCI_SPECIAL_OPS", &rows);
     compile_list(&r, table.at, "TCI_COMPOSITE_OPS", &rows);
+    compile_combines(&r, table.at, &combines);
     snprintf(deepest, sizeof(deepest), "enum { TCI_FORMULA_DEEPEST = %d };\n", r.deepest);
-    add(&t, "/* ops/formula.gen.h - the value and gradient columns of ops/table.h, compiled by\n",
+    add(&t, "/* ops/formula.gen.h - the columns of formulas of ops/table.h, compiled by\n",
         " * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by\n",
         " * ops/formula.c. */\n\n");
     add(&t, deepest, "static const double tci_formula_numbers[] = {\n   ", "");
@@ -484,7 +544,9 @@ static text make_formulas(void)
     add_wrapped(&t, code.at);
     add(&t, "\n};\n", "", "");
     add(&t, "static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {\n", rows.at, "};\n");
+    add(&t, "static const tci_combine_row tci_combine_rows[] = {\n", combines.at, "};\n");
     free(table.at);
+    free(combines.at);
     free(rows.at);
     free(code.at);
     free(numbers.at);

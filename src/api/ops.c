@@ -300,7 +300,7 @@ static tci_node *tci_ops_shaped(tci_frame *f, const char *name, tc_tensor x, int
         return tci_frame_end(                                                                \
             &f, n ? tci_build_reduce(&f.ctx->graph, op, n, axes, keepdims) : NULL);          \
     }
-#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
+#define TCI_ROW(id, name, rule, combine, part, gradient, doc)                                      \
     TCI_OPS_REDUCE_##rule(TCI_OP_##id, name)
 TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW

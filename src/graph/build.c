@@ -44,7 +44,7 @@ typedef enum tci_build_over {
 
 /* The rule of each reduction. */
 static const uint8_t tci_build_overs[] = {
-#define TCI_ROW(id, name, rule, identity, gradient, doc) TCI_BUILD_OVER_##rule,
+#define TCI_ROW(id, name, rule, combine, part, gradient, doc) TCI_BUILD_OVER_##rule,
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 };

@@ -524,59 +524,7 @@ static void tci_exec_fault(tci_exec *e, const tci_interp_step *st)
 
 /* ---- reductions ---- */
 
-/* ARG: candidate (v, at) against the best so far; see kernel/ir.h. Each position of acc takes the
- * candidate of its own position; steps of 0 repeat one value. */
-#define TCI_EXEC_ARG(name, type)                                                                   \
-    static void tci_exec_arg_##name(bool max, void *acc_at, tci_exec_i64 *best, const void *from,  \
-                                    const tci_exec_i64 *index, int step, int index_step,           \
-                                    int64_t n)                                                     \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            type acc, v;                                                                           \
-            memcpy(&acc, (char *)acc_at + i * (int64_t)sizeof acc, sizeof acc);                    \
-            memcpy(&v, (const char *)from + i * step * (int64_t)sizeof v, sizeof v);               \
-            const int64_t at = index[i * index_step];                                              \
-            const bool nan = v != v;                                                               \
-            bool takes = max ? v > acc : v < acc;                                                  \
-            takes |= nan && acc == acc;                                                            \
-            takes |= (v == acc || (nan && acc != acc)) && at < best[i];                            \
-            if (takes) {                                                                           \
-                memcpy((char *)acc_at + i * (int64_t)sizeof acc, &v, sizeof v);                    \
-                best[i] = at;                                                                      \
-            }                                                                                      \
-        }                                                                                          \
-    }
-TCI_EXEC_ARG(f32, float)
-TCI_EXEC_ARG(f64, double)
-TCI_EXEC_ARG(u8, uint8_t)
-TCI_EXEC_ARG(u16, uint16_t)
-TCI_EXEC_ARG(u32, uint32_t)
-TCI_EXEC_ARG(u64, uint64_t)
-TCI_EXEC_ARG(i8, int8_t)
-TCI_EXEC_ARG(i16, int16_t)
-TCI_EXEC_ARG(i32, int32_t)
-TCI_EXEC_ARG(i64, int64_t)
-#undef TCI_EXEC_ARG
-
-static void tci_exec_arg(const tci_interp_red *r, void *acc, void *best, const void *v,
-                         const void *index, int step, int index_step, int64_t n)
-{
-    tci_exec_i64 *b = best;
-    const tci_exec_i64 *x = index;
-    switch (r->dtype) {
-    case TC_F32: tci_exec_arg_f32(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_F64: tci_exec_arg_f64(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_U16: tci_exec_arg_u16(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_U32: tci_exec_arg_u32(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_U64: tci_exec_arg_u64(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I8: tci_exec_arg_i8(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I16: tci_exec_arg_i16(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I32: tci_exec_arg_i32(r->max, acc, b, v, x, step, index_step, n); break;
-    case TC_I64: tci_exec_arg_i64(r->max, acc, b, v, x, step, index_step, n); break;
-    /* masks order as bool */
-    default: tci_exec_arg_u8(r->max, acc, b, v, x, step, index_step, n); break;
-    }
-}
+static void tci_exec_section(tci_exec *e, const tci_interp_section *section);
 
 /* The first m lanes of acc = combine(acc, v); group loops write past m, so through the spare
  * lanes. */
@@ -588,99 +536,125 @@ static void tci_exec_combine(tci_exec *e, const tci_interp_red *r, char *acc, co
     char *out = m == TCI_VLANES ? acc : e->spare;
     tci_exec_apply(&r->combine, out, in, varies, m, true);
     if (out != acc) {
-        memcpy(acc, out, (size_t)(m * r->bytes));
+        memcpy(acc, out, (size_t)(m * r->bytes[0]));
+    }
+}
+
+/* The first m lanes of the tuple at acc take in those of the tuple at v, by the reduction's own
+ * section; what does not vary is spread over the lanes first. */
+static void tci_exec_join(tci_exec *e, const tci_interp_red *r, char *const *acc, char *const *v,
+                          const uint8_t *vary, int64_t m)
+{
+    const int64_t n = e->n;
+    for (int i = 0; i < r->n_parts; i++) {
+        e->ptr[r->left[i]] = acc[i];
+    }
+    for (int i = 0; i < r->n_takes; i++) {
+        const tci_interp_value *right = &e->p->values[r->right[i]];
+        e->ptr[r->right[i]] = vary[i] ? v[i] : e->workspace + right->offset;
+        if (!vary[i]) {
+            tci_exec_fill(e->ptr[r->right[i]], right->bytes, tci_exec_peek(v[i], right->bytes), m);
+        }
+    }
+    e->n = m;
+    tci_exec_section(e, &r->join);
+    e->n = n;
+    for (int i = 0; i < r->n_parts; i++) {
+        memcpy(acc[i], e->ptr[r->joined[i]], (size_t)(m * r->bytes[i]));
+    }
+}
+
+/* The n values of a tuple, `lane` lanes on. */
+static void tci_exec_parts(tci_exec *e, const int32_t *values, int n, const uint8_t *vary,
+                           int64_t lane, char *parts[TCI_PARTS])
+{
+    for (int i = 0; i < n; i++) {
+        parts[i] = e->ptr[values[i]] + (vary[i] ? lane * e->p->values[values[i]].bytes : 0);
     }
 }
 
 static void tci_exec_fold_lanes(tci_exec *e, const tci_interp_step *st, const tci_interp_red *r)
 {
-    const char *v = e->ptr[st->in[0]];
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     int64_t begin = r->axis >= 0 ? e->axes[r->axis] : 0;
-    for (int64_t j = 0; j < e->n; j += TCI_VLANES) {
-        int64_t m = TCI_MIN(e->n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
-        const char *from = v + (st->vary[0] ? j * r->bytes : 0);
-        char *acc = e->ptr[r->acc] + lane * r->bytes;
-        if (r->arg) {
-            const char *index = e->ptr[st->in[1]] + (st->vary[1] ? 8 * j : 0);
-            tci_exec_arg(r, acc, e->ptr[r->at] + lane * 8, from, index, st->vary[0], st->vary[1],
-                         m);
+    for (int64_t j = 0, n = e->n; j < n; j += TCI_VLANES) {
+        int64_t m = TCI_MIN(n - j, (int64_t)TCI_VLANES), lane = (begin + j) % e->p->vlanes;
+        char *acc[TCI_PARTS], *v[TCI_PARTS];
+        tci_exec_parts(e, r->acc, r->n_parts, all, lane, acc);
+        tci_exec_parts(e, st->in, r->n_takes, st->vary, j, v);
+        if (r->single) {
+            tci_exec_combine(e, r, acc[0], v[0], st->vary[0], m);
         } else {
-            tci_exec_combine(e, r, acc, from, st->vary[0], m);
+            tci_exec_join(e, r, acc, v, st->vary, m);
         }
     }
 }
 
 static void tci_exec_fold(tci_exec *e, const tci_interp_step *st)
 {
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     const tci_interp_red *r = &e->p->reds[st->ref];
     if (r->inner) {
         tci_exec_fold_lanes(e, st, r);
         return;
     }
     const int64_t n = st->varies ? e->n : 1;
-    char *acc = e->ptr[r->acc];
-    if (r->arg) {
-        tci_exec_arg(r, acc, e->ptr[r->at], e->ptr[st->in[0]], e->ptr[st->in[1]], st->vary[0],
-                     st->vary[1], n);
-        if (!st->varies) {
-            tci_exec_splat(acc, r->bytes, tci_exec_peek(acc, r->bytes));
-            tci_exec_splat(e->ptr[r->at], 8, tci_exec_peek(e->ptr[r->at], 8));
+    if (r->single) {
+        const void *in[3] = {NULL, NULL, NULL};
+        uint8_t vary[3] = {0, 0, 0};
+        for (int a = 0; a < r->combine.n_in; a++) {
+            int from = r->source[a];
+            in[a] = e->ptr[from == 0 ? r->acc[0] : st->in[from - 1]];
+            vary[a] = from == 0 ? st->varies : st->vary[from - 1];
         }
+        tci_exec_apply(&r->combine, e->ptr[r->acc[0]], in, vary, n, st->varies);
         return;
     }
-    if (st->in[1] >= 0) { /* DOT: a * b + acc */
-        const void *in[3] = {e->ptr[st->in[0]], e->ptr[st->in[1]], acc};
-        const uint8_t vary[3] = {st->vary[0], st->vary[1], st->varies};
-        tci_exec_apply(&r->combine, acc, in, vary, n, st->varies);
-        return;
+    char *acc[TCI_PARTS], *v[TCI_PARTS];
+    tci_exec_parts(e, r->acc, r->n_parts, all, 0, acc);
+    tci_exec_parts(e, st->in, r->n_takes, all, 0, v);
+    tci_exec_join(e, r, acc, v, st->vary, n);
+    for (int i = 0; i < r->n_parts && !st->varies; i++) {
+        tci_exec_splat(acc[i], r->bytes[i], tci_exec_peek(acc[i], r->bytes[i]));
     }
-    const void *in[3] = {acc, e->ptr[st->in[0]], NULL};
-    const uint8_t vary[3] = {st->varies, st->vary[0], 0};
-    tci_exec_apply(&r->combine, acc, in, vary, n, st->varies);
 }
 
 static void tci_exec_red_begin(tci_exec *e, const tci_interp_red *r)
 {
-    bool varies = e->p->values[r->acc].varies;
-    int64_t lanes = r->inner ? e->p->vlanes : varies ? e->outer_n : TCI_INTERP_GROUP / r->bytes;
-    tci_exec_fill(e->ptr[r->acc], r->bytes, r->identity, lanes);
-    if (r->arg) {
-        int64_t index_lanes = r->inner || varies ? lanes : TCI_INTERP_GROUP / 8;
-        tci_exec_fill(e->ptr[r->at], 8, (uint64_t)INT64_MAX, index_lanes);
+    for (int i = 0; i < r->n_parts; i++) {
+        bool varies = e->p->values[r->acc[i]].varies;
+        int64_t lanes = r->inner ? e->p->vlanes
+                        : varies ? e->outer_n
+                                 : TCI_INTERP_GROUP / r->bytes[i];
+        tci_exec_fill(e->ptr[r->acc[i]], r->bytes[i], r->identity[i], lanes);
     }
 }
 
 /* Lane i takes in lane i + h, for h = vlanes / 2 ... 1. */
 static void tci_exec_join_lanes(tci_exec *e, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
+    static const uint8_t all[TCI_PARTS] = {1, 1, 1};
     for (int h = e->p->vlanes / 2; h > 0; h /= 2) {
-        if (r->arg) {
-            char *at = e->ptr[r->at];
-            tci_exec_arg(r, acc, at, acc + h * r->bytes, at + h * 8, 1, 1, h);
-            continue;
-        }
         for (int i = 0; i < h; i += TCI_VLANES) {
             int m = TCI_MIN(h - i, TCI_VLANES);
-            tci_exec_combine(e, r, acc + i * r->bytes, acc + (i + h) * r->bytes, true, m);
+            char *low[TCI_PARTS], *high[TCI_PARTS];
+            tci_exec_parts(e, r->acc, r->n_parts, all, i, low);
+            tci_exec_parts(e, r->acc, r->n_parts, all, i + h, high);
+            if (r->single) {
+                tci_exec_combine(e, r, low[0], high[0], true, m);
+            } else {
+                tci_exec_join(e, r, low, high, all, m);
+            }
         }
     }
 }
 
 static void tci_exec_red_end(tci_exec *e, const tci_interp_red *r)
 {
-    char *acc = e->ptr[r->acc];
     if (r->inner) {
         tci_exec_join_lanes(e, r);
-        tci_exec_splat(e->ptr[r->result], r->arg ? 8 : r->bytes,
-                       tci_exec_peek(r->arg ? e->ptr[r->at] : acc, r->arg ? 8 : r->bytes));
-    }
-    if (r->arg) { /* nothing folded at all: index 0 */
-        tci_exec_i64 *at = (tci_exec_i64 *)e->ptr[r->result];
-        int64_t lanes = e->p->values[r->result].varies ? e->outer_n : TCI_INTERP_GROUP / 8;
-        for (int64_t i = 0; i < lanes; i++) {
-            at[i] = at[i] == INT64_MAX ? 0 : at[i];
-        }
+        tci_exec_splat(e->ptr[r->result], r->bytes[r->part],
+                       tci_exec_peek(e->ptr[r->acc[r->part]], r->bytes[r->part]));
     }
 }
 

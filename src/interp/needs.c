@@ -78,7 +78,7 @@ TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
     return b->k->stages[s].kind == TCI_STAGE_SCAN && row[b->k->n_axes + s];
 }
 
-static void tci_prep_need(tci_prep *b, int node, int s)
+TCI_FN void tci_prep_need(tci_prep *b, int node, int s)
 {
     if (node < 0) {
         return;
@@ -129,8 +129,7 @@ TCI_FN void tci_prep_needs(tci_prep *b)
     b->need_outer = TCI_NEW_ARRAY(b->s, uint8_t, b->n_nodes + 1);
     b->need_stage = TCI_NEW_ARRAY(b->s, uint8_t, (size_t)b->n_nodes * (size_t)k->n_stages + 1);
     for (int r = 0; r < k->n_reds; r++) {
-        tci_prep_need(b, b->red_a[r], k->reds[r].stage);
-        tci_prep_need(b, b->red_b[r], k->reds[r].stage);
+        tci_prep_need_red(b, r);
         tci_prep_need(b, b->inst_node[k->reds[r].inst], k->reds[r].stage);
     }
     for (int i = 0; i < k->n_stores; i++) {

@@ -66,7 +66,7 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
         n.n_guards = i->n_guards;
         return tci_prep_add(b, n);
     case TCI_K_PRIM: return tci_prep_prim(b, i);
-    case TCI_K_RED: return tci_prep_red(b, (int)i->imm);
+    case TCI_K_RED: return tci_prep_make_red(b, (int)i->imm);
     default:
         n = tci_prep_blank(TCI_PREP_FAULT, 8);
         n.n_args = 1;
@@ -104,8 +104,7 @@ TCI_FN void tci_prep_nodes(tci_prep *b)
     const tci_kernel *k = b->k;
     b->inst_node = TCI_NEW_ARRAY(b->s, int32_t, k->n_insts + 1);
     b->index_node = TCI_NEW_ARRAY(b->s, int32_t, k->n_insts + 1);
-    b->red_a = TCI_NEW_ARRAY(b->s, int32_t, k->n_reds + 1);
-    b->red_b = TCI_NEW_ARRAY(b->s, int32_t, k->n_reds + 1);
+    b->reds = TCI_NEW_ARRAY(b->s, tci_prep_red, k->n_reds + 1);
     b->stores = TCI_NEW_ARRAY(b->s, tci_prep_store, k->n_stores + 1);
     for (int i = 0; i < k->n_insts; i++) {
         b->index_node[i] = -1;

@@ -82,9 +82,14 @@ static int64_t tci_prep_layout(tci_prep *b)
             b->values[v].offset = tci_prep_take(b, &b->values[v], NULL, &end);
         }
     }
-    tci_prep_pool pools[9] = {{0}};
+    tci_prep_pool pools[9] = {{0}}, joining[9] = {{0}};
     int id = 0;
     tci_prep_place(b, &p->constants, id++, pools, &end);
+    for (int r = 0; r < p->n_reds; r++) { /* these run while a step of another section does */
+        if (!p->reds[r].single) {
+            tci_prep_place(b, &p->reds[r].join, id++, joining, &end);
+        }
+    }
     for (int s = 0; s < p->n_stages; s++) {
         tci_prep_place(b, &p->before[s], id++, pools, &end);
         for (int depth = 0; depth <= p->stages[s].n_axes; depth++) {

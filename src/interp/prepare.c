@@ -109,6 +109,9 @@ TCI_FN void tci_interp_prepare(tci_interp *p, const tci_kernel *k)
     }
     tci_prep_reds(b);
     tci_prep_outer(b, &p->constants, -1);
+    for (int r = 0; r < k->n_reds; r++) {
+        tci_prep_join(b, r);
+    }
     for (int s = 0; s < k->n_stages; s++) {
         tci_prep_outer(b, &p->before[s], s);
         tci_prep_stage(b, s);

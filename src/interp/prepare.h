@@ -18,6 +18,8 @@ typedef enum tci_prep_kind {
     TCI_PREP_OP,
     TCI_PREP_LANE,
     TCI_PREP_RED,
+    TCI_PREP_LEFT,  /* part c of what reduction ref joins: only in the section that does so */
+    TCI_PREP_RIGHT,
     TCI_PREP_FAULT
 } tci_prep_kind;
 
@@ -34,6 +36,11 @@ typedef struct tci_prep_node {
     uint64_t bits;
 } tci_prep_node;
 
+/* What a reduction takes in, -1 none, and the parts of two tuples joined. */
+typedef struct tci_prep_red {
+    int32_t in[TCI_PARTS], joined[TCI_PARTS];
+} tci_prep_red;
+
 typedef struct tci_prep_store {
     int32_t node, stage, operand, x;
 } tci_prep_store;
@@ -48,7 +55,7 @@ typedef struct tci_prep {
     int32_t buckets[TCI_PREP_BUCKETS];
     int32_t *inst_node;        /* node of each instruction */
     int32_t *index_node;       /* instruction used by a KX_VALUE: its value as i64, else -1 */
-    int32_t *red_a, *red_b;    /* nodes folded by each reduction */
+    struct tci_prep_red *reds; /* the nodes of each reduction */
     tci_prep_store *stores;
     /* Dependence: row of n_axes + n_stages flags a node or kx: axes, then stages whose results it
      * uses. */
@@ -91,6 +98,7 @@ TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
+TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
 
 /* interp/access.c */
@@ -106,12 +114,16 @@ TCI_FN int tci_prep_step_value(tci_prep *b, tci_interp_step st, int bytes, bool 
 TCI_FN tci_interp_op tci_prep_make_op(int prim, tc_dtype dtype, tc_dtype to, int bytes, int n_in);
 TCI_FN int tci_prep_value_of(const tci_prep *b, int node);
 TCI_FN bool tci_prep_varies(const tci_prep *b, const uint8_t *row);
+TCI_FN int tci_prep_emit_op(tci_prep *b, const tci_prep_node *n, const int32_t *value);
+TCI_FN void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, int vec);
 TCI_FN int tci_prep_outer_vec(const tci_prep *b);
 TCI_FN void tci_prep_outer(tci_prep *b, tci_interp_section *section, int which);
 TCI_FN void tci_prep_stage(tci_prep *b, int s);
 
 /* interp/reds.c */
-TCI_FN int tci_prep_red(tci_prep *b, int red);
+TCI_FN int tci_prep_make_red(tci_prep *b, int red);
+TCI_FN void tci_prep_need_red(tci_prep *b, int red);
+TCI_FN void tci_prep_join(tci_prep *b, int red);
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);

@@ -1,41 +1,89 @@
-/* interp/reds.c - the reductions of an interpreted kernel: what each takes in, its combine step,
- * its accumulators, and the step that folds a block into them. */
+/* interp/reds.c - the reductions of an interpreted kernel: what each takes in, how two tuples are
+ * joined (ops/combine.h), its accumulators, and the step that folds a block into them. */
 #include "prepare.h"
 
-static bool tci_prep_is_arg(const tci_kred *r)
+/* ---- nodes ---- */
+
+static int tci_prep_side(tci_prep *b, tci_prep_kind kind, int red, int part, tc_dtype t)
 {
-    return tci_kred_is_arg(r->op);
+    tci_prep_node n = tci_prep_blank(kind, tci_prep_bytes(t));
+    n.ref = red;
+    n.c = part;
+    return tci_prep_add(b, n);
 }
 
-TCI_FN int tci_prep_red(tci_prep *b, int red)
+static int tci_prep_join_inst(tci_prep *b, const tci_combine_inst *inst, const int *a)
+{
+    tc_dtype t = (tc_dtype)inst->from;
+    int bytes = tci_prep_bytes((tc_dtype)inst->dtype);
+    if (inst->op == TCI_W_K) {
+        return tci_prep_const(b, tci_prep_bits(t, inst->value), bytes);
+    }
+    if (inst->op == TCI_W_MAX || inst->op == TCI_W_MIN) {
+        int prim = inst->op == TCI_W_MAX ? TCI_IP_MAXIMUM : TCI_IP_MINIMUM;
+        return tci_prep_op(b, prim, t, t, bytes, a[0], a[1], -1);
+    }
+    return tci_prim_is_math((tci_prim)inst->op)
+               ? tci_prep_recipe(b, inst->op, t, a)
+               : tci_prep_base(b, inst->op, t, (tc_dtype)inst->dtype, 0, a, inst->n_args);
+}
+
+/* The nodes that join two tuples. */
+static void tci_prep_join_nodes(tci_prep *b, int red)
 {
     const tci_kred *r = &b->k->reds[red];
     tc_dtype t = (tc_dtype)r->dtype;
-    int a = tci_prep_cast(b, b->inst_node[r->a], (tc_dtype)b->k->insts[r->a].dtype, t);
-    int other = r->b >= 0 ? b->inst_node[r->b] : -1;
-    if (other >= 0) {
-        other = tci_prep_cast(b, other, (tc_dtype)b->k->insts[r->b].dtype,
-                              tci_prep_is_arg(r) ? TC_I64 : t);
+    int values[2 * TCI_PARTS + TCI_COMBINE_MOST];
+    tci_combine c;
+    tci_combine_make(&c, r->op, t);
+    for (int i = 0; i < c.n_parts; i++) {
+        values[i] = tci_prep_side(b, TCI_PREP_LEFT, red, i, tci_red_dtype(r->op, i, t));
     }
-    if (t == TC_BOOL) {
-        a = tci_prep_mask(b, a, 1);
-        if (r->op == TCI_RED_DOT) { /* any(a and b) */
-            a = tci_prep_bitwise(b, TCI_P_AND, a, tci_prep_mask(b, other, 1));
-            other = -1;
+    for (int i = 0; i < tci_red_takes(r->op); i++) {
+        values[TCI_PARTS + i] =
+            tci_prep_side(b, TCI_PREP_RIGHT, red, i, tci_red_taken(r->op, i, t));
+    }
+    for (int i = 0; i < c.n; i++) {
+        int args[3] = {-1, -1, -1};
+        for (int a = 0; a < c.insts[i].n_args; a++) {
+            args[a] = values[c.insts[i].args[a]];
         }
+        values[2 * TCI_PARTS + i] = tci_prep_join_inst(b, &c.insts[i], args);
     }
-    b->red_a[red] = a;
-    b->red_b[red] = other;
-    tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_is_arg(r) ? 8 : tci_prep_bytes(t));
+    for (int i = 0; i < c.n_parts; i++) {
+        int node = values[c.part[i]];
+        int bytes = tci_prep_bytes(tci_red_dtype(r->op, i, t));
+        b->reds[red].joined[i] =
+            b->nodes[node].bytes == bytes ? node : tci_prep_mask(b, node, bytes);
+    }
+}
+
+TCI_FN int tci_prep_make_red(tci_prep *b, int red)
+{
+    const tci_kred *r = &b->k->reds[red];
+    tc_dtype t = (tc_dtype)r->dtype, result = tci_red_dtype(r->op, r->part, t);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        b->reds[red].in[i] = b->reds[red].joined[i] = -1;
+    }
+    for (int i = 0; i < tci_red_takes(r->op); i++) {
+        tc_dtype to = tci_red_taken(r->op, i, t);
+        int value = tci_prep_cast(b, b->inst_node[r->in[i]], (tc_dtype)b->k->insts[r->in[i]].dtype,
+                                  to);
+        b->reds[red].in[i] = to == TC_BOOL ? tci_prep_mask(b, value, 1) : value;
+    }
+    tci_prep_join_nodes(b, red);
+    tci_prep_node n = tci_prep_blank(TCI_PREP_RED, tci_prep_bytes(result));
     n.ref = red;
     n.dtype = (int8_t)t;
     return tci_prep_add(b, n);
 }
 
+/* ---- dependence and need ---- */
+
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
 {
-    const int32_t from[2] = {b->red_a[red], b->red_b[red]};
-    for (int j = 0; j < 2; j++) {
+    const int32_t *from = b->reds[red].in;
+    for (int j = 0; j < TCI_PARTS; j++) {
         for (int axis = 0; from[j] >= 0 && axis < b->k->n_outer; axis++) {
             row[axis] |= tci_prep_row(b, from[j])[axis];
         }
@@ -43,61 +91,88 @@ TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red)
     row[b->k->n_axes + b->k->reds[red].stage] = 1;
 }
 
-/* One step: of bools on masks; of an ARG the comparison is the step's own. */
-static int tci_prep_combine(int op, tc_dtype t)
+/* Which nodes the section that joins two tuples evaluates: those that `joined` needs; constants are
+ * taken from the outer level. */
+static bool *tci_prep_join_needs(tci_prep *b, int red)
 {
-    bool is_float = tci_dtype_is_float(t), is_mask = t == TC_BOOL;
-    switch ((tci_kred_op)op) {
-    case TCI_RED_SUM: return is_mask ? TCI_P_OR : TCI_P_ADD;
-    case TCI_RED_PROD: return is_mask ? TCI_P_AND : TCI_P_MUL;
-    case TCI_RED_MAX: return is_mask ? TCI_P_OR : is_float ? TCI_IP_MAXIMUM : TCI_P_PMAX;
-    case TCI_RED_MIN: return is_mask ? TCI_P_AND : is_float ? TCI_IP_MINIMUM : TCI_P_PMIN;
-    case TCI_RED_ANY: return TCI_P_OR;
-    case TCI_RED_ALL: return TCI_P_AND;
-    case TCI_RED_DOT: return is_mask ? TCI_P_OR : is_float ? TCI_P_FMA : TCI_IP_MULADD;
-    case TCI_RED_ARGMAX:
-    case TCI_RED_ARGMIN: break;
+    bool *needs = TCI_NEW_ARRAY(b->s, bool, b->n_nodes + 1);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        if (b->reds[red].joined[i] >= 0) {
+            needs[b->reds[red].joined[i]] = true;
+        }
     }
-    return is_mask ? TCI_P_OR : TCI_P_ADD;
+    for (int node = b->n_nodes - 1; node >= 0; node--) {
+        for (int a = 0; needs[node] && a < b->nodes[node].n_args; a++) {
+            needs[b->nodes[node].args[a]] = true;
+        }
+    }
+    return needs;
 }
 
-static void tci_prep_make_red(tci_prep *b, int red)
+TCI_FN void tci_prep_need_red(tci_prep *b, int red)
+{
+    const bool *needs = tci_prep_join_needs(b, red);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        tci_prep_need(b, b->reds[red].in[i], b->k->reds[red].stage);
+    }
+    for (int node = 0; node < b->n_nodes; node++) {
+        if (needs[node] && b->nodes[node].kind == TCI_PREP_CONST) {
+            tci_prep_need(b, node, -1);
+        }
+    }
+}
+
+/* ---- accumulators ---- */
+
+static int tci_prep_own_value(tci_prep *b, int bytes, bool varies, int lanes)
+{
+    int value = tci_prep_value(b, bytes, varies);
+    b->values[value].own = true;
+    b->values[value].lanes = lanes;
+    return value;
+}
+
+/* Where the result is one operation over the accumulator and what is taken in. */
+static void tci_prep_single(tci_prep *b, tci_interp_red *r, int red)
+{
+    const tci_prep_node *n = &b->nodes[b->reds[red].joined[0]];
+    r->single = r->n_parts == 1 && n->kind == TCI_PREP_OP;
+    for (int a = 0; a < n->n_args && r->single; a++) {
+        const tci_prep_node *from = &b->nodes[n->args[a]];
+        r->single = from->kind == TCI_PREP_LEFT || from->kind == TCI_PREP_RIGHT;
+        r->source[a] = (uint8_t)(from->kind == TCI_PREP_LEFT ? 0 : 1 + from->c);
+    }
+    if (r->single) {
+        r->combine = tci_prep_make_op(n->prim, (tc_dtype)n->dtype, (tc_dtype)n->to, n->bytes,
+                                      n->n_args);
+    }
+}
+
+static void tci_prep_fill_red(tci_prep *b, int red)
 {
     const tci_kred *from = &b->k->reds[red];
+    const tci_kstage *stage = &b->k->stages[from->stage];
     tci_interp_red *r = &b->p->reds[red];
     tc_dtype t = (tc_dtype)from->dtype;
     int node = b->inst_node[from->inst];
     int vec = tci_prep_outer_vec(b);
     bool varies = vec >= 0 && tci_prep_row(b, node)[vec];
-    r->op = from->op;
-    r->dtype = from->dtype;
-    r->bytes = (uint8_t)tci_prep_bytes(t);
+    r->n_parts = (uint8_t)tci_red_parts(from->op);
+    r->n_takes = (uint8_t)tci_red_takes(from->op);
+    r->part = from->part;
     r->inner = b->p->inner;
-    r->arg = tci_prep_is_arg(from);
-    r->max = from->op == TCI_RED_ARGMAX;
-    r->identity = tci_prep_bits(t, tci_kred_identity(from->op, t));
-    r->combine = tci_prep_make_op(tci_prep_combine(from->op, t), t == TC_BOOL ? TC_U8 : t,
-                                  t == TC_BOOL ? TC_U8 : t, r->bytes,
-                                  b->red_b[red] >= 0 && !r->arg ? 3 : 2);
-    r->acc = tci_prep_value(b, r->bytes, varies);
-    r->at = r->arg ? tci_prep_value(b, 8, varies) : -1;
-    r->result = r->inner ? tci_prep_value(b, r->arg ? 8 : r->bytes, false)
-                : r->arg ? r->at
-                         : r->acc;
-    b->values[r->acc].own = true;
-    b->values[r->result].own = true;
-    if (r->arg) {
-        b->values[r->at].own = true;
+    r->axis = r->inner && stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
+    for (int i = 0; i < r->n_parts; i++) {
+        tc_dtype part = tci_red_dtype(from->op, i, t);
+        r->bytes[i] = (uint8_t)tci_prep_bytes(part);
+        r->identity[i] = tci_prep_bits(part, tci_red_identity(from->op, i, t));
+        r->acc[i] =
+            tci_prep_own_value(b, r->bytes[i], varies, r->inner ? tci_kernel_lanes(b->k) : 0);
     }
-    if (r->inner) {
-        const tci_kstage *stage = &b->k->stages[from->stage];
-        r->axis = stage->n_axes > 0 ? stage->axes[stage->n_axes - 1] : -1;
-        b->values[r->acc].lanes = tci_kernel_lanes(b->k);
-        if (r->arg) {
-            b->values[r->at].lanes = tci_kernel_lanes(b->k);
-        }
-    }
+    r->result =
+        r->inner ? tci_prep_own_value(b, r->bytes[r->part], false, 0) : r->acc[r->part];
     b->outer_value[node] = r->result;
+    tci_prep_single(b, r, red);
 }
 
 TCI_FN void tci_prep_reds(tci_prep *b)
@@ -105,7 +180,7 @@ TCI_FN void tci_prep_reds(tci_prep *b)
     const tci_kernel *k = b->k;
     b->section_id = -1;
     for (int r = 0; r < k->n_reds; r++) {
-        tci_prep_make_red(b, r);
+        tci_prep_fill_red(b, r);
     }
     for (int s = 0; s < k->n_stages; s++) {
         tci_interp_stage *st = &b->p->stages[s];
@@ -118,15 +193,54 @@ TCI_FN void tci_prep_reds(tci_prep *b)
     }
 }
 
+/* ---- steps ---- */
+
+/* The section that joins two tuples: every value of it has as many lanes as a block. */
+TCI_FN void tci_prep_join(tci_prep *b, int red)
+{
+    tci_interp_red *r = &b->p->reds[red];
+    const bool *needs = tci_prep_join_needs(b, red);
+    if (r->single) {
+        return;
+    }
+    int32_t *value = TCI_NEW_ARRAY(b->s, int32_t, b->n_nodes + 1);
+    tci_prep_begin(b, &r->join, -1, -1);
+    for (int i = 0; i < r->n_parts; i++) {
+        r->left[i] = tci_prep_own_value(b, r->bytes[i], true, 0);
+    }
+    for (int i = 0; i < r->n_takes; i++) {
+        int bytes = b->nodes[b->reds[red].in[i]].bytes;
+        r->right[i] = tci_prep_own_value(b, bytes, true, 0);
+    }
+    for (int node = 0; node < b->n_nodes; node++) {
+        const tci_prep_node *n = &b->nodes[node];
+        if (!needs[node]) {
+            continue;
+        }
+        if (n->kind == TCI_PREP_LEFT || n->kind == TCI_PREP_RIGHT) {
+            value[node] = n->kind == TCI_PREP_LEFT ? r->left[n->c] : r->right[n->c];
+        } else if (n->kind == TCI_PREP_CONST) {
+            value[node] = b->outer_value[node];
+        } else {
+            value[node] = tci_prep_emit_op(b, n, value);
+        }
+    }
+    for (int i = 0; i < r->n_parts; i++) {
+        r->joined[i] = value[b->reds[red].joined[i]];
+        b->values[r->joined[i]].own = true;
+    }
+}
+
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red)
 {
     const tci_interp_red *r = &b->p->reds[red];
     tci_interp_step st = tci_prep_blank_step(TCI_STEP_FOLD);
     st.ref = red;
     st.out = -1;
-    st.in[0] = tci_prep_value_of(b, b->red_a[red]);
-    st.in[1] = b->red_b[red] >= 0 ? tci_prep_value_of(b, b->red_b[red]) : -1;
-    st.bytes = r->bytes;
-    st.varies = b->values[r->acc].varies;
+    for (int i = 0; i < r->n_takes; i++) {
+        st.in[i] = tci_prep_value_of(b, b->reds[red].in[i]);
+    }
+    st.bytes = r->bytes[0];
+    st.varies = b->values[r->acc[0]].varies;
     tci_prep_step(b, st);
 }

@@ -115,6 +115,21 @@ TCI_FN bool tci_prep_varies(const tci_prep *b, const uint8_t *row)
     return b->section->vec >= 0 && row[b->section->vec];
 }
 
+/* The step of an OP or LANE over the values of its operands' nodes; all of them have lanes. */
+TCI_FN int tci_prep_emit_op(tci_prep *b, const tci_prep_node *n, const int32_t *value)
+{
+    tci_interp_step st = tci_prep_blank_step(TCI_STEP_LANE);
+    st.ref = n->ref;
+    for (int i = 0; i < n->n_args; i++) {
+        st.in[i] = value[n->args[i]];
+    }
+    if (n->kind == TCI_PREP_OP) {
+        st.kind = TCI_STEP_OP;
+        st.op = tci_prep_make_op(n->prim, (tc_dtype)n->dtype, (tc_dtype)n->to, n->bytes, n->n_args);
+    }
+    return tci_prep_step_value(b, st, n->bytes, true);
+}
+
 /* The step of one node in the section at hand; gives its value. */
 static int tci_prep_emit(tci_prep *b, int node)
 {
@@ -160,7 +175,7 @@ static int tci_prep_emit(tci_prep *b, int node)
     return tci_prep_step_value(b, st, n->bytes, varies);
 }
 
-static void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, int vec)
+TCI_FN void tci_prep_begin(tci_prep *b, tci_interp_section *section, int stage, int vec)
 {
     section->vec = vec;
     b->section = section;

@@ -141,18 +141,25 @@ typedef struct tci_interp_value {
     int64_t offset;         /* in the workspace */
 } tci_interp_value;
 
-/* One reduction. Accumulators start at identity in each outer block; result holds the value after
- * the stage (for one lane per outer point the accumulator itself). */
+/* One reduction. The parts of its accumulator start at their identities in each outer block; result
+ * holds the value after the stage (for one lane per outer point the part of the accumulator
+ * itself).
+ * To join two tuples is one operation where its row is one (`single`). Else it is a section of its
+ * own over as many lanes as are joined: its steps read `left`, `right` and constants, and leave the
+ * parts in `joined`; where it runs, `left` and `right` are made to stand for the two tuples. */
 typedef struct tci_interp_red {
-    uint8_t op, bytes;
-    int8_t dtype;
+    uint8_t n_parts, n_takes, part; /* part: the one that is the result */
+    uint8_t bytes[TCI_PARTS];
     bool inner;             /* virtual lanes, joined at the end of the stage */
     int32_t axis;           /* inner: along which they lie */
-    bool arg, max;
-    uint64_t identity;
-    int32_t acc, at;        /* values: accumulator; ARG: its index */
+    uint64_t identity[TCI_PARTS];
+    int32_t acc[TCI_PARTS]; /* values */
     int32_t result;
-    tci_interp_op combine;  /* acc, value [, second factor] -> acc */
+    bool single;
+    tci_interp_op combine;
+    uint8_t source[TCI_PARTS]; /* of combine's operands: 0 accumulator, i + 1 what is taken in */
+    tci_interp_section join;
+    int32_t left[TCI_PARTS], right[TCI_PARTS], joined[TCI_PARTS];
 } tci_interp_red;
 
 typedef struct tci_interp_stage {

@@ -11,7 +11,7 @@ typedef struct tci_iverify {
     const tci_interp *p;
     uint8_t *state;
     int32_t *section, *first, *last; /* per value: where and when it lives there */
-    int32_t n_sections;
+    int32_t n_sections, n_joins; /* the sections that join tuples are 1 .. n_joins */
     bool empty;                      /* there is an axis without points: nothing runs */
 } tci_iverify;
 
@@ -124,12 +124,44 @@ static int tci_iverify_section(tci_iverify *v, const tci_interp_section *section
 static void tci_iverify_red(tci_iverify *v, int red, bool at_end)
 {
     const tci_interp_red *r = &v->p->reds[red];
-    const int32_t names[3] = {r->acc, r->arg ? r->at : r->acc, at_end ? r->result : r->acc};
-    for (int i = 0; i < 3; i++) {
-        TCI_ASSERT(v->s, tci_iverify_value(v, names[i])->own);
-        if (v->state[names[i]] == 0) {
-            tci_iverify_define(v, names[i], -1, 0);
+    TCI_ASSERT(v->s, r->n_parts >= 1 && r->n_parts <= TCI_PARTS && r->part < r->n_parts);
+    for (int i = 0; i < r->n_parts + at_end; i++) {
+        int value = i < r->n_parts ? r->acc[i] : r->result;
+        TCI_ASSERT(v->s, tci_iverify_value(v, value)->own);
+        if (v->state[value] == 0) {
+            tci_iverify_define(v, value, -1, 0);
         }
+    }
+}
+
+/* The section that joins two tuples reads them, constants and its own values, and makes the parts
+ * of the tuple joined, in memory of their own. */
+static void tci_iverify_join(tci_iverify *v, const tci_interp_red *r)
+{
+    if (r->single) {
+        TCI_ASSERT(v->s, r->n_parts == 1 && r->combine.n_in <= TCI_PARTS);
+        for (int a = 0; a < r->combine.n_in; a++) {
+            TCI_ASSERT(v->s, r->source[a] <= r->n_takes);
+        }
+        return;
+    }
+    int begin = v->n_sections;
+    for (int i = 0; i < r->n_parts + r->n_takes; i++) {
+        int value = i < r->n_parts ? r->left[i] : r->right[i - r->n_parts];
+        const tci_interp_value *x = tci_iverify_value(v, value);
+        TCI_ASSERT(v->s, x->own && x->varies);
+        TCI_ASSERT(v->s, i >= r->n_parts || x->bytes == r->bytes[i]);
+        tci_iverify_define(v, value, begin, 0);
+    }
+    tci_iverify_section(v, &r->join);
+    v->n_joins++;
+    for (int i = 0; i < r->n_parts; i++) {
+        const tci_interp_value *x = tci_iverify_value(v, r->joined[i]);
+        TCI_ASSERT(v->s, x->own && x->varies && x->bytes == r->bytes[i]);
+        TCI_ASSERT(v->s, v->state[r->joined[i]] == 1 && v->section[r->joined[i]] == begin);
+    }
+    for (int i = 0; i < v->p->n_values; i++) {
+        v->state[i] = v->state[i] == 1 && v->section[i] >= begin ? 2 : v->state[i];
     }
 }
 
@@ -163,13 +195,16 @@ static int64_t tci_iverify_bytes(const tci_iverify *v, int value)
     return TCI_MAX(lanes * x->bytes, (int64_t)TCI_INTERP_GROUP);
 }
 
-/* Both share memory: inside sections, and there one after the other. */
+/* Both share memory: inside sections, and there one after the other. A section that joins tuples
+ * runs while a step of another section does. */
 static bool tci_iverify_may_share(const tci_iverify *v, int a, int b)
 {
     const tci_interp_value *x = &v->p->values[a], *y = &v->p->values[b];
     bool inside = !x->own && !y->own && x->varies && y->varies;
     bool apart = v->last[a] <= v->first[b] || v->last[b] <= v->first[a];
-    return inside && (v->section[a] != v->section[b] || apart);
+    bool joins = (v->section[a] > 0 && v->section[a] <= v->n_joins) ==
+                 (v->section[b] > 0 && v->section[b] <= v->n_joins);
+    return inside && (v->section[a] != v->section[b] ? joins : apart);
 }
 
 static void tci_iverify_memory(const tci_iverify *v)
@@ -203,6 +238,9 @@ TCI_FN void tci_interp_verify(tci_scratch *s, const tci_interp *p)
         v.empty = v.empty || p->sizes[a] == 0;
     }
     tci_iverify_section(&v, &p->constants);
+    for (int r = 0; r < p->n_reds; r++) {
+        tci_iverify_join(&v, &p->reds[r]);
+    }
     for (int t = 0; t < p->n_stages; t++) {
         tci_iverify_section(&v, &p->before[t]);
         tci_iverify_stage(&v, &p->stages[t]);

@@ -191,8 +191,9 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
         tci_concrete_inst(&c, i);
     }
     for (int r = 0; r < to->n_reds; r++) {
-        to->reds[r].a = c.inst_to[k->reds[r].a];
-        to->reds[r].b = k->reds[r].b >= 0 ? c.inst_to[k->reds[r].b] : -1;
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            to->reds[r].in[i] = c.inst_to[k->reds[r].in[i]];
+        }
     }
     for (int w = 0; w < k->n_stores; w++) {
         tci_kstore store = k->stores[w];

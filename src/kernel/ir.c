@@ -601,12 +601,3 @@ TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
 }
-
-_Static_assert((int)TCI_RED_DOT == (int)TCI_OP_REDUCE_END - (int)TCI_OP_EW_END,
-               "the reductions of kernels are the rows in their order, and DOT");
-
-TCI_FN tci_value tci_kred_identity(int op, tc_dtype t)
-{
-    tci_value zero = {.i = 0};
-    return op == TCI_RED_DOT ? zero : tci_op_identity(TCI_OP_EW_END + op, t);
-}

@@ -30,9 +30,7 @@
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
- * combine(acc, v): SUM ADD, PROD MUL, MAX/MIN as maximum and minimum (MAX: select(acc > v or acc is
- * NaN, acc, v)), ANY OR, ALL AND; ARG: keep (value, index): take v if v beats acc strictly, or v is
- * NaN and acc is not; equal values keep the lower index.
+ * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
@@ -44,6 +42,7 @@
 #define TCI_KERNEL_IR_H
 
 #include "../base/dim.h"
+#include "../ops/combine.h"
 #include "../ops/info.h"
 #include "../ops/prim.h"
 
@@ -117,17 +116,6 @@ static inline int tci_kinst_number(const tci_kinst *i)
 typedef struct tci_kguard { int32_t x; tci_dim lo, hi; } tci_kguard;
 
 /* ---- reductions, stores, stages ---- */
-typedef enum tci_kred_op {
-#define TCI_ROW(id, ...) TCI_RED_##id,
-    TCI_REDUCE_OPS(TCI_ROW) TCI_RED_DOT
-#undef TCI_ROW
-} tci_kred_op;
-/* The identity of a reduction in its accumulator's dtype. */
-TCI_FN tci_value tci_kred_identity(int op, tc_dtype t);
-static inline bool tci_kred_is_arg(int op)
-{
-    return op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN;
-}
 /* The numeric class of a reduction: its order, which every executor keeps. */
 typedef enum tci_korder {
     TCI_ORDER_CHAIN,
@@ -135,10 +123,11 @@ typedef enum tci_korder {
     TCI_ORDER_MATRIX
 } tci_korder;
 typedef struct tci_kred {
-    uint8_t op;      /* tci_kred_op */
-    int8_t dtype;    /* of the accumulator (ARG: of the compared value; the result is i64) */
+    uint8_t op;      /* tci_red_op: what is combined and how (ops/combine.h) */
+    uint8_t part;    /* which part of the accumulator is the result */
+    int8_t dtype;    /* in which it accumulates; that of each part follows */
     int32_t stage;
-    int32_t a, b;    /* values folded; b: DOT's second factor, ARG's index value (i64), else -1 */
+    int32_t in[TCI_PARTS]; /* the values that an element is, tci_red_takes of them; then -1 */
     int32_t inst;    /* the RED instruction that stands for the result */
     uint8_t order;   /* tci_korder */
     int32_t order_n; /* its number, 0 where it has none */

@@ -416,6 +416,27 @@ static int tci_lower_row(const tci_lower_ew *e, int op)
     return stack[0];
 }
 
+TCI_FN int tci_lower_element(tci_kernel *k, const uint8_t *words, tc_dtype t, int element, int x)
+{
+    tci_lower_ew e = {k, t, element, -1};
+    int stack[TCI_FORMULA_DEPTH], n = 0;
+    for (const uint8_t *w = words; *w != TCI_W_END; w++) {
+        n -= tci_formula_value_operands(*w);
+        if (*w == TCI_W_INDEX) {
+            tci_kinst i = {0};
+            i.op = TCI_K_INDEX;
+            i.dtype = TC_I64;
+            i.x = x;
+            i.guard = -1;
+            stack[n] = tci_kernel_inst(k, i);
+        } else {
+            stack[n] = tci_lower_word(&e, *w, stack + n);
+        }
+        n++;
+    }
+    return stack[0];
+}
+
 static int tci_lower_elementwise(tci_lower *l, const tci_node *n, const int *in)
 {
     tci_lower_ew e = {l->k, (tc_dtype)tci_dtype_get((tc_dtype)n->in[0]->dtype)->compute, in[0],

@@ -141,8 +141,8 @@ TCI_FN bool tci_matrix_find(const tci_kernel *k, tci_matrix *x)
                         TCI_NEW_ARRAY(k->s, int64_t, k->n_axes)};
     tci_matrix_side side[2] = {{0}};
     const tci_kred *red = &k->reds[0];
-    if (!tci_matrix_load(k, red->a, coef[0], &side[0]) ||
-        !tci_matrix_load(k, red->b, coef[1], &side[1])) {
+    if (!tci_matrix_load(k, red->in[0], coef[0], &side[0]) ||
+        !tci_matrix_load(k, red->in[1], coef[1], &side[1])) {
         return false;
     }
     int a = coef[0][k->n_outer - 1] == 0 ? 0 : 1;

@@ -3,12 +3,6 @@
  * numbers that tci_kernel constructors assign in order of first use. */
 #include "ir.h"
 
-static const char *const tci_kernel_red_names[] = {
-#define TCI_ROW(id, name, ...) #name,
-    TCI_REDUCE_OPS(TCI_ROW) "dot"
-#undef TCI_ROW
-};
-
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
 {
@@ -136,10 +130,10 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
         const tci_kred *red = &k->reds[r];
         if (red->stage == index) {
             tci_str_printf(out, "    red %d: %s = %s v%d", r,
-                           tci_dtype_get((tc_dtype)red->dtype)->name, tci_kernel_red_names[red->op],
-                           red->a);
-            if (red->b >= 0) {
-                tci_str_printf(out, ", v%d", red->b);
+                           tci_dtype_get((tc_dtype)red->dtype)->name, tci_red_name(red->op),
+                           red->in[0]);
+            for (int i = 1; i < tci_red_takes(red->op); i++) {
+                tci_str_printf(out, ", v%d", red->in[i]);
             }
             tci_str_add(out, ", ");
             tci_kernel_print_order(out, red);

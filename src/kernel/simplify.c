@@ -15,9 +15,8 @@ static bool *tci_kernel_live(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
     for (int r = 0; r < k->n_reds; r++) {
-        live[k->reds[r].a] = true;
-        if (k->reds[r].b >= 0) {
-            live[k->reds[r].b] = true;
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            live[k->reds[r].in[i]] = true;
         }
     }
     for (int w = 0; w < k->n_stores; w++) {
@@ -336,8 +335,9 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
         if (red.stage != t) {
             continue;
         }
-        red.a = tci_kernel_copy_inst(c, red.a);
-        red.b = red.b >= 0 ? tci_kernel_copy_inst(c, red.b) : -1;
+        for (int i = 0; i < tci_red_takes(red.op); i++) {
+            red.in[i] = tci_kernel_copy_inst(c, red.in[i]);
+        }
         TCI_PUSH(to->s, to->reds, to->n_reds, to->cap_reds, red);
         tci_kinst i = from->insts[red.inst];
         i.imm = to->n_reds - 1;

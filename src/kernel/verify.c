@@ -182,6 +182,22 @@ static void tci_kernel_verify_order(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, false);
 }
 
+/* What is folded is there before the stage, in the dtypes of the combine row; the result is one of
+ * its parts. */
+static void tci_kernel_verify_red(tci_scratch *s, const tci_kernel *k, const tci_kred *red)
+{
+    int takes = tci_red_takes(red->op);
+    TCI_ASSERT(s, red->part < tci_red_parts(red->op));
+    for (int i = 0; i < TCI_PARTS; i++) {
+        TCI_ASSERT(s, i < takes ? red->in[i] >= 0 && red->in[i] < k->n_insts : red->in[i] < 0);
+        TCI_ASSERT(s, i >= takes || k->insts[red->in[i]].stage < red->stage);
+        TCI_ASSERT(s, i >= takes || k->insts[red->in[i]].dtype ==
+                                        tci_red_taken(red->op, i, (tc_dtype)red->dtype));
+    }
+    TCI_ASSERT(s, k->insts[red->inst].dtype ==
+                      tci_red_dtype(red->op, red->part, (tc_dtype)red->dtype));
+}
+
 TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
 {
     tci_kernel_need_dims(s, k);
@@ -201,7 +217,7 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
         const tci_kred *red = &k->reds[r];
         TCI_ASSERT(s, red->stage >= 0 && red->stage < k->n_stages);
         TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
-        TCI_ASSERT(s, k->insts[red->a].stage < red->stage);
+        tci_kernel_verify_red(s, k, red);
         tci_kernel_verify_order(s, k, red);
     }
     for (int w = 0; w < k->n_stores; w++) {

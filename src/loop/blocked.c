@@ -82,9 +82,9 @@ static bool tci_blocked_sides(const tci_kernel *k, tci_blocked *p)
 {
     const tci_kred *red = &k->reds[0];
     const tci_kstage *st = &k->stages[0];
-    bool swap = tci_build_depends(k->insts[red->a].axes, p->vec_axis);
-    p->vec_inst = swap ? red->a : red->b;
-    p->row_inst = swap ? red->b : red->a;
+    bool swap = tci_build_depends(k->insts[red->in[0]].axes, p->vec_axis);
+    p->vec_inst = swap ? red->in[0] : red->in[1];
+    p->row_inst = swap ? red->in[1] : red->in[0];
     uint64_t vec = k->insts[p->vec_inst].axes, row = k->insts[p->row_inst].axes;
     int last = st->axes[st->n_axes - 1];
     return tci_build_depends(vec, p->vec_axis) && !tci_build_depends(vec, p->row_axis) &&
@@ -196,7 +196,7 @@ typedef struct tci_blocked_state {
     tci_build *b;
     const tci_blocked *p;
     tci_lkeep *row, *vec;
-    tci_stage_pair partial; /* local array, -1 none */
+    tci_stage_tuple partial; /* local array, -1 none */
     int64_t tile;           /* columns of a tile */
     int64_t tile_step;      /* elements of the vector panel between tiles */
     int64_t row_step;       /* elements of the row panel between rows or inner points */
@@ -259,9 +259,9 @@ static void tci_blocked_make_panels(tci_blocked_state *s, int64_t group)
     tci_blocked_inner_coefs(s, s->row, p->row_by_vector ? s->row_step : 1);
     s->vec->coef[p->vec_axis] = 1;
     s->row->coef[p->row_axis] = p->row_by_vector ? 1 : s->row_step;
-    s->partial.value = s->partial.index = -1;
+    s->partial = tci_stage_tuple_of(-1, -1);
     if (p->n_depths > 1 || p->by_rows) {
-        s->partial.value = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
+        s->partial.part[0] = tci_blocked_local(b, group * rows * p->columns, (tc_dtype)red->dtype);
     }
 }
 
@@ -346,7 +346,7 @@ static void tci_blocked_fetch_rows(tci_blocked_state *s, const tci_tile *tile, t
 static void tci_blocked_fetch_partial(tci_blocked_state *s, tci_lin at, int n)
 {
     for (int i = 0; i < n; i++) {
-        tci_blocked_fetch_at(s->b, ~s->partial.value,
+        tci_blocked_fetch_at(s->b, ~s->partial.part[0],
                              tci_lin_plus(at, (int64_t)(n + i) * s->b->l->lanes));
     }
 }
@@ -560,7 +560,7 @@ static void tci_blocked_pack_rows(tci_blocked_state *s)
 
 /* The flat loop over the inner points of the block: the last axis stands for all of them. */
 static void tci_blocked_dot(tci_blocked_state *s, const tci_tile *tile, tci_lin number,
-                            const tci_stage_pair *acc)
+                            const tci_stage_tuple *acc)
 {
     tci_build *b = s->b;
     const tci_kstage *st = &b->k->stages[0];
@@ -606,7 +606,7 @@ static void tci_blocked_if(tci_blocked_state *s, int64_t lo, int64_t hi, tci_lop
     tci_build_if(s->b, tci_build_in_range(s->b, s->block, lo, hi), open);
 }
 
-static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_pair *acc,
+static void tci_blocked_move(tci_blocked_state *s, tci_lin at, int n, const tci_stage_tuple *acc,
                              bool load)
 {
     tci_build *b = s->b;
@@ -647,7 +647,7 @@ static void tci_blocked_finish_rows(tci_blocked_state *s, const tci_tile *tile, 
 }
 
 static void tci_blocked_finish(tci_blocked_state *s, const tci_tile *tile,
-                               const tci_stage_pair *acc, tci_lin partial)
+                               const tci_stage_tuple *acc, tci_lin partial)
 {
     tci_build *b = s->b;
     if (s->p->by_rows) {
@@ -671,7 +671,7 @@ static void tci_blocked_tile(tci_blocked_state *s, tci_lin number, int64_t count
     tile.vec_axis = s->p->vec_axis;
     tile.vecs = tci_blocked_vectors(s, number, count, &tile.n_vecs);
     int n = tile.n_rows * tile.n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     tci_lopen open;
     s->row->origin[s->p->row_axis] = tile.rows[0]->at;
     for (int i = 0; i < n; i++) {

@@ -51,9 +51,8 @@ TCI_FN void tci_cost_mark(const tci_kernel *k, int stage, bool through_index, bo
     }
     for (int i = 0; i < k->n_reds; i++) {
         if (k->reds[i].stage == stage) {
-            tci_cost_reach(k, k->reds[i].a, through_index, live);
-            if (k->reds[i].b >= 0) {
-                tci_cost_reach(k, k->reds[i].b, through_index, live);
+            for (int j = 0; j < tci_red_takes(k->reds[i].op); j++) {
+                tci_cost_reach(k, k->reds[i].in[j], through_index, live);
             }
         }
     }
@@ -113,10 +112,10 @@ TCI_FN int tci_cost_widest(const tci_kernel *k)
             }
         }
         for (int r = 0; r < k->n_reds && axis >= 0; r++) {
-            bool arg = tci_kred_is_arg(k->reds[r].op);
-            if (k->reds[r].stage == t && k->reds[r].dtype != TC_BOOL) {
-                int bytes = arg ? 8 : tci_dtype_get((tc_dtype)k->reds[r].dtype)->bytes;
-                widest = TCI_MAX(widest, bytes);
+            const tci_kred *red = &k->reds[r];
+            for (int i = 0; i < tci_red_parts(red->op) && red->stage == t; i++) {
+                tc_dtype part = tci_red_dtype(red->op, i, (tc_dtype)red->dtype);
+                widest = TCI_MAX(widest, part == TC_BOOL ? 1 : tci_dtype_get(part)->bytes);
             }
         }
     }

@@ -18,7 +18,7 @@ typedef struct tci_stage_lanes {
     int stage, axis;
     int next_axis;      /* as in tci_tile, for this stage */
     int n_regs;         /* vectors that elements of the row reach */
-    tci_stage_pair *acc;      /* [red * n_regs + register]; in_array: locals */
+    tci_stage_tuple *acc;      /* [red * n_regs + register]; in_array: locals */
     bool in_array;
 } tci_stage_lanes;
 
@@ -33,17 +33,15 @@ static void tci_stage_fold(tci_build *b, const tci_stage_lanes *m, int reg, int 
         if (red->stage != m->stage) {
             continue;
         }
-        tci_stage_pair at = m->acc[r * m->n_regs + (m->in_array ? 0 : reg)];
-        tci_stage_pair acc = m->in_array ? tci_stage_array_get(b, red, at, x) : at;
-        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        tci_stage_tuple at = m->acc[r * m->n_regs + (m->in_array ? 0 : reg)];
+        tci_stage_tuple acc = m->in_array ? tci_stage_array_get(b, red, at, x) : at;
+        tci_stage_tuple v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
         if (vec->n >= 0) { /* lanes without an element keep what they have */
             tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
             st.mem = TCI_MEM_FIRST_N;
             st.n = vec->n;
             int mask = tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
-            v.value =
-                tci_stage_select(b, mask, tci_build_widen(b, v.value, b->l->lanes), acc.value);
-            v.index = v.index < 0 ? -1 : tci_stage_select(b, mask, v.index, acc.index);
+            v = tci_stage_choose(b, mask, v, acc);
         }
         if (m->in_array) {
             tci_stage_array_set(b, at, x, v);
@@ -134,19 +132,13 @@ static void tci_stage_stretch(tci_build *b, const tci_stage_lanes *m, tci_dim be
     }
 }
 
-static tci_stage_pair tci_stage_high_half(tci_build *b, tci_stage_pair v, int h)
+static int tci_stage_high_half(tci_build *b, int part, int h)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_HIGH_HALF;
-    st.args[0] = v.value;
+    st.args[0] = part;
     st.imm = h;
-    tci_stage_pair r = {
-        tci_build_mem(b, st, (tc_dtype)b->l->values[v.value].dtype, b->l->lanes, b->cur), -1};
-    if (v.index >= 0) {
-        st.args[0] = v.index;
-        r.index = tci_build_mem(b, st, TC_I64, b->l->lanes, b->cur);
-    }
-    return r;
+    return tci_build_mem(b, st, (tc_dtype)b->l->values[part].dtype, b->l->lanes, b->cur);
 }
 
 /* Lane i takes in lane i + h, for h = 32, 16 ... 1; the result is lane 0. */
@@ -154,16 +146,16 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
 {
     const tci_kred *red = &b->k->reds[r];
     int lanes = b->l->lanes;
-    const tci_stage_pair *acc = &m->acc[r * m->n_regs];
-    tci_stage_pair v;
+    const tci_stage_tuple *acc = &m->acc[r * m->n_regs];
+    tci_stage_tuple v;
     for (int h = tci_kernel_lanes(b->k) / 2; h >= lanes; h /= 2) {
         if (m->in_array) {
             tci_lopen open;
             int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, h), lanes, &open);
             int x = tci_lx_var(b->l, i);
-            tci_stage_pair low = tci_stage_array_get(b, red, *acc, x);
+            tci_stage_tuple low = tci_stage_array_get(b, red, *acc, x);
             int far = tci_lx_make(b->l, TCI_LX_ADD, x, tci_lx_const(b->l, h), 0);
-            tci_stage_pair high = tci_stage_array_get(b, red, *acc, far);
+            tci_stage_tuple high = tci_stage_array_get(b, red, *acc, far);
             tci_stage_array_set(b, *acc, x, tci_stage_combine(b, red, low, high));
             tci_build_close(b, &open);
             continue;
@@ -174,9 +166,9 @@ static int tci_stage_tree(tci_build *b, const tci_stage_lanes *m, int r)
     }
     v = m->in_array ? tci_stage_array_get(b, red, *acc, tci_lx_const(b->l, 0)) : *acc;
     for (int h = lanes / 2; h >= 1; h /= 2) {
-        v = tci_stage_combine(b, red, v, tci_stage_high_half(b, v, h));
+        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_stage_high_half, h));
     }
-    int value = v.index >= 0 ? v.index : v.value;
+    int value = v.part[red->part];
     if (lanes == 1) {
         return value;
     }
@@ -193,10 +185,10 @@ static void tci_stage_lanes_init(tci_build *b, tci_stage_lanes *m)
     int64_t used = TCI_MAX(TCI_MIN(tci_dim_most(k->axes[m->axis].size), tci_kernel_lanes(b->k)), 1);
     m->n_regs = (int)((used + lanes - 1) / lanes);
     for (int r = 0; r < k->n_reds; r++) {
-        n_accs += k->reds[r].stage == m->stage ? 1 + tci_stage_is_arg(&k->reds[r]) : 0;
+        n_accs += k->reds[r].stage == m->stage ? tci_red_parts(k->reds[r].op) : 0;
     }
     m->in_array = m->n_regs * n_accs > 2 * TCI_STAGE_MAX_REGISTERS || lanes < 4;
-    m->acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * m->n_regs + 1);
+    m->acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * m->n_regs + 1);
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < m->n_regs && k->reds[r].stage == m->stage; i++) {
             if (!m->in_array) {

@@ -9,13 +9,16 @@ enum { TCI_STAGE_BLOCK_ROWS = 16 /* rows that a thread of a block reads ahead of
 
 static bool tci_stage_red_is_vector(const tci_build *b, const tci_kred *red)
 {
-    uint64_t axes = b->k->insts[red->a].axes | (red->b >= 0 ? b->k->insts[red->b].axes : 0);
+    uint64_t axes = 0;
+    for (int i = 0; i < tci_red_takes(red->op); i++) {
+        axes |= b->k->insts[red->in[i]].axes;
+    }
     return tci_build_is_vector(b, axes);
 }
 
 /* The running values of a SCAN at this step, then its stores. */
 static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
-                                const tci_stage_pair *acc)
+                                const tci_stage_tuple *acc)
 {
     int n = tile->n_rows * tile->n_vecs;
     for (int i = 0; i < n; i++) {
@@ -31,13 +34,13 @@ static void tci_stage_scan_step(tci_build *b, int stage, const tci_tile *tile,
 
 /* n steps of a SCAN of one point: what they take in is read before the first of them stores. */
 static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
-                                 const tci_stage_pair *acc, tci_lin at, int64_t lo, int64_t hi,
+                                 const tci_stage_tuple *acc, tci_lin at, int64_t lo, int64_t hi,
                                  int n)
 {
     const tci_kernel *k = b->k;
     int axis = k->stages[stage].axes[0];
     const tci_bind **steps = TCI_NEW_ARRAY(b->s, const tci_bind *, n);
-    tci_stage_pair *taken = TCI_NEW_ARRAY(b->s, tci_stage_pair, n * k->n_reds);
+    tci_stage_tuple *taken = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n * k->n_reds);
     tci_stage_point(b, tile, 0);
     for (int u = 0; u < n; u++) {
         steps[u] = tci_build_bind(b, tci_lin_plus(at, u), lo + u, hi - (n - 1 - u), false, -1);
@@ -52,7 +55,7 @@ static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
         tci_build_set(b, axis, steps[u]);
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == stage) {
-                tci_stage_pair v = taken[u * k->n_reds + r];
+                tci_stage_tuple v = taken[u * k->n_reds + r];
                 tci_stage_assign(b, acc[r], tci_stage_combine(b, &k->reds[r], acc[r], v));
             }
         }
@@ -64,7 +67,7 @@ static void tci_stage_scan_steps(tci_build *b, int stage, const tci_tile *tile,
 /* A SCAN by a block of threads, several steps at a time: behind a store the next load would wait.
  * False: done the other way. */
 static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
-                                 const tci_stage_pair *acc)
+                                 const tci_stage_tuple *acc)
 {
     const tci_kstage *st = &b->k->stages[stage];
     bool fits = b->l->threads > 1 && st->kind == TCI_STAGE_SCAN && st->n_axes == 1 &&
@@ -91,7 +94,7 @@ static bool tci_stage_scan_ahead(tci_build *b, int stage, const tci_tile *tile,
 
 /* Takes everything in, in order, into the accumulators of the tile's points. */
 static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
-                              const tci_stage_pair *acc)
+                              const tci_stage_tuple *acc)
 {
     const tci_kernel *k = b->k;
     const tci_kstage *st = &k->stages[stage];
@@ -104,7 +107,7 @@ static void tci_stage_take_in(tci_build *b, int stage, const tci_tile *tile,
         tci_stage_point(b, tile, i);
         for (int r = 0; r < k->n_reds; r++) {
             if (k->reds[r].stage == stage) {
-                tci_stage_pair v = tci_stage_operands(b, &k->reds[r]);
+                tci_stage_tuple v = tci_stage_operands(b, &k->reds[r]);
                 tci_stage_assign(b, acc[r * n + i],
                                  tci_stage_combine(b, &k->reds[r], acc[r * n + i], v));
             }
@@ -120,7 +123,7 @@ TCI_FN void tci_stage_reduce_outer(tci_build *b, int stage, const tci_tile *tile
 {
     const tci_kernel *k = b->k;
     int n = tile->n_rows * tile->n_vecs;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds * n + 1);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds * n + 1);
     for (int r = 0; r < k->n_reds; r++) {
         for (int i = 0; i < n && k->reds[r].stage == stage; i++) {
             tci_stage_point(b, tile, i);

@@ -7,7 +7,7 @@
 
 typedef struct tci_stage_rows {
     const tci_panel *panel;
-    const tci_stage_pair *arrays;  /* accumulators of each reduction */
+    const tci_stage_tuple *arrays;  /* accumulators of each reduction */
     const tci_bind **rows;
     int n_rows;
 } tci_stage_rows;
@@ -28,7 +28,7 @@ static void tci_stage_panel_fold(tci_build *b, void *arg, int n, const tci_bind 
         int x = tci_stage_panel_offset(b, m->panel, vecs[i]);
         tci_build_set(b, m->panel->vec_axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
-            tci_stage_pair acc = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
+            tci_stage_tuple acc = tci_stage_array_get(b, &k->reds[r], m->arrays[r], x);
             for (int row = 0; row < m->n_rows; row++) {
                 tci_build_set(b, axis, m->rows[row]);
                 acc = tci_stage_combine(b, &k->reds[r], acc, tci_stage_operands(b, &k->reds[r]));
@@ -54,7 +54,7 @@ static void tci_stage_panel_finish(tci_build *b, void *arg, int n, const tci_bin
         tci_build_set(b, tile.vec_axis, vecs[i]);
         for (int r = 0; r < k->n_reds; r++) {
             tci_build_remember(b, k->reds[r].inst,
-                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).value);
+                               tci_stage_array_get(b, &k->reds[r], m->arrays[r], x).part[0]);
         }
     }
     tci_stage_from(b, &tile, 1);
@@ -86,14 +86,13 @@ TCI_FN void tci_stage_panel(tci_build *b, const tci_panel *panel)
     tci_dim size = k->axes[k->stages[0].axes[0]].size;
     tci_dim whole = tci_dim_mul(tci_dim_div(size, panel->rows), panel->rows);
     tci_dim rest = tci_dim_sub(size, whole);
-    tci_stage_pair *arrays = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    tci_stage_tuple *arrays = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
     const tci_bind **rows = TCI_NEW_ARRAY(b->s, const tci_bind *, panel->rows);
     tci_stage_rows m = {panel, arrays, rows, 0};
     tci_lopen open;
     b->stage = 0;
     for (int r = 0; r < k->n_reds; r++) {
-        arrays[r].value = tci_build_local(b, (tc_dtype)k->reds[r].dtype, panel->chunk, b->cur);
-        arrays[r].index = -1;
+        arrays[r] = tci_stage_array_local(b, &k->reds[r], panel->chunk);
     }
     int i = tci_build_for(b, tci_lx_const(l, 0), tci_lx_const(l, panel->chunk), l->lanes, &open);
     for (int r = 0; r < k->n_reds; r++) {

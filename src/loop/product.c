@@ -108,9 +108,9 @@ static void tci_product_add_axis(const tci_kernel *k, tci_product_side *side, in
 static bool tci_product_sides(const tci_kernel *k, tci_product *p)
 {
     const tci_kred *red = &k->reds[0];
-    bool swap = tci_build_depends(k->insts[red->a].axes, k->n_outer - 1);
-    p->rows.inst = swap ? red->b : red->a;
-    p->columns.inst = swap ? red->a : red->b;
+    bool swap = tci_build_depends(k->insts[red->in[0]].axes, k->n_outer - 1);
+    p->rows.inst = swap ? red->in[1] : red->in[0];
+    p->columns.inst = swap ? red->in[0] : red->in[1];
     p->rows.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     p->columns.axes = TCI_NEW_ARRAY(k->s, int, k->n_outer);
     p->rows.size = p->columns.size = p->depth = 1;
@@ -198,7 +198,7 @@ typedef struct tci_product_state {
     tci_build *b;
     const tci_product *p;
     tci_product_panel panels[2]; /* rows, columns */
-    tci_stage_pair *acc;         /* row * columns of a thread + column */
+    tci_stage_tuple *acc;        /* row * columns of a thread + column */
 } tci_product_state;
 
 static int64_t tci_product_pitch(const tci_product_side *side)
@@ -385,9 +385,10 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
     tci_product_take(s, 1, row, columns);
     for (int r = 0; r < n_rows; r++) {
         for (int c = 0; c < n_columns; c++) {
-            bool swap = s->p->rows.inst != red->a;
-            tci_stage_pair v = {swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]};
-            tci_stage_pair acc = s->acc[r * n_columns + c];
+            bool swap = s->p->rows.inst != red->in[0];
+            tci_stage_tuple v =
+                tci_stage_tuple_of(swap ? columns[c] : rows[r], swap ? rows[r] : columns[c]);
+            tci_stage_tuple acc = s->acc[r * n_columns + c];
             tci_stage_assign(b, acc, tci_stage_combine(b, red, acc, v));
         }
     }
@@ -494,7 +495,7 @@ TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tc
                            tci_product_y(b));
     tci_product_open_panel(b, &s.panels[1], &p->columns, column,
                            tci_product_x(b));
-    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
     }

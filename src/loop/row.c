@@ -39,33 +39,34 @@ TCI_FN int tci_row_vectors(const tci_kernel *k, const tci_loop *l)
     return n * TCI_MAX(n_loads, 1) <= TCI_ROW_MOST_VECTORS ? (int)n : 0;
 }
 
-/* Lanes without an element keep what they have. */
-static int tci_row_keep(tci_build *b, int n, int value, int before)
+/* Lanes with an element: the others keep what they have. */
+static int tci_row_mask(tci_build *b, int n)
 {
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
     st.mem = TCI_MEM_FIRST_N;
     st.n = n;
-    int args[3] = {tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1),
-                   tci_build_widen(b, value, b->l->lanes), before};
-    return tci_build_prim(b, TCI_P_SELECT, (tc_dtype)b->l->values[before].dtype, 3, args, 0);
+    return tci_build_mem(b, st, TC_BOOL, b->l->lanes, -1);
 }
 
-static tci_stage_pair tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
+static int tci_row_copy(tci_build *b, int part, int unused)
+{
+    (void)unused;
+    return tci_build_copy(b, part);
+}
+
+static tci_stage_tuple tci_row_fold(tci_build *b, const tci_kred *red, int axis, int n,
                                    const tci_bind **vecs)
 {
-    tci_stage_pair acc = tci_stage_accumulator(b, red, b->l->lanes);
+    tci_stage_tuple acc = tci_stage_accumulator(b, red, b->l->lanes);
     for (int i = 0; i < n; i++) {
         tci_build_set(b, axis, vecs[i]);
-        tci_stage_pair v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
+        tci_stage_tuple v = tci_stage_combine(b, red, acc, tci_stage_operands(b, red));
         if (vecs[i]->n >= 0) {
-            v.value = tci_row_keep(b, vecs[i]->n, v.value, acc.value);
-            v.index = v.index < 0 ? -1 : tci_row_keep(b, vecs[i]->n, v.index, acc.index);
+            v = tci_stage_choose(b, tci_row_mask(b, vecs[i]->n), v, acc);
         }
         tci_stage_assign(b, acc, v);
     }
-    tci_stage_pair copy = {tci_build_copy(b, acc.value),
-                           acc.index < 0 ? -1 : tci_build_copy(b, acc.index)};
-    return copy;
+    return tci_stage_each(b, acc, tci_row_copy, 0);
 }
 
 /* ---- joining the lanes ---- */
@@ -81,8 +82,9 @@ static int tci_row_lane_op(tci_build *b, tci_mem mem, int value, int imm)
 }
 
 /* Writes the vector where all warps see it. */
-static int tci_row_share(tci_build *b, int value)
+static int tci_row_share(tci_build *b, int value, int unused)
 {
+    (void)unused;
     tc_dtype t = (tc_dtype)b->l->values[value].dtype;
     int local = tci_build_local(b, t, b->l->lanes, b->cur);
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
@@ -106,13 +108,12 @@ static int tci_row_of_warp(tci_build *b, int local, int warp)
 }
 
 /* `shared`: the arrays that hold the accumulator, where there are several warps. */
-static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_pair shared)
+static tci_stage_tuple tci_row_join_warps(tci_build *b, const tci_kred *red, tci_stage_tuple shared)
 {
     int n = b->l->threads / TCI_WARP;
-    tci_stage_pair *warps = TCI_NEW_ARRAY(b->s, tci_stage_pair, n);
+    tci_stage_tuple *warps = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
-        warps[i].value = tci_row_of_warp(b, shared.value, i);
-        warps[i].index = shared.index < 0 ? -1 : tci_row_of_warp(b, shared.index, i);
+        warps[i] = tci_stage_each(b, shared, tci_row_of_warp, i);
     }
     for (int h = n / 2; h >= 1; h /= 2) {
         for (int i = 0; i < h; i++) {
@@ -122,14 +123,17 @@ static tci_stage_pair tci_row_join_warps(tci_build *b, const tci_kred *red, tci_
     return warps[0];
 }
 
-static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_pair v)
+static int tci_row_high_half(tci_build *b, int value, int h)
+{
+    return tci_row_lane_op(b, TCI_MEM_HIGH_HALF, value, h);
+}
+
+static int tci_row_join_lanes(tci_build *b, const tci_kred *red, tci_stage_tuple v)
 {
     for (int h = TCI_WARP * (b->l->lanes / b->l->threads) / 2; h >= 1; h /= 2) {
-        tci_stage_pair high = {tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.value, h), -1};
-        high.index = v.index < 0 ? -1 : tci_row_lane_op(b, TCI_MEM_HIGH_HALF, v.index, h);
-        v = tci_stage_combine(b, red, v, high);
+        v = tci_stage_combine(b, red, v, tci_stage_each(b, v, tci_row_high_half, h));
     }
-    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.index >= 0 ? v.index : v.value, 0);
+    return tci_row_lane_op(b, TCI_MEM_LANE_REPEAT, v.part[red->part], 0);
 }
 
 /* ---- stages ---- */
@@ -139,13 +143,11 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
     const tci_kernel *k = b->k;
     int axis = k->stages[stage].axes[0];
     bool warps = b->l->threads > TCI_WARP;
-    tci_stage_pair *acc = TCI_NEW_ARRAY(b->s, tci_stage_pair, k->n_reds + 1);
+    tci_stage_tuple *acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, k->n_reds + 1);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
             acc[r] = tci_row_fold(b, &k->reds[r], axis, n, vecs);
-            acc[r].value = warps ? tci_row_share(b, acc[r].value) : acc[r].value;
-            acc[r].index =
-                warps && acc[r].index >= 0 ? tci_row_share(b, acc[r].index) : acc[r].index;
+            acc[r] = warps ? tci_stage_each(b, acc[r], tci_row_share, 0) : acc[r];
         }
     }
     if (warps) {
@@ -156,7 +158,7 @@ static void tci_row_reduce(tci_build *b, int stage, int n, const tci_bind **vecs
     tci_build_set(b, axis, NULL);
     for (int r = 0; r < k->n_reds; r++) {
         if (k->reds[r].stage == stage) {
-            tci_stage_pair v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
+            tci_stage_tuple v = warps ? tci_row_join_warps(b, &k->reds[r], acc[r]) : acc[r];
             tci_build_remember(b, k->reds[r].inst, tci_row_join_lanes(b, &k->reds[r], v));
         }
     }

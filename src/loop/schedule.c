@@ -199,8 +199,7 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
         int n = 0;
         for (int r = 0; r < k->n_reds; r++) {
             dot = dot || k->reds[r].op == TCI_RED_DOT;
-            n += k->reds[r].stage == t ? (k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT ? 2 : 1)
-                                       : 0;
+            n += k->reds[r].stage == t ? tci_red_parts(k->reds[r].op) : 0;
         }
         n_accs = TCI_MAX(n_accs, n);
         scan = scan || k->stages[t].kind == TCI_STAGE_SCAN;
@@ -270,8 +269,7 @@ static int tci_sched_panel_rows(const tci_sched *s, int64_t cost)
         fits = fits && k->stages[t].kind == TCI_STAGE_MAP && k->stages[t].n_axes == 0;
     }
     for (int r = 0; r < k->n_reds; r++) {
-        bool pair = k->reds[r].b >= 0 && k->reds[r].op != TCI_RED_DOT;
-        fits = fits && !pair && k->reds[r].dtype != TC_BOOL;
+        fits = fits && tci_red_parts(k->reds[r].op) == 1 && k->reds[r].dtype != TC_BOOL;
     }
     return !fits || k->n_reds > 2 || cost > 24 ? 0 : cost > 8 ? 4 : 8;
 }
@@ -554,9 +552,8 @@ static void tci_sched_keep_between(tci_sched *s, int first, int later, int64_t *
         late[k->stores[i].value] |= k->stores[i].stage == later;
     }
     for (int i = 0; i < k->n_reds; i++) {
-        late[k->reds[i].a] |= k->reds[i].stage == later;
-        if (k->reds[i].b >= 0) {
-            late[k->reds[i].b] |= k->reds[i].stage == later;
+        for (int j = 0; j < tci_red_takes(k->reds[i].op); j++) {
+            late[k->reds[i].in[j]] |= k->reds[i].stage == later;
         }
     }
     for (int i = k->n_insts - 1; i >= 0; i--) {

@@ -25,7 +25,7 @@ enum {
 static bool tci_spread_is_guarded(const tci_kernel *k)
 {
     bool *live = TCI_NEW_ARRAY(k->s, bool, k->n_insts + 1);
-    live[k->reds[0].a] = live[k->reds[0].b] = true;
+    live[k->reds[0].in[0]] = live[k->reds[0].in[1]] = true;
     bool guarded = false;
     for (int i = k->n_insts - 1; i >= 0; i--) {
         const tci_kinst *in = &k->insts[i];
@@ -54,7 +54,7 @@ static bool tci_spread_fits(const tci_kernel *k)
 static int tci_spread_row_axis(const tci_kernel *k)
 {
     const tci_kred *red = &k->reds[0];
-    uint64_t a = k->insts[red->a].axes, b = k->insts[red->b].axes;
+    uint64_t a = k->insts[red->in[0]].axes, b = k->insts[red->in[1]].axes;
     int last = k->n_outer - 1, row = last - 1;
     uint64_t fast = tci_build_depends(a, last) ? a : b;
     if (tci_build_depends(a, last) == tci_build_depends(b, last)) {

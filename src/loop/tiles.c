@@ -40,12 +40,12 @@ TCI_FN void tci_tiles_plan(const tci_kernel *k, tci_blocked *p)
     tci_matrix x;
     tci_matrix_find(k, &x);
     int64_t most = TCI_TILES_PANEL / (x.k * 2) / TCI_TILES_BLOCK * TCI_TILES_BLOCK;
-    int swap = tci_build_depends(k->insts[k->reds[0].a].axes, x.n_axis);
+    int swap = tci_build_depends(k->insts[k->reds[0].in[0]].axes, x.n_axis);
     memset(p, 0, sizeof(*p));
     p->vec_axis = x.n_axis;
     p->row_axis = x.m_axis;
-    p->vec_inst = swap ? k->reds[0].a : k->reds[0].b;
-    p->row_inst = swap ? k->reds[0].b : k->reds[0].a;
+    p->vec_inst = swap ? k->reds[0].in[0] : k->reds[0].in[1];
+    p->row_inst = swap ? k->reds[0].in[1] : k->reds[0].in[0];
     p->unroll = TCI_TILES_BLOCK / TCI_TILES_SIDE;
     p->columns = TCI_MAX(TCI_MIN(TCI_MIN(most, TCI_TILES_COLUMNS), x.n), TCI_TILES_BLOCK);
     p->base = TCI_TILES_BLOCK;
@@ -64,7 +64,7 @@ typedef struct tci_tiles_state {
     const tci_blocked *p;
     tci_matrix x;
     int panel, rows;        /* locals: of B, of A */
-    tci_stage_pair sums;    /* local: 32 rows of 32 for each tile of columns */
+    tci_stage_tuple sums; /* local: 32 rows of 32 for each tile of columns */
     int64_t tile_elements;  /* of B's panel, for a tile of columns */
     tci_lin step, n_steps;  /* first of the current block of k, and how many */
     int block;              /* its number: lx */
@@ -213,7 +213,7 @@ static void tci_tiles_move_sums(tci_tiles_state *s, tci_mem mem, tci_lin sums)
 {
     for (int64_t i = 0; i < 4; i++) {
         int64_t skip = i / 2 * TCI_TILES_SIDE * TCI_TILES_BLOCK + i % 2 * TCI_TILES_SIDE;
-        tci_tiles_move(s->b, mem, (int)i, ~s->sums.value, tci_lin_plus(sums, skip),
+        tci_tiles_move(s->b, mem, (int)i, ~s->sums.part[0], tci_lin_plus(sums, skip),
                        TCI_TILES_BLOCK);
     }
 }
@@ -326,8 +326,8 @@ TCI_FN void tci_tiles_emit(tci_build *b, const tci_blocked *p, tci_lin chunk, in
     s.tile_elements = s.x.k * TCI_TILES_BLOCK;
     s.rows = tci_tiles_local(b, p->depth * TCI_TILES_BLOCK, TC_BF16);
     s.panel = tci_tiles_local(b, s.tile_elements * n_columns, TC_BF16);
-    s.sums.value = tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32);
-    s.sums.index = -1;
+    s.sums = tci_stage_tuple_of(
+        tci_tiles_local(b, n_columns * TCI_TILES_BLOCK * TCI_TILES_BLOCK, TC_F32), -1);
     tci_lin column = tci_build_let(b, tci_build_lx(b, tci_lin_mul(b, chunk, p->columns)));
     int n_tiles = tci_tiles_count(&s, chunk);
     tci_tiles_plain(b, TCI_MEM_TILES_BEGIN);

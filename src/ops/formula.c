@@ -24,6 +24,18 @@ TCI_FN tci_gradient tci_formula_gradient_kind(int op)
     return (tci_gradient)tci_formula_rows[op].gradient;
 }
 
+TCI_FN const uint8_t *tci_formula_element(int red, int part)
+{
+    int at = tci_combine_rows[red].element[part];
+    return at ? tci_formula_words + at : NULL;
+}
+
+TCI_FN const uint8_t *tci_formula_combine(int red, int part)
+{
+    int at = tci_combine_rows[red].part[part];
+    return at ? tci_formula_words + at : NULL;
+}
+
 static int tci_formula_own_operands(int word)
 {
     static const uint8_t own[] = {

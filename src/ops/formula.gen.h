@@ -1,4 +1,4 @@
-/* ops/formula.gen.h - the value and gradient columns of ops/table.h, compiled by
+/* ops/formula.gen.h - the columns of formulas of ops/table.h, compiled by
  * tools/amalgamate.c: edit the rows. Described in ops/formula.h; included by
  * ops/formula.c. */
 
@@ -115,6 +115,31 @@ static const uint8_t tci_formula_words[] = {
     /* MIN, a */ TCI_W_A, TCI_W_Y, TCI_W_SPREAD, TCI_OP_EQ, TCI_W_G, TCI_W_A, TCI_W_Y,
         TCI_W_SPREAD, TCI_OP_EQ, TCI_W_TALLY, TCI_OP_DIV, TCI_W_SPREAD, TCI_W_K + 0,
         TCI_OP_WHERE, TCI_W_END,
+    /* SUM */ TCI_W_A, TCI_W_END,
+    /* SUM */ TCI_W_A, TCI_W_B, TCI_P_ADD, TCI_W_END,
+    /* PROD */ TCI_W_A, TCI_W_END,
+    /* PROD */ TCI_W_A, TCI_W_B, TCI_P_MUL, TCI_W_END,
+    /* MAX */ TCI_W_A, TCI_W_END,
+    /* MAX */ TCI_W_A, TCI_W_B, TCI_W_MAX, TCI_W_END,
+    /* MIN */ TCI_W_A, TCI_W_END,
+    /* MIN */ TCI_W_A, TCI_W_B, TCI_W_MIN, TCI_W_END,
+    /* ANY */ TCI_W_A, TCI_W_END,
+    /* ANY */ TCI_W_A, TCI_W_B, TCI_P_OR, TCI_W_END,
+    /* ALL */ TCI_W_A, TCI_W_END,
+    /* ALL */ TCI_W_A, TCI_W_B, TCI_P_AND, TCI_W_END,
+    /* ARGMAX */ TCI_W_A, TCI_W_END,
+    /* ARGMAX */ TCI_W_INDEX, TCI_W_END,
+    /* ARGMAX */ TCI_W_B, TCI_W_A, TCI_W_ABOVE, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B, TCI_W_A, TCI_P_SELECT, TCI_W_END,
+    /* ARGMAX */ TCI_W_B, TCI_W_A, TCI_W_ABOVE, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_END,
+    /* ARGMIN */ TCI_W_A, TCI_W_END,
+    /* ARGMIN */ TCI_W_INDEX, TCI_W_END,
+    /* ARGMIN */ TCI_W_B, TCI_W_A, TCI_W_BELOW, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B, TCI_W_A, TCI_P_SELECT, TCI_W_END,
+    /* ARGMIN */ TCI_W_B, TCI_W_A, TCI_W_BELOW, TCI_W_B, TCI_W_A, TCI_W_LEVEL, TCI_W_B1,
+        TCI_W_A1, TCI_P_LT, TCI_P_AND, TCI_P_OR, TCI_W_B1, TCI_W_A1, TCI_P_SELECT, TCI_W_END,
+    /* DOT */ TCI_W_B, TCI_W_B1, TCI_W_A, TCI_P_FMA, TCI_W_END,
 };
 static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_NEG] = {TCI_GRADIENT_FORMULA, 1, {4, 0}},
@@ -195,4 +220,15 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_MEAN] = {TCI_GRADIENT_EXPANSION, 0, {0, 0}},
     [TCI_OP_LAYER_NORM] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CROSS_ENTROPY] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+};
+static const tci_combine_row tci_combine_rows[] = {
+    [TCI_RED_SUM] = {{478, 0, 0}, {480, 0, 0}},
+    [TCI_RED_PROD] = {{484, 0, 0}, {486, 0, 0}},
+    [TCI_RED_MAX] = {{490, 0, 0}, {492, 0, 0}},
+    [TCI_RED_MIN] = {{496, 0, 0}, {498, 0, 0}},
+    [TCI_RED_ANY] = {{502, 0, 0}, {504, 0, 0}},
+    [TCI_RED_ALL] = {{508, 0, 0}, {510, 0, 0}},
+    [TCI_RED_ARGMAX] = {{514, 516, 0}, {518, 533, 0}},
+    [TCI_RED_ARGMIN] = {{548, 550, 0}, {552, 567, 0}},
+    [TCI_RED_DOT] = {{0, 0, 0}, {582, 0, 0}},
 };

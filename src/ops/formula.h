@@ -1,14 +1,18 @@
-/* ops/formula.h - the value and gradient columns of the op rows, as code for a stack.
+/* ops/formula.h - the value, gradient and combine columns of the rows, as code for a stack.
  *
  * tools/amalgamate.c compiles the columns of ops/table.h into ops/formula.gen.h. A formula is a run
  * of bytes, its words, in postfix order: a word takes its operands from the top of a stack (the
  * last operand is on top) and leaves one value there. What a value is, and so what a word means, is
- * the reader's own affair; there are four, each a loop over the words and a function of one word:
+ * the reader's own affair. There are four of the first two columns, each a loop over the words and
+ * a function of one word:
  *
  *   kernel/lower.c      value column     instructions of a kernel
  *   rewrite/rewrite.c   value column     a constant
  *   interp/reference.c  value column     a scalar, the judge's way
  *   grad/vjp.c          gradient column  nodes of the graph
+ *
+ * The element and combine columns of the combine rows are read by ops/combine.c, which makes
+ * straight-line programs of them.
  *
  * A word is one of
  *   0 .. TCI_W_A - 1           value column: a tci_prim. Gradient column: an elementwise tci_op, or
@@ -29,7 +33,7 @@
 #include "table.h"
 
 enum {
-    TCI_W_BEFORE_ = 199, /* prims and ops lie below */
+    TCI_W_BEFORE_ = 179, /* prims and ops lie below */
 #define TCI_ROW(id, operands, where) TCI_W_##id,
     TCI_COLUMN_WORDS(TCI_ROW)
 #undef TCI_ROW
@@ -51,6 +55,13 @@ typedef enum tci_gradient {
     TCI_GRADIENT_EXPANSION /* a composite's: that of what it expands into */
 } tci_gradient;
 
+enum { TCI_PARTS = 3 }; /* of a partial result of a reduction, at most */
+
+/* Where the formulas of a combine row begin; 0: no such part. */
+typedef struct tci_combine_row {
+    uint16_t element[TCI_PARTS], part[TCI_PARTS];
+} tci_combine_row;
+
 /* Where the formulas of an op begin. */
 typedef struct tci_formula_row {
     uint8_t gradient;    /* tci_gradient */
@@ -61,7 +72,10 @@ typedef struct tci_formula_row {
 TCI_FN const uint8_t *tci_formula_value(int op);
 TCI_FN const uint8_t *tci_formula_gradient(int op, int which);
 TCI_FN tci_gradient tci_formula_gradient_kind(int op);
-/* How many operands a word of the value or of the gradient column takes. */
+/* Of a tci_red_op: part `part` of what an element is, and of two tuples joined; NULL: none. */
+TCI_FN const uint8_t *tci_formula_element(int red, int part);
+TCI_FN const uint8_t *tci_formula_combine(int red, int part);
+/* How many operands a word takes in the value and combine columns, and in the gradient column. */
 TCI_FN int tci_formula_value_operands(int word);
 TCI_FN int tci_formula_gradient_operands(int word);
 TCI_FN double tci_formula_number(int word);

@@ -90,24 +90,37 @@ enum {
     TCI_INFO_REDUCE_INDEX = TCI_IS_ARG
 };
 
+/* The identity of the first part of each combine row. */
+enum {
+#define P1(t, identity) TCI_IDENTITY_##identity
+#define P2(t, identity, ...) TCI_IDENTITY_##identity
+#define P3(t, identity, ...) TCI_IDENTITY_##identity
+#define TCI_ROW(id, name, parts, element, combine) TCI_INFO_OVER_##id = parts,
+    TCI_COMBINES(TCI_ROW)
+#undef TCI_ROW
+#undef P1
+#undef P2
+#undef P3
+};
+
 static const tci_op_info tci_op_rows[] = {
 #define TCI_ROW(id, name, arity, rule, cost, value, gradient, doc)                                 \
     [TCI_OP_##id] = {#name, TCI_INFO_FACTS_##cost, TCI_INFO_FLOPS_##cost, arity,        \
-                     arity, 1, 0, &tci_attrs_NONE},
+                     arity, 1, 0, 0, 0, &tci_attrs_NONE},
     TCI_EW_OPS(TCI_ROW)
 #undef TCI_ROW
-#define TCI_ROW(id, name, rule, identity, gradient, doc)                                           \
-    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_IDENTITY_##identity,           \
-                     &tci_attrs_AXES},
+#define TCI_ROW(id, name, rule, combine, part, gradient, doc)                                      \
+    [TCI_OP_##id] = {#name, TCI_INFO_REDUCE_##rule, 0, 1, 1, 1, TCI_INFO_OVER_##combine,           \
+                     TCI_RED_##combine, part, &tci_attrs_AXES},
     TCI_REDUCE_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, facts, attributes, gradient, doc)                           \
     [TCI_OP_##id] = {#name, facts, TCI_INFO_FLOPS(facts), least, TCI_INFO_##most,                  \
-                     ((facts) & TCI_IS_EFFECT) == 0, 0, &tci_attrs_##attributes},
+                     ((facts) & TCI_IS_EFFECT) == 0, 0, 0, 0, &tci_attrs_##attributes},
     TCI_SPECIAL_OPS(TCI_ROW)
 #undef TCI_ROW
 #define TCI_ROW(id, name, least, most, attributes, gradient, doc)                                  \
-    [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, &tci_attrs_##attributes},
+    [TCI_OP_##id] = {#name, 0, 0, least, TCI_INFO_##most, 1, 0, 0, 0, &tci_attrs_##attributes},
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 };
@@ -152,9 +165,8 @@ static tci_value tci_op_extreme(tc_dtype t, bool highest)
     return v;
 }
 
-TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
+TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t)
 {
-    tci_identity identity = (tci_identity)tci_op_rows[op].identity;
     tci_value v = {.i = 0};
     if (identity == TCI_IDENTITY_LOWEST || identity == TCI_IDENTITY_HIGHEST) {
         return tci_op_extreme(t, identity == TCI_IDENTITY_HIGHEST);
@@ -165,4 +177,9 @@ TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
         v.i = identity == TCI_IDENTITY_1;
     }
     return v;
+}
+
+TCI_FN tci_value tci_op_identity(int op, tc_dtype t)
+{
+    return tci_identity_value((tci_identity)tci_op_rows[op].identity, t);
 }

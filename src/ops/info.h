@@ -79,6 +79,7 @@ typedef struct tci_op_info {
     int32_t least, most; /* operands */
     uint8_t results;
     uint8_t identity; /* tci_identity of a FOLD or ARG */
+    uint8_t red, part; /* of a reduction: tci_red_op, and which part of it is the result */
     const tci_attr_list *attrs;
 } tci_op_info;
 
@@ -95,6 +96,7 @@ TCI_FN const char *tci_op_name(int op); /* "?" for what is none */
 TCI_FN int tci_op_find(const char *name);
 /* facts: of tci_fact; whether the op has one of them. */
 TCI_FN bool tci_op_is(int op, unsigned facts);
+TCI_FN tci_value tci_identity_value(tci_identity identity, tc_dtype t);
 /* What the value of reduction `op` over nothing is in dtype t; of the row with an index, that of
  * what is compared. */
 TCI_FN tci_value tci_op_identity(int op, tc_dtype t);

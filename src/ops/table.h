@@ -19,11 +19,23 @@
  *          asks. The whole is computed in the compute dtype and rounded once.
  *   No compiler ever sees these two columns: tools/amalgamate.c makes code of them, which
  *   ops/formula.h describes.
- * Reduce row: X(ID, name, result rule, identity, gradient, doc)
+ * Combine row: X(ID, name, parts, element, combine): how partial results of a reduction are joined.
+ *   A partial result is a tuple of parts; a reduction starts at the identity, and to join it to
+ *   anything changes nothing.
+ *   parts  P1 .. P3(dtype, identity, ...) for each part: the dtype is T, that in which the
+ *          reduction accumulates, INDEX (i64) or COUNT (i32); the identity is 0, 1, LOWEST or
+ *          HIGHEST of the dtype
+ *   element  E(...): what an element is as a tuple, over A, the element in T, and its INDEX along
+ *          the axis; PAIR: it is two factors
+ *   combine  C(...): each part of two tuples joined, over A, A1, A2, the parts of the one that
+ *          has what comes first, and B, B1, B2, those of the other (PAIR: the factors): prims, and
+ *          the words below
+ * Reduce row: X(ID, name, rule, combine, part, gradient, doc)
  *   rule   SAME; SUM (bool and integers -> i64, f16 and bf16 accumulate in f32); INDEX (-> i64);
- *          BOOL
- *   identity  the value over nothing: 0, 1; LOWEST, HIGHEST of the dtype, which no result may be
- *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS()
+ *          BOOL; FLOAT (integers and bool become f32)
+ *   combine, part  the combine row, and which part of it is the result. The value over nothing is
+ *          the identity of the first part; LOWEST and HIGHEST may be no result
+ *   gradient  as above, and SPREAD(t), TALLY(c), OTHERS(), CENTERED()
  * Special rows: X(ID, name, least, most, facts, attributes, gradient, doc): movement and the ops
  *   with their own functions.
  *   least, most  operands; MANY: as many as are given
@@ -111,19 +123,34 @@
     X(MUL_HIGH, mul_high, 2, WORD, PLAIN, MULHI(A, B), NONE,                                       \
       "the high half of the exact product a * b")
 
+#define TCI_COMBINES(X)                                                                            \
+    X(SUM, sum, P1(T, 0), E(A), C(ADD(A, B)))                                                      \
+    X(PROD, prod, P1(T, 1), E(A), C(MUL(A, B)))                                                    \
+    X(MAX, max, P1(T, LOWEST), E(A), C(MAX(A, B)))                                                 \
+    X(MIN, min, P1(T, HIGHEST), E(A), C(MIN(A, B)))                                                \
+    X(ANY, any, P1(T, 0), E(A), C(OR(A, B)))                                                       \
+    X(ALL, all, P1(T, 1), E(A), C(AND(A, B)))                                                      \
+    X(ARGMAX, argmax, P2(T, LOWEST, INDEX, HIGHEST), E(A, INDEX),                                  \
+      C(SELECT(OR(ABOVE(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
+        SELECT(OR(ABOVE(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
+    X(ARGMIN, argmin, P2(T, HIGHEST, INDEX, HIGHEST), E(A, INDEX),                                 \
+      C(SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B, A),                               \
+        SELECT(OR(BELOW(B, A), AND(LEVEL(B, A), LT(B1, A1))), B1, A1)))                            \
+    X(DOT, dot, P1(T, 0), PAIR, C(FMA(B, B1, A)))
+
 #define TCI_REDUCE_OPS(X)                                                                          \
-    X(SUM, sum, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                        \
-    X(PROD, prod, SUM, 1, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")                   \
-    X(MAX, max, SAME, LOWEST,                                                                      \
+    X(SUM, sum, SUM, SUM, 0, DA(SPREAD(G)), "sum over the axes")                                   \
+    X(PROD, prod, SUM, PROD, 0, DA(MUL(SPREAD(G), OTHERS())), "product over the axes")             \
+    X(MAX, max, SAME, MAX, 0,                                                                      \
       DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
       "largest over the axes; NaN if any is")                                                      \
-    X(MIN, min, SAME, HIGHEST,                                                                     \
+    X(MIN, min, SAME, MIN, 0,                                                                      \
       DA(WHERE(EQ(A, SPREAD(Y)), SPREAD(DIV(G, TALLY(EQ(A, SPREAD(Y))))), K(0))),                  \
       "smallest over the axes; NaN if any is")                                                     \
-    X(ANY, any, BOOL, 0, NONE, "any nonzero")                                                      \
-    X(ALL, all, BOOL, 1, NONE, "all nonzero")                                                      \
-    X(ARGMAX, argmax, INDEX, LOWEST, NONE, "index of the first largest (first NaN wins)")          \
-    X(ARGMIN, argmin, INDEX, HIGHEST, NONE, "index of the first smallest (first NaN wins)")
+    X(ANY, any, BOOL, ANY, 0, NONE, "any nonzero")                                                 \
+    X(ALL, all, BOOL, ALL, 0, NONE, "all nonzero")                                                 \
+    X(ARGMAX, argmax, INDEX, ARGMAX, 1, NONE, "index of the first largest (first NaN wins)")       \
+    X(ARGMIN, argmin, INDEX, ARGMIN, 1, NONE, "index of the first smallest (first NaN wins)")
 
 /* Facts and attributes as described above; what the attributes mean is in graph/node.h. */
 #define TCI_SPECIAL_OPS(X)                                                                         \
@@ -199,8 +226,8 @@
     X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
     X(has_bias, FLAG, LAST, 0)
 
-/* The words of the two columns that are neither a prim nor a row. X(ID, operands, where it may
- * stand: VALUE, GRADIENT, BOTH; REDUCE: gradients of reduce rows) */
+/* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
+ * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */
 #define TCI_COLUMN_WORDS(X)                                                                        \
     X(A, 0, BOTH)                /* the first operand */                                           \
     X(B, 0, BOTH)                /* the second */                                                  \
@@ -210,6 +237,15 @@
     X(MIN, 2, VALUE)             /* a where a < b or a is NaN, else b */                           \
     X(MODULO, 2, VALUE)          /* Python's remainder: the sign of b */                           \
     X(FLOOR_DIVIDE, 2, VALUE)    /* floor of the exact a / b, of integers 0 where b is */          \
+    X(A1, 0, COMBINE)            /* further parts of the first tuple */                            \
+    X(A2, 0, COMBINE)                                                                              \
+    X(B1, 0, COMBINE)            /* and of the second */                                           \
+    X(B2, 0, COMBINE)                                                                              \
+    X(INDEX, 0, COMBINE)         /* where the element stands along the axis */                     \
+    X(ABOVE, 2, COMBINE)         /* a > b, or a is NaN and b is not */                             \
+    X(BELOW, 2, COMBINE)         /* a < b, or so */                                                \
+    X(LEVEL, 2, COMBINE)         /* a == b, or both are NaN */                                     \
+    X(T, 1, COMBINE)             /* a COUNT in the dtype T */                                      \
     X(SPREAD, 1, REDUCE)         /* t along the axes it was reduced by */                          \
     X(TALLY, 1, REDUCE)          /* how many are true along them */                                \
     X(OTHERS, 0, REDUCE)   /* the product of the other elements along them */
@@ -225,6 +261,13 @@ typedef enum tci_op {
     TCI_COMPOSITE_OPS(TCI_ROW)
 #undef TCI_ROW
 } tci_op;
+
+/* What a reduction of a kernel does: a combine row. */
+typedef enum tci_red_op {
+#define TCI_ROW(id, ...) TCI_RED_##id,
+    TCI_COMBINES(TCI_ROW)
+#undef TCI_ROW
+} tci_red_op;
 
 /* No enumerator of tci_op, so that a switch over all ops needs no case for it. */
 enum {

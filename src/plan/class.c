@@ -85,14 +85,13 @@ static int tci_class_widest(const tci_kernel *k)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         const tci_kstage *stage = &k->stages[red->stage];
-        int bytes = tci_dtype_get((tc_dtype)red->dtype)->bytes;
         axes |= (uint64_t)1 << TCI_MIN(stage->axes[stage->n_axes - 1], 63);
-        live[red->a] = true;
-        if (red->b >= 0) {
-            live[red->b] = true;
+        for (int j = 0; j < tci_red_takes(red->op); j++) {
+            live[red->in[j]] = true;
         }
-        if (red->dtype != TC_BOOL) {
-            widest = TCI_MAX(widest, tci_kred_is_arg(red->op) ? 8 : bytes);
+        for (int part = 0; part < tci_red_parts(red->op); part++) {
+            tc_dtype t = tci_red_dtype(red->op, part, (tc_dtype)red->dtype);
+            widest = TCI_MAX(widest, tci_dtype_get(t)->bytes);
         }
     }
     for (int i = 0; i < k->n_stores; i++) {

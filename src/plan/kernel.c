@@ -228,18 +228,37 @@ static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int va
     }
 }
 
-static uint8_t tci_pk_red_op(tci_scratch *s, int op)
+/* What is combined, and which part of it is the result. */
+static tci_kred tci_pk_red(const tci_node *n, tc_dtype t)
 {
-    switch (op) {
-#define TCI_ROW(id, ...)                                                                           \
-    case TCI_OP_##id: return TCI_RED_##id;
-        TCI_REDUCE_OPS(TCI_ROW)
-#undef TCI_ROW
-    case TCI_OP_CONTRACT: return TCI_RED_DOT;
-    case TCI_OP_SCAN: return TCI_RED_SUM;
+    tci_kred red = {0};
+    if (tci_op_is_reduce(n->op)) {
+        red.op = tci_op_get(n->op)->red;
+        red.part = tci_op_get(n->op)->part;
+    } else {
+        red.op = n->op == TCI_OP_SCAN ? TCI_RED_SUM : TCI_RED_DOT;
     }
-    TCI_ASSERT(s, false);
-    return TCI_RED_SUM;
+    red.dtype = (int8_t)t;
+    red.order = TCI_ORDER_CHAIN;
+    red.in[0] = red.in[1] = red.in[2] = red.inst = -1;
+    return red;
+}
+
+/* The values that an element of the root is, in the dtypes of its parts. */
+static void tci_pk_take(tci_pk *p, const tci_root *r, const int *domain, tci_kred *red)
+{
+    tc_dtype t = (tc_dtype)red->dtype;
+    for (int i = 0; i < r->node->n_in; i++) {
+        int value = tci_lower_value(&p->l, r->node->in[i],
+                                    tci_plan_input_index(&p->l, r, i, domain), 0);
+        red->in[i] = tci_lower_convert(p->k, value, t);
+    }
+    int element = red->in[0];
+    for (int i = 0; i < TCI_PARTS && tci_formula_element(red->op, i); i++) {
+        red->in[i] = tci_lower_element(p->k, tci_formula_element(red->op, i),
+                                       tci_red_dtype(red->op, i, t), element,
+                                       domain[r->n_domain - 1]);
+    }
 }
 
 /* Adds the reduction of a REDUCE, CONTRACT or SCAN root; its RED value rounds to the node's
@@ -252,32 +271,21 @@ static void tci_pk_reduce(tci_pk *p, int member)
     int *domain = tci_pk_domain(p, member);
     bool arg = tci_op_is(n->op, TCI_IS_ARG);
     tc_dtype t = (tc_dtype)tci_dtype_get((tc_dtype)(arg ? n->in[0]->dtype : n->dtype))->compute;
-    tci_kred red = {tci_pk_red_op(p->s, n->op), (int8_t)t, 0, -1, -1, -1, TCI_ORDER_CHAIN, 0};
-    red.a = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
-    red.a = tci_lower_convert(p->k, red.a, t);
-    int after = p->k->insts[red.a].stage;
-    if (n->op == TCI_OP_CONTRACT) {
-        red.b = tci_lower_value(&p->l, n->in[1], tci_plan_input_index(&p->l, r, 1, domain), 0);
-        red.b = tci_lower_convert(p->k, red.b, t);
-        after = TCI_MAX(after, p->k->insts[red.b].stage);
-    }
-    tci_kinst inst = {0};
-    inst.x = inst.guard = -1;
-    if (arg) {
-        inst.op = TCI_K_INDEX;
-        inst.dtype = TC_I64;
-        inst.x = domain[r->n_domain - 1];
-        red.b = tci_kernel_inst(p->k, inst);
-        inst.x = -1;
+    tci_kred red = tci_pk_red(n, t);
+    tci_pk_take(p, r, domain, &red);
+    int after = -1;
+    for (int i = 0; i < tci_red_takes(red.op); i++) {
+        after = TCI_MAX(after, p->k->insts[red.in[i]].stage);
     }
     bool scan = r->kind == TCI_ROOT_SCAN;
     red.stage =
         tci_pk_stage(p, scan ? TCI_STAGE_SCAN : TCI_STAGE_REDUCE, p->family_of[member], after);
     TCI_PUSH(p->s, p->k->reds, p->k->n_reds, p->k->cap_reds, red);
+    tci_kinst inst = {0};
     inst.op = TCI_K_RED;
-    inst.dtype = (int8_t)(arg ? TC_I64 : t);
+    inst.dtype = (int8_t)tci_red_dtype(red.op, red.part, t);
     inst.imm = p->k->n_reds - 1;
-    inst.x = -1;
+    inst.x = inst.guard = -1;
     int value = tci_kernel_inst(p->k, inst);
     p->k->reds[inst.imm].inst = value;
     p->red_of[root] = tci_lower_round(p->k, value, (tc_dtype)n->dtype);
@@ -315,6 +323,15 @@ static double tci_pk_points(const tci_kernel *k, uint64_t axes)
     return points;
 }
 
+static uint64_t tci_pk_red_axes(const tci_kernel *k, const tci_kred *red)
+{
+    uint64_t axes = 0;
+    for (int i = 0; i < tci_red_takes(red->op); i++) {
+        axes |= k->insts[red->in[i]].axes;
+    }
+    return axes;
+}
+
 static int64_t tci_pk_clamp(double x)
 {
     return x < 9e18 ? (int64_t)x : INT64_MAX;
@@ -330,8 +347,7 @@ static void tci_pk_measure(tci_kernel *k)
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
-        uint64_t axes = k->insts[k->reds[r].a].axes;
-        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
         flops += (k->reds[r].op == TCI_RED_DOT ? 2 : 1) * tci_pk_points(k, axes);
     }
     for (int p = 0; p < k->n_operands; p++) {
@@ -380,8 +396,7 @@ static void tci_pk_measure_all(tci_kernel *k)
         }
     }
     for (int r = 0; r < k->n_reds; r++) {
-        uint64_t axes = k->insts[k->reds[r].a].axes;
-        axes |= k->reds[r].b >= 0 ? k->insts[k->reds[r].b].axes : 0;
+        uint64_t axes = tci_pk_red_axes(k, &k->reds[r]);
         tci_dim points = tci_pk_all_points(k, axes);
         flops = tci_dim_add(flops, tci_dim_mul(points, k->reds[r].op == TCI_RED_DOT ? 2 : 1));
     }

@@ -143,9 +143,9 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
 {
     int32_t *last = TCI_NEW_ARRAY(s, int32_t, k->n_insts + 1);
     for (int r = 0; r < k->n_reds; r++) {
-        last[k->reds[r].a] = TCI_MAX(last[k->reds[r].a], k->reds[r].stage);
-        if (k->reds[r].b >= 0) {
-            last[k->reds[r].b] = TCI_MAX(last[k->reds[r].b], k->reds[r].stage);
+        for (int i = 0; i < tci_red_takes(k->reds[r].op); i++) {
+            int32_t *at = &last[k->reds[r].in[i]];
+            *at = TCI_MAX(*at, k->reds[r].stage);
         }
     }
     for (int w = 0; w < k->n_stores; w++) {

@@ -169,15 +169,18 @@ static int add_stage(tci_kernel *k, tci_kstage_kind kind, int n, const int *axes
     return k->n_stages - 1;
 }
 
-static int add_red(tci_kernel *k, tci_kred_op op, int stage, int a, int b)
+static int add_red(tci_kernel *k, tci_red_op op, int stage, int a, int b)
 {
     bool rows = k->vector == TCI_VEC_INNER;
-    tci_kred r = {(uint8_t)op, k->insts[a].dtype, stage, a, b, -1,
-                  rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN, rows ? TCI_VLANES : 0};
+    tci_kred r = {
+        .op = (uint8_t)op, .dtype = k->insts[a].dtype, .stage = stage, .in = {a, b, -1}};
+    r.part = (uint8_t)(tci_red_parts(op) - 1);
+    r.order = rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+    r.order_n = rows ? TCI_VLANES : 0;
     TCI_PUSH(&scratch, k->reds, k->n_reds, k->cap_reds, r);
     tci_kinst i = {0};
     i.op = TCI_K_RED;
-    i.dtype = op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN ? TC_I64 : r.dtype;
+    i.dtype = (int8_t)tci_red_dtype(op, r.part, (tc_dtype)r.dtype);
     i.x = i.guard = -1;
     i.imm = k->n_reds - 1;
     int inst = tci_kernel_inst(k, i);
@@ -639,7 +642,7 @@ TEST(quotients_and_remainders)
 /* ---- reductions ---- */
 
 /* out[m] over b x n of a[m, b, n]; op of x, of a MATH of x, ... */
-static void reduce_kernel(tci_kred_op op, tc_dtype t, int64_t m, int64_t b, int64_t n, bool inner)
+static void reduce_kernel(tci_red_op op, tc_dtype t, int64_t m, int64_t b, int64_t n, bool inner)
 {
     char name[64];
     snprintf(name, sizeof(name), "red%d_%s_%lldx%lldx%lld_%s", op, tci_dtype_get(t)->name,
@@ -664,7 +667,7 @@ static void reduce_kernel(tci_kred_op op, tc_dtype t, int64_t m, int64_t b, int6
 TEST(reductions)
 {
     BEGIN();
-    static const tci_kred_op ops[] = {TCI_RED_SUM, TCI_RED_PROD,   TCI_RED_MAX,
+    static const tci_red_op ops[] = {TCI_RED_SUM, TCI_RED_PROD,   TCI_RED_MAX,
                                       TCI_RED_MIN, TCI_RED_ARGMAX, TCI_RED_ARGMIN};
     static const int64_t sizes[] = {0, 1, 5, 15, 16, 17, 63, 64, 65, 100, 128, 131, 1000};
     for (int s = 0; s < TCI_COUNT(sizes); s++) {

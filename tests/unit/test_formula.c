@@ -1,6 +1,9 @@
-/* The code of the value and gradient columns (ops/formula.h): its invariants, and what a reader
- * makes of it. That each row computes what it should is for tests/ops. */
+/* The code of the columns (ops/formula.h) and the combine programs (ops/combine.h): their
+ * invariants, and what a reader makes of them. That each row computes what it should is for
+ * tests/ops. */
 #include "inside.h"
+
+#include <math.h>
 
 #include "tc_test.h"
 
@@ -105,6 +108,110 @@ TEST(operands_come_in_order)
                             last[7], TCI_W_G, TCI_OP_MUL, TCI_W_G, TCI_OP_WHERE, TCI_OP_WHERE,
                             TCI_W_END};
     CHECK(!memcmp(last, want, sizeof(want)));
+}
+
+/* ---- combine rows ---- */
+
+enum { REDS = TCI_RED_DOT + 1, SIDES = 2 * TCI_PARTS };
+
+/* The parts of two tuples joined. */
+static void join(const tci_combine *c, const tci_value *a, const tci_value *b, tci_value *out)
+{
+    tci_value values[SIDES + TCI_COMBINE_MOST];
+    for (int i = 0; i < TCI_PARTS; i++) {
+        values[i] = a[i];
+        values[TCI_PARTS + i] = b[i];
+    }
+    for (int i = 0; i < c->n; i++) {
+        const tci_combine_inst *inst = &c->insts[i];
+        tci_value in[3], *to = &values[SIDES + i];
+        for (int j = 0; j < inst->n_args; j++) {
+            in[j] = values[inst->args[j]];
+        }
+        if (inst->op == TCI_W_K) {
+            *to = inst->value;
+        } else if (inst->op == TCI_W_MAX) {
+            to->f = in[0].f > in[1].f || in[0].f != in[0].f ? in[0].f : in[1].f;
+        } else if (inst->op == TCI_W_MIN) {
+            to->f = in[0].f < in[1].f || in[0].f != in[0].f ? in[0].f : in[1].f;
+        } else {
+            *to = tci_prim_eval((tci_prim)inst->op, (tc_dtype)inst->from, (tc_dtype)inst->dtype, 0,
+                                in);
+        }
+    }
+    for (int i = 0; i < c->n_parts; i++) {
+        out[i] = values[c->part[i]];
+    }
+}
+
+static bool same(tc_dtype t, tci_value a, tci_value b)
+{
+    return tci_dtype_is_float(t) ? a.f == b.f || (a.f != a.f && b.f != b.f) : a.i == b.i;
+}
+
+TEST(combine_programs_keep_the_invariants)
+{
+    static const tc_dtype dtypes[] = {TC_BOOL, TC_I32, TC_U8, TC_I64, TC_F32, TC_F64};
+    for (int red = 0; red < REDS; red++) {
+        for (int d = 0; d < TCI_COUNT(dtypes); d++) {
+            tci_combine c;
+            tci_combine_make(&c, red, dtypes[d]);
+            CHECK(c.n > 0 && c.n <= TCI_COMBINE_MOST && c.n_parts == tci_red_parts(red));
+            for (int i = 0; i < c.n; i++) {
+                for (int j = 0; j < c.insts[i].n_args; j++) {
+                    int at = c.insts[i].args[j];
+                    CHECK(at >= 0 && at < SIDES + i && at % TCI_PARTS < TCI_PARTS);
+                }
+                CHECK(tci_dtype_is_float((tc_dtype)c.insts[i].from) ||
+                      (c.insts[i].op != TCI_W_MAX && c.insts[i].op != TCI_W_MIN));
+            }
+        }
+    }
+}
+
+TEST(the_identity_changes_nothing)
+{
+    static const double samples[] = {0, 1, -2.5, 0x1p127, -INFINITY, INFINITY, NAN};
+    for (int red = 0; red < REDS; red++) {
+        tci_combine c;
+        tci_combine_make(&c, red, TC_F32);
+        for (int i = 0; i < TCI_COUNT(samples); i++) {
+            tci_value none[TCI_PARTS], one[TCI_PARTS] = {{.f = samples[i]}, {.i = 7}};
+            tci_value out[TCI_PARTS];
+            if (red == TCI_RED_DOT || red == TCI_RED_ANY || red == TCI_RED_ALL) {
+                continue; /* of factors; of bools */
+            }
+            for (int part = 0; part < c.n_parts; part++) {
+                none[part] = tci_red_identity(red, part, TC_F32);
+            }
+            for (int turn = 0; turn < 2; turn++) {
+                join(&c, turn ? none : one, turn ? one : none, out);
+                for (int part = 0; part < c.n_parts; part++) {
+                    CHECK_MSG(same(tci_red_dtype(red, part, TC_F32), out[part], one[part]),
+                              "%s: part %d of %g", tci_red_name(red), part, samples[i]);
+                }
+            }
+        }
+    }
+}
+
+/* The first of equals, and of NaNs, whatever the order in which they are joined. */
+TEST(argmax_takes_the_first)
+{
+    static const double v[] = {1, NAN, 5, NAN, 5};
+    tci_combine c;
+    tci_combine_make(&c, TCI_RED_ARGMAX, TC_F64);
+    for (int i = 0; i < TCI_COUNT(v); i++) {
+        for (int j = 0; j < TCI_COUNT(v); j++) {
+            tci_value a[TCI_PARTS] = {{.f = v[i]}, {.i = i}};
+            tci_value b[TCI_PARTS] = {{.f = v[j]}, {.i = j}}, out[TCI_PARTS];
+            bool nan_i = v[i] != v[i], nan_j = v[j] != v[j];
+            bool ties = v[i] == v[j] || (nan_i && nan_j);
+            int want = ties ? TCI_MIN(i, j) : nan_i || v[i] > v[j] ? (nan_j ? j : i) : j;
+            join(&c, a, b, out);
+            CHECK_EQ_INT(out[1].i, want);
+        }
+    }
 }
 
 TEST_MAIN

@@ -50,8 +50,8 @@ TEST(identities)
     CHECK(tci_op_identity(TCI_OP_MIN, TC_U64).u == UINT64_MAX);
     CHECK(tci_op_identity(TCI_OP_MIN, TC_BOOL).i == 1);
     CHECK(tci_op_identity(TCI_OP_ANY, TC_BOOL).i == 0);
-    CHECK(tci_kred_identity(TCI_RED_DOT, TC_F32).f == 0);
-    CHECK(tci_kred_identity(TCI_RED_ALL, TC_BOOL).i == 1);
+    CHECK(tci_red_identity(TCI_RED_DOT, 0, TC_F32).f == 0);
+    CHECK(tci_red_identity(TCI_RED_ALL, 0, TC_BOOL).i == 1);
 }
 
 /* The name of word `word` of n, "" where the list has none. */

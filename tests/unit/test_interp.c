@@ -62,15 +62,17 @@ static int tk_load(tk_k *t, int operand, int x)
     return tk_load_guarded(t, operand, x, -1, 0, zero);
 }
 
-static int tk_red(tk_k *t, tci_kred_op op, tc_dtype dtype, int stage, int a, int b)
+static int tk_red(tk_k *t, tci_red_op op, tc_dtype dtype, int stage, int a, int b)
 {
     bool rows = t->k->vector == TCI_VEC_INNER;
-    tci_kred r = {(uint8_t)op, (int8_t)dtype, stage, a, b, -1,
-                  rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN, rows ? TCI_VLANES : 0};
+    tci_kred r = {.op = (uint8_t)op, .dtype = (int8_t)dtype, .stage = stage, .in = {a, b, -1}};
+    r.part = (uint8_t)(tci_red_parts(op) - 1);
+    r.order = rows ? TCI_ORDER_LANES : TCI_ORDER_CHAIN;
+    r.order_n = rows ? TCI_VLANES : 0;
     TCI_PUSH(&t->s, t->k->reds, t->k->n_reds, t->k->cap_reds, r);
     tci_kinst i = {0};
     i.op = TCI_K_RED;
-    i.dtype = (int8_t)(op == TCI_RED_ARGMAX || op == TCI_RED_ARGMIN ? TC_I64 : dtype);
+    i.dtype = (int8_t)tci_red_dtype(op, r.part, dtype);
     i.x = i.guard = -1;
     i.imm = t->k->n_reds - 1;
     int inst = tci_kernel_inst(t->k, i);

@@ -406,9 +406,9 @@ TEST(steps_of_the_interpreter)
     BREAK(interp_verifier, p, *base, 1);
     BREAK(interp_verifier, p, *base, -1);
     BREAK(interp_verifier, p, p->operand_n[load->ref], 6399);
-    BREAK(interp_verifier, p, p->values[p->reds[0].acc].own, false);
+    BREAK(interp_verifier, p, p->values[p->reds[0].acc[0]].own, false);
     BREAK(interp_verifier, p, p->values[op->out].offset, p->workspace_bytes);
-    BREAK(interp_verifier, p, p->values[op->out].offset, p->values[p->reds[0].acc].offset);
+    BREAK(interp_verifier, p, p->values[op->out].offset, p->values[p->reds[0].acc[0]].offset);
     BREAK(interp_verifier, p, p->values[op->out].offset, p->values[op->out].offset + 8);
     BREAK(interp_verifier, p, p->stages[0].axes[0], 0); /* an outer axis */
     CHECK(!complains(interp_verifier, p));
