@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "b060ab3781d743f1"
+#define TCI_BUILD "9e19500675621ec0"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -133,6 +133,8 @@
  *     tc_tensor tall = tc_cat(TC_TENSORS(x, y, tc_pad(x, 0, 1, -2, 0)), 0);
  *     tc_tensor image = tc_reshape(x, 1, 1, 3, 4), kernel = tc_full(ctx, 1, TC_F32, 2, 1, 3, 3);
  *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
+ *     tc_tensor read = tc_index_select(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64));
+ *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -160,7 +162,9 @@
  * Axes are numbered from 0, or from the end with -1, -2, ... TC_AXES(0, -1) lists some, TC_ALL
  * means every one. Shapes broadcast from the right; an axis of size 1 repeats. Sizes of 0 and 0-d
  * tensors are ordinary. tc_rank, tc_size, tc_dtype_of, tc_count and tc_nbytes answer without a run.
- * Movement (reshape, permute, slice, pad, ...) copies nothing by itself.
+ * Movement (reshape, permute, slice, pad, ...) copies nothing by itself. Where several elements go
+ * to one place (tc_scatter_add, _min, _max, tc_scatter, tc_index_add), they do so in their order
+ * along the axis, on every machine and with any number of threads.
  *
  * 7 COMPILED FORM: PROGRAMS
  *
@@ -1501,6 +1505,35 @@ TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site he
 /* Whole slices of x along an axis, chosen by a 1-d index. */
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_index_select(x, axis, index) tc_index_select_at((x), (axis), (index), TC_HERE)
+
+/* ---- writing at indices, which are checked in the same way. Where several elements of src go to
+ * one element of x, they do so in the order that they have along the axis: the same bits from any
+ * machine and any number of threads. Sums of f16 and bf16 are made in f32 and rounded once. ---- */
+/* x with src added: x[i, index[i, j, ...], ...] += src[i, j, ...] for axis 1. x and src have one
+ * dtype; index is no larger than src on any axis (what is left of src is not used) nor, off the
+ * axis, than x. */
+TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here);
+#define tc_scatter_add(x, axis, index, src)                                                        \
+    tc_scatter_add_at((x), (axis), (index), (src), TC_HERE)
+/* x with elements of src in their places; of several for one place the last one is taken. */
+TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here);
+#define tc_scatter(x, axis, index, src) tc_scatter_at((x), (axis), (index), (src), TC_HERE)
+/* The least, or largest, of x's element and those of src for its place; NaN if one is. */
+TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here);
+#define tc_scatter_min(x, axis, index, src)                                                        \
+    tc_scatter_min_at((x), (axis), (index), (src), TC_HERE)
+TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here);
+#define tc_scatter_max(x, axis, index, src)                                                        \
+    tc_scatter_max_at((x), (axis), (index), (src), TC_HERE)
+/* x with whole slices of src added to those along an axis that a 1-d index names: src has x's
+ * shape, but along the axis as many slices as there are indices. */
+TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                 tc_site here);
+#define tc_index_add(x, axis, index, src)                                                          \
+    tc_index_add_at((x), (axis), (index), (src), TC_HERE)
 
 /* ---- contractions: products accumulate in f32 for f16, bf16 and f32, in f64 for f64; integers
  * wrap ---- */
@@ -7100,6 +7133,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
     X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
+      "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
@@ -7116,7 +7151,8 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 
 /* The attribute lists. X(name, kind, times, default) in the order of a node's words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
- *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE
+ *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE; MODE
+ *            of the rows below
  *   times    FIRST one word; EACH one for each axis of the first input and REST as many as there
  *            are, neighbours of one kind in turn; LAST one word, after them; ASIDE no word: the
  *            node has it in its shape or dtype, and who makes it by name gives it
@@ -7124,6 +7160,7 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
+#define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
@@ -7141,6 +7178,16 @@ TCI_FN tci_value tci_value_cast(tci_value v, tc_dtype from, tc_dtype to)
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
     X(has_bias, FLAG, LAST, 0)
+
+/* What a value does to the element that it is stored to. X(ID, name): SET replaces it; the others
+ * combine the two, the element first, as the reduction rows that kernel/ir.c pairs them with. */
+#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max)
+
+typedef enum tci_mode {
+#define TCI_ROW(id, name) TCI_MODE_##id,
+    TCI_STORE_MODES(TCI_ROW) TCI_MODE_COUNT
+#undef TCI_ROW
+} tci_mode;
 
 /* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
  * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */
@@ -7232,7 +7279,8 @@ typedef enum tci_attr_kind {
     TCI_ATTR_COUNT,
     TCI_ATTR_LABEL,
     TCI_ATTR_FLAG,
-    TCI_ATTR_DTYPE
+    TCI_ATTR_DTYPE,
+    TCI_ATTR_MODE
 } tci_attr_kind;
 
 typedef enum tci_attr_times {
@@ -7307,8 +7355,8 @@ static inline bool tci_attr_is_dim(const tci_attr_info *a)
 /* ---- attribute lists ---- */
 
 #define TCI_ATTR_LISTS(X)                                                                          \
-    X(NONE) X(AXIS) X(AXES) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE) X(PAD) X(WINDOW)         \
-    X(CONTRACT) X(LAYER_NORM) X(DRAW)
+    X(NONE) X(AXIS) X(AXES) X(SCATTER) X(LENGTH) X(DTYPE) X(SHAPE) X(ORDER) X(SLICE) X(PAD)        \
+    X(WINDOW) X(CONTRACT) X(LAYER_NORM) X(DRAW)
 
 #define TCI_ATTR_ROW(name, kind, times, fallback)                                                  \
     {#name, TCI_ATTR_##kind, TCI_ATTR_##times, TCI_ATTR_FALLBACK_##fallback},
@@ -8281,6 +8329,7 @@ static const tci_formula_row tci_formula_rows[TCI_OP_COUNT] = {
     [TCI_OP_WINDOW] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_GATHER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_SCAN] = {TCI_GRADIENT_OWN, 0, {0, 0}},
+    [TCI_OP_SCATTER] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_CONTRACT] = {TCI_GRADIENT_OWN, 0, {0, 0}},
     [TCI_OP_ASSIGN] = {TCI_GRADIENT_NONE, 0, {0, 0}},
     [TCI_OP_SOFTMAX] = {TCI_GRADIENT_OWN, 0, {0, 0}},
@@ -9722,6 +9771,11 @@ TCI_FN const tci_recipe *tci_math_recipe(tci_prim p, tc_dtype t)
  *                    axis of size kernel per entry, appended in order:
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
  *   SCAN             axis (running sum, inclusive)
+ *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
+ *                    index and src of one shape, off the axis no larger than x's. Element by
+ *                    element of src along the axis, in order, each goes to where its index names
+ *                    an element of x: so what an element of the result takes in is in the order of
+ *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)
@@ -10472,9 +10526,17 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
                                tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
+TCI_FN bool tci_build_check_index(tci_graph *g, const tci_node *index); /* of integers */
 TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
                                tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
+/* x with the elements of src put by `mode` to where index says along the axis; of f16 and bf16 sums
+ * are made in f32. */
+TCI_FN tci_node *tci_build_scatter(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                   tci_node *src, tci_mode mode);
+/* The same for whole slices of x, which a 1-d index names. */
+TCI_FN tci_node *tci_build_index_put(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                     tci_node *src, tci_mode mode);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
                                   const tci_dim *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);
@@ -11834,7 +11896,7 @@ TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axi
 
 /* ---- gather ---- */
 
-static bool tci_move_check_index(tci_graph *g, const tci_node *index)
+TCI_FN bool tci_build_check_index(tci_graph *g, const tci_node *index)
 {
     if (!tci_dtype_is_int((tc_dtype)index->dtype)) {
         tci_graph_fail(g, TC_ERR_DTYPE, "the index has dtype %s: expected an integer dtype",
@@ -11866,7 +11928,8 @@ TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
-    if (!x || !index || !tci_move_check_index(g, index) || !tci_build_axis(g, axis, x->rank, &at)) {
+    if (!x || !index || !tci_build_check_index(g, index) ||
+        !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
     if (!x->rank || !index->rank) {
@@ -11906,7 +11969,8 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
-    if (!x || !index || !tci_move_check_index(g, index) || !tci_build_axis(g, axis, x->rank, &at)) {
+    if (!x || !index || !tci_build_check_index(g, index) ||
+        !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
     if (index->rank > 1) {
@@ -12005,6 +12069,115 @@ TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n, const tci_di
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n)
 {
     return tci_build_node(g, TCI_OP_IOTA, TC_I64, 1, &n, 0, NULL, 0, NULL);
+}
+/* ---- src/graph/scatter.c ---- */
+/* graph/scatter.c - writing at indices: SCATTER, the counterpart of GATHER.
+ *
+ * In: x, an index and what to put there. Out: SCATTER nodes over one shape, with x's dtype. What
+ * differs between the public calls goes here: parts of src that no index names are sliced off, a
+ * 1-d index is spread over whole slices, sums of f16 and bf16 are made in f32 and rounded once. */
+
+/* ---- checks ---- */
+
+static bool tci_scatter_check(tci_graph *g, const tci_node *x, int at, const tci_node *index,
+                              const tci_node *src)
+{
+    bool fits = x->rank == index->rank && x->rank == src->rank;
+    if (x->dtype != src->dtype) {
+        tci_graph_fail(g, TC_ERR_DTYPE, "x is %s and src %s: expected one dtype (tc_cast converts)",
+                       tci_dtype_get((tc_dtype)x->dtype)->name,
+                       tci_dtype_get((tc_dtype)src->dtype)->name);
+        return false;
+    }
+    for (int i = 0; fits && i < x->rank; i++) {
+        fits = tci_dim_le(index->shape[i], src->shape[i]) &&
+               (i == at || tci_dim_le(index->shape[i], x->shape[i]));
+    }
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "index of shape %s does not fit x of shape %s and src of shape %s: expected "
+                       "equal ranks, sizes no larger than src's and, off axis %d, no larger than "
+                       "x's",
+                       TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(x), TCI_SHAPE_TEXT(src), at);
+    }
+    return fits;
+}
+
+/* ---- nodes ---- */
+
+static tci_node *tci_scatter_node(tci_graph *g, tci_node *x, int at, tci_node *index, tci_node *src,
+                                  tci_mode mode)
+{
+    tc_dtype t = (tc_dtype)x->dtype;
+    for (int i = 0; src && i < x->rank; i++) {
+        src = tci_build_slice(g, src, i, 0, index->shape[i], 1);
+    }
+    if (mode == TCI_MODE_ADD && tci_dtype_is_half(t)) {
+        x = tci_build_cast(g, x, TC_F32);
+        src = tci_build_cast(g, src, TC_F32);
+    }
+    tci_node *in[3] = {x, index, src};
+    const int64_t attr[2] = {at, mode};
+    if (!x || !src) {
+        return NULL;
+    }
+    tci_node *r = tci_build_node(g, TCI_OP_SCATTER, (tc_dtype)x->dtype, x->rank, x->shape, 3, in, 2,
+                                 attr);
+    return tci_build_cast(g, r, t);
+}
+
+TCI_FN tci_node *tci_build_scatter(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                   tci_node *src, tci_mode mode)
+{
+    int at;
+    if (!x || !index || !src || !tci_build_check_index(g, index) ||
+        !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    if (!x->rank) { /* counts as one axis of one element, as GATHER takes it */
+        tci_dim one = 1;
+        tci_node *line = tci_build_reshape(g, x, 1, &one);
+        index = index->rank ? index : tci_build_reshape(g, index, 1, &one);
+        src = src->rank ? src : tci_build_reshape(g, src, 1, &one);
+        return tci_build_reshape(g, tci_build_scatter(g, line, 0, index, src, mode), 0, NULL);
+    }
+    if (!tci_scatter_check(g, x, at, index, src) ||
+        !tci_build_can_read(g, "x", x, at, tci_node_count(index))) {
+        return NULL;
+    }
+    return tci_scatter_node(g, x, at, index, src, mode);
+}
+
+TCI_FN tci_node *tci_build_index_put(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                     tci_node *src, tci_mode mode)
+{
+    int at;
+    tci_words w;
+    if (!x || !index || !src || !tci_build_axis(g, axis, x->rank, &at)) {
+        return NULL;
+    }
+    tci_dim n = tci_node_count(index);
+    bool fits = index->rank <= 1 && src->rank == x->rank && (x->rank || n == 1);
+    for (int i = 0; fits && i < x->rank; i++) {
+        fits = src->shape[i] == (i == at ? n : x->shape[i]);
+    }
+    if (!fits) {
+        tci_graph_fail(g, TC_ERR_SHAPE,
+                       "index of shape %s and src of shape %s do not fit x of shape %s: expected "
+                       "an index of one axis, and src like x but along axis %d as long as index",
+                       TCI_SHAPE_TEXT(index), TCI_SHAPE_TEXT(src), TCI_SHAPE_TEXT(x), at);
+        return NULL;
+    }
+    tci_dim *line = tci_words_get(g, &w, x->rank);
+    if (!line) {
+        return NULL;
+    }
+    for (int i = 0; i < x->rank; i++) {
+        line[i] = i == at ? n : 1;
+    }
+    index = tci_build_reshape(g, index, x->rank, line);
+    index = tci_build_expand(g, index, x->rank, src->shape);
+    return tci_words_put(g, &w, tci_build_scatter(g, x, axis, index, src, mode));
 }
 /* ---- src/graph/contract.c ---- */
 /* graph/contract.c - contractions: matmul and einsum in terms of the one CONTRACT node.
@@ -12850,6 +13023,7 @@ static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
     case TCI_ATTR_LABEL: return plain;
     case TCI_ATTR_FLAG: return plain && tci_dim_le(word, 1);
     case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
+    case TCI_ATTR_MODE: return plain && tci_dim_lt(word, TCI_MODE_COUNT);
     }
     return false;
 }
@@ -13058,6 +13232,22 @@ static void tci_verify_gather(const tci_verify *v)
     }
 }
 
+static void tci_verify_scatter(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0], *index = n->in[1], *src = n->in[2];
+    tci_verify_that(v, n->dtype == x->dtype && n->dtype == src->dtype, "one dtype");
+    tci_verify_that(v, tci_dtype_is_int((tc_dtype)index->dtype), "an integer index");
+    tci_verify_that(v, n->attr[1] != TCI_MODE_ADD || !tci_dtype_is_half((tc_dtype)n->dtype),
+                    "halves are not added up");
+    tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
+                           index->rank == n->rank,
+                    "has the shape of x, an index for each element of src");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] || tci_verify_le(index->shape[d], n->shape[d]),
+                        "index longer than x");
+    }
+}
+
 /* The size that a label of the result or of an operand has, or -1. */
 static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
 {
@@ -13177,6 +13367,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_WINDOW: tci_verify_move(v, tci_verify_window); break;
     case TCI_OP_GATHER: tci_verify_gather(v); break;
     case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
+    case TCI_OP_SCATTER: tci_verify_scatter(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:
@@ -14119,6 +14310,8 @@ static bool tci_named_fits(const tci_attr_info *a, tci_dim word)
     case TCI_ATTR_LABEL: return plain && tci_dim_le(0, word);
     case TCI_ATTR_FLAG: return plain && (word == 0 || word == 1);
     case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
+    case TCI_ATTR_MODE:
+        return plain && tci_dim_le(0, word) && tci_dim_lt(word, TCI_MODE_COUNT);
     }
     return false;
 }
@@ -14142,6 +14335,7 @@ static bool tci_named_check_words(const tci_named *c, int i)
                            tci_op_name(c->op), TCI_DIM_TEXT(c->given[i]->words[k]),
                            a->kind == TCI_ATTR_FLAG    ? "0 or 1"
                            : a->kind == TCI_ATTR_DTYPE ? "a dtype"
+                       : a->kind == TCI_ATTR_MODE  ? "a mode of stores"
                            : a->kind == TCI_ATTR_LABEL ? "a number from 0 on"
                                                        : "an axis");
             return false;
@@ -14355,7 +14549,8 @@ static tci_node *tci_named_make(const tci_named *c)
 {
     tci_graph *g = c->g;
     tci_node *const *in = c->in;
-    bool has_axis = c->list->n == 1 && tci_named_find(c, "axis") == 0;
+    bool has_axis = c->op == TCI_OP_SCATTER ||
+                    (c->list->n == 1 && tci_named_find(c, "axis") == 0);
     int axis = has_axis ? (int)tci_dim_known(tci_named_word(c, "axis", 0)) : 0;
     switch ((tci_op)c->op) {
     TCI_EW_OPS(TCI_OP_CASE) return tci_build_ew(g, c->op, in);
@@ -14378,6 +14573,9 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_WINDOW: return tci_named_window(c);
     case TCI_OP_GATHER: return tci_build_gather(g, in[0], axis, in[1]);
     case TCI_OP_SCAN: return tci_build_scan(g, in[0], axis);
+    case TCI_OP_SCATTER:
+        return tci_build_scatter(g, in[0], axis, in[1], in[2],
+                                 (tci_mode)tci_dim_known(tci_named_word(c, "mode", 0)));
     case TCI_OP_CONTRACT: return tci_named_contract(c);
     case TCI_OP_ASSIGN: return tci_build_param_assign(g, in[0], in[1]);
     case TCI_OP_SOFTMAX:
@@ -14602,9 +14800,7 @@ TCI_FN tci_node *tci_vjp_operand(const tci_vjp *v)
  * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel
  * of their own, and their gradients follow.
  *
- * GATHER's transpose adds the gradients of all reads of an element. Here that is a sum over the
- * reads with a comparison: element i takes what the index says came from i. It costs (size of the
- * axis) x (reads) operations and no memory, needs no atomics, and has one order. */
+ * GATHER's transpose is SCATTER, which adds the gradients of all reads of an element, and back. */
 
 #include <string.h>
 
@@ -15049,23 +15245,78 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
     return tci_rule_reshape(v, tci_build_where(v->g, hits, grad, zero), x->rank, x->shape);
 }
 
+/* ---- at indices ---- */
+
+/* One number as a whole tensor. */
+static tci_node *tci_rule_fill(const tci_vjp *v, tc_dtype t, double x, const tci_node *like)
+{
+    tci_node *number = tci_rule_number(v, t, x);
+    return tci_vjp_built(v, tci_build_broadcast(v->g, number, like->rank, like->shape));
+}
+
+/* x at v->n's indices along its axis. */
+static tci_node *tci_rule_gather(const tci_vjp *v, tci_node *x)
+{
+    return tci_vjp_built(v, tci_build_gather(v->g, x, (int)v->n->attr[0], v->n->in[1]));
+}
+
+static tci_node *tci_rule_scatter(const tci_vjp *v, tci_node *x, tci_node *src, tci_mode mode)
+{
+    int axis = (int)v->n->attr[0];
+    return tci_vjp_built(v, tci_build_scatter(v->g, x, axis, v->n->in[1], src, mode));
+}
+
+/* All reads of an element give their gradients to it, in the order of the axis. */
 static tci_node *tci_vjp_GATHER(const tci_vjp *v)
 {
-    const tci_node *x = v->n->in[0];
-    int axis = (int)v->n->attr[0], rank = v->n->rank, reads = axis + 1;
-    /* [.., size of x, reads, ..] */
-    tci_dim *full = tci_rule_insert(v, v->n, axis, x->shape[axis]);
-    tci_dim *line = tci_rule_insert(v, v->n, axis, 1);
-    tci_node *index = tci_rule_reshape(v, v->n->in[1], rank + 1, line);
-    tci_node *grad = tci_rule_reshape(v, v->grad, rank + 1, line);
-    tci_node *hits = tci_rule_hits(v, index, rank + 1, full, axis);
-    tci_node *zero = tci_rule_number(v, (tc_dtype)v->n->dtype, 0);
-    tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
-    tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
-    for (int i = 0; i < rank; i++) { /* places that no index reaches */
-        r = tci_rule_pad(v, r, i, 0, tci_dim_sub(x->shape[i], r->shape[i]));
+    tci_node *zero = tci_rule_fill(v, (tc_dtype)v->n->dtype, 0, v->n->in[0]);
+    return tci_rule_scatter(v, zero, v->grad, TCI_MODE_ADD);
+}
+
+/* SET: an element takes the gradient if it was the last one stored to its place: so says its number
+ * along the axis, stored the same way. */
+static tci_node *tci_rule_set(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *src = n->in[2];
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (v->which == 0) {
+        return tci_rule_scatter(v, v->grad, tci_rule_fill(v, t, 0, src), TCI_MODE_SET);
     }
-    return r;
+    tci_node *ramp = tci_rule_ramp(v, src->rank, src->shape, (int)n->attr[0]);
+    ramp = tci_vjp_built(v, tci_build_broadcast(v->g, ramp, src->rank, src->shape));
+    tci_node *last = tci_rule_scatter(v, tci_rule_fill(v, TC_I64, 0, n), ramp, TCI_MODE_SET);
+    tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_rule_gather(v, last), ramp);
+    return tci_build_where(v->g, hits, tci_rule_gather(v, v->grad), tci_rule_number(v, t, 0));
+}
+
+/* MIN, MAX: all that are equal to the result share its gradient. */
+static tci_node *tci_rule_extreme(const tci_vjp *v)
+{
+    tci_node *n = v->n;
+    tc_dtype t = (tc_dtype)n->dtype, sums = (tc_dtype)tci_dtype_get(t)->compute;
+    tci_node *own = tci_rule_binary(v, TCI_OP_EQ, n->in[0], n);
+    tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, n->in[2], tci_rule_gather(v, n));
+    tci_node *ones = tci_vjp_built(v, tci_build_cast(v->g, hits, sums));
+    tci_node *equal = tci_vjp_built(v, tci_build_cast(v->g, own, sums));
+    equal = tci_rule_scatter(v, equal, ones, TCI_MODE_ADD);
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, sums));
+    tci_node *share = tci_rule_binary(v, TCI_OP_DIV, grad, equal), *zero = tci_rule_number(v, t, 0);
+    share = tci_vjp_built(v, tci_build_cast(v->g, share, t));
+    return v->which == 0 ? tci_build_where(v->g, own, share, zero)
+                         : tci_build_where(v->g, hits, tci_rule_gather(v, share), zero);
+}
+
+static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
+{
+    switch ((tci_mode)v->n->attr[1]) {
+    case TCI_MODE_SET: return tci_rule_set(v);
+    case TCI_MODE_ADD: return v->which == 0 ? v->grad : tci_rule_gather(v, v->grad);
+    case TCI_MODE_MIN:
+    case TCI_MODE_MAX: return tci_rule_extreme(v);
+    case TCI_MODE_COUNT: break;
+    }
+    TCI_ASSERT(v->s, false);
+    return NULL;
 }
 
 static tci_node *tci_vjp_SCAN(const tci_vjp *v)
@@ -16087,6 +16338,8 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
         return tci_rewrite_pad(p, n);
     case TCI_OP_CAT:
         return n->n_in == 1 ? n->in[0] : n;
+    case TCI_OP_SCATTER:
+        return tci_node_count(n->in[1]) == 0 ? n->in[0] : n;
     default:
         return n;
     }
@@ -16542,6 +16795,8 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
  *           stages
  *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
+ *   SCATTER evaluates values and stores them where a loaded index says, point after point in
+ *           row-major order of the inner axes, so that several points may store to one element
  * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
  * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
@@ -16566,14 +16821,19 @@ TCI_FN void tci_machine_text(const tci_machine *machine, char *text, size_t n)
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ * What an element takes in of a SCATTER's stores is in the order of the points, one after the
+ * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
+ * dtype at each step. Outer points share no element, so nothing else has to be in order.
  * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
- * for the whole domain; no two points of a store have one offset; stage axes are inner axes; a RED
- * value is used only in stages after its own (SCAN: also in its own) or by outer-level values; in a
- * VEC_INNER kernel each reduction has class LANES, all with one number, in others none has; SCAN
- * has CHAIN, MATRIX is for a DOT in f32 alone. */
+ * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
+ * points whatever the indices are; a store that combines or has a guard is a SCATTER's, in a
+ * VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage axes are inner
+ * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
+ * values; in a VEC_INNER kernel each reduction has class LANES, all with one number, in others none
+ * has; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -16669,8 +16929,17 @@ typedef struct tci_kstore {
     int32_t operand; /* output operand */
     int32_t x;       /* offset in elements: injective over outer and stage axes */
     int32_t value;   /* stored after narrowing to the operand's dtype */
+    uint8_t mode;    /* tci_mode: replaces what is there, or combines with it */
+    int32_t guard;   /* a bool: nothing is stored where it does not hold; -1: always */
 } tci_kstore;
-typedef enum tci_kstage_kind { TCI_STAGE_MAP, TCI_STAGE_REDUCE, TCI_STAGE_SCAN } tci_kstage_kind;
+/* The reduction whose combine step a mode is; -1: SET. */
+TCI_FN int tci_kstore_combine(int mode);
+typedef enum tci_kstage_kind {
+    TCI_STAGE_MAP,
+    TCI_STAGE_REDUCE,
+    TCI_STAGE_SCAN,
+    TCI_STAGE_SCATTER
+} tci_kstage_kind;
 typedef struct tci_kstage {
     uint8_t kind;
     int32_t n_axes;
@@ -16681,6 +16950,7 @@ typedef struct tci_kstage {
 typedef struct tci_koperand {
     int8_t dtype;       /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
+    bool is_updated;    /* a store of a SCATTER reads what is there as well */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
 typedef struct tci_kaxis {
@@ -16733,6 +17003,8 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
+/* Appends a store; its operand is updated if it reads what is there. */
+TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 
 /* The n of the kernel's LANES(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);
@@ -17345,14 +17617,35 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
-    tci_koperand o = {(int8_t)dtype, is_output, n};
+    tci_koperand o = {(int8_t)dtype, is_output, false, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
+}
+
+TCI_FN int tci_kstore_combine(int mode)
+{
+    switch ((tci_mode)mode) {
+    case TCI_MODE_SET: return -1;
+    case TCI_MODE_ADD: return TCI_RED_SUM;
+    case TCI_MODE_MIN: return TCI_RED_MIN;
+    case TCI_MODE_MAX: return TCI_RED_MAX;
+    case TCI_MODE_COUNT: break;
+    }
+    return -1;
+}
+
+TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store)
+{
+    k->operands[store.operand].is_updated |= store.mode != TCI_MODE_SET || store.guard >= 0;
+    TCI_PUSH(k->s, k->stores, k->n_stores, k->cap_stores, store);
 }
 /* ---- src/kernel/print.c ---- */
 /* kernel/print.c - the canonical text of a kernel: equal text means equal kernel (names apart), so
  * it serves as the kernel's cache key as well as for dumps and golden tests. Deterministic: only
  * numbers that tci_kernel constructors assign in order of first use. */
+
+static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max="};
+_Static_assert(TCI_COUNT(tci_kernel_modes) == TCI_MODE_COUNT, "a word for each mode of stores");
 
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
@@ -17470,7 +17763,7 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 
 static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
 {
-    static const char *const kinds[] = {"map", "reduce", "scan"};
+    static const char *const kinds[] = {"map", "reduce", "scan", "scatter"};
     const tci_kstage *stage = &k->stages[index];
     tci_str_printf(out, "  stage %d: %s over", index, kinds[stage->kind]);
     for (int a = 0; a < stage->n_axes; a++) {
@@ -17496,7 +17789,11 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
         if (store->stage == index) {
             tci_str_printf(out, "    store p%d[", store->operand);
             tci_kernel_print_kx(out, k, store->x);
-            tci_str_printf(out, "] = v%d\n", store->value);
+            tci_str_printf(out, "] %s v%d", tci_kernel_modes[store->mode], store->value);
+            if (store->guard >= 0) {
+                tci_str_printf(out, " if v%d", store->guard);
+            }
+            tci_str_add(out, "\n");
         }
     }
 }
@@ -17655,6 +17952,89 @@ static bool tci_kernel_is_injective(const tci_kernel *k, int64_t *coef)
     return true;
 }
 
+/* The coefficients of the axes in x, and of the one loaded index that x may have, whose range is
+ * then `index`; false: x is no such sum. */
+static bool tci_kernel_takes_apart(const tci_kernel *k, int x, tci_dim *coef, tci_dim *index_coef,
+                                   const tci_kx **index)
+{
+    *index = NULL;
+    for (int a = 0; a < k->n_axes; a++) {
+        coef[a] = 0;
+    }
+    for (bool more = true; more;) {
+        const tci_kx *e = &k->kx[x];
+        more = e->op == TCI_KX_ADD;
+        x = e->a;
+        e = more ? &k->kx[e->b] : e;
+        tci_dim c = e->op == TCI_KX_MUL ? e->c : 1;
+        e = e->op == TCI_KX_MUL ? &k->kx[e->a] : e;
+        if (e->op == TCI_KX_AXIS) {
+            int axis = tci_kx_number(e);
+            coef[axis] = tci_dim_add(coef[axis], c);
+        } else if (e->op == TCI_KX_VALUE && !*index) {
+            *index = e;
+            *index_coef = c;
+        } else if (e->op != TCI_KX_CONST) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A SCATTER's: whatever the loaded index, which is as good as an axis, different outer points have
+ * different offsets. */
+static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 2), index_coef = 0;
+    const tci_kx *index;
+    bool known = tci_kernel_takes_apart(k, store->x, coef, &index_coef, &index);
+    int n = k->n_axes;
+    tci_kernel as = *k;
+    as.axes = TCI_NEW_ARRAY(s, tci_kaxis, n + 1);
+    for (int a = 0; a < n && known; a++) {
+        as.axes[a] = k->axes[a];
+        known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
+        bool counts = a < k->n_outer && k->axes[a].size != 1;
+        TCI_ASSERT(s, !known || a < k->n_outer || coef[a] == 0);
+        coef[a] = counts ? coef[a] : INT64_MAX;
+    }
+    if (index && known) {
+        known = tci_dim_is_known(index_coef) && tci_dim_is_known(index->hi);
+        as.axes[n].size = known ? tci_dim_add(tci_dim_sub(index->hi, index->lo), 1) : 1;
+        coef[n] = as.axes[n].size == 1 ? INT64_MAX : index_coef;
+        as.n_axes++;
+    }
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(&as, coef));
+}
+
+/* Its operand is read as it is written: an earlier stage has given it every element. */
+static void tci_kernel_verify_scatter(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    bool begun = false;
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *other = &k->stores[w];
+        tci_dim points = 1;
+        bool sum = tci_kx_affine(k, other->x, coef, &base);
+        for (int a = 0; sum && a < k->n_axes; a++) {
+            bool covers = a < k->n_outer;
+            for (int i = 0; i < k->stages[other->stage].n_axes; i++) {
+                covers |= k->stages[other->stage].axes[i] == a;
+            }
+            points = covers ? tci_dim_mul(points, k->axes[a].size) : points;
+        }
+        begun |= other->operand == store->operand && other->stage < store->stage &&
+                 k->stages[other->stage].kind == TCI_STAGE_MAP && sum &&
+                 (points == k->operands[store->operand].n || !tci_dim_is_known(points) ||
+                  !tci_dim_is_known(k->operands[store->operand].n));
+    }
+    TCI_ASSERT(s, begun && k->vector == TCI_VEC_OUTER);
+    TCI_ASSERT(s, store->mode < TCI_MODE_COUNT);
+    bool reads = store->mode != TCI_MODE_SET || store->guard >= 0;
+    TCI_ASSERT(s, !reads || k->operands[store->operand].is_updated);
+    tci_kernel_verify_owned(s, k, store);
+}
+
 /* Where sizes and coefficients are numbers, and the offset is a sum of axes. */
 static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
@@ -17682,7 +18062,14 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, stage->kind != TCI_STAGE_REDUCE);
     bool scan = stage->kind == TCI_STAGE_SCAN;
     TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+    TCI_ASSERT(s, store->guard < k->n_insts);
+    TCI_ASSERT(s, store->guard < 0 || k->insts[store->guard].dtype == TC_BOOL);
     tci_kernel_verify_inside(s, k, store->x, store->operand);
+    if (stage->kind == TCI_STAGE_SCATTER) {
+        tci_kernel_verify_scatter(s, k, store);
+        return;
+    }
+    TCI_ASSERT(s, store->mode == TCI_MODE_SET && store->guard < 0);
     tci_kernel_verify_apart(s, k, store);
 }
 
@@ -17740,7 +18127,8 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         TCI_ASSERT(s, red->stage >= 0 && red->stage < k->n_stages);
-        TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
+        tci_kstage_kind kind = (tci_kstage_kind)k->stages[red->stage].kind;
+        TCI_ASSERT(s, kind == TCI_STAGE_REDUCE || kind == TCI_STAGE_SCAN);
         tci_kernel_verify_red(s, k, red);
         tci_kernel_verify_order(s, k, red);
     }
@@ -17816,6 +18204,13 @@ struct tci_lower {
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
 /* The value of n at idx[n->rank], under guard set `guard` (0 = none). */
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard);
+/* What SCATTER n stores, and where, at idx, which counts the elements of src along the axis. */
+typedef struct tci_lower_placed {
+    int value;  /* an instruction; -1: nothing is stored at any idx */
+    int index;  /* the element of x along the axis, an index expression */
+    int guard;  /* a bool instruction: nothing is stored where it does not hold; -1: always */
+} tci_lower_placed;
+TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx);
 /* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
  * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);
@@ -18552,6 +18947,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_INPUT:                                                                             \
     case TCI_OP_DATA:                                                                              \
     case TCI_OP_SCAN:                                                                              \
+    case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
     case TCI_OP_ASSIGN:
 
@@ -18683,17 +19079,32 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
                                   zero);
 }
 
-/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come
- * back. */
-static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
+/* Marks the instructions inside an index expression; seen: expressions that were walked. */
+static void tci_lower_need_values(const tci_kernel *k, int x, bool *seen, bool *needed)
 {
-    const tci_node *x = f->node->in[0];
-    int axis = (int)f->node->attr[0];
-    tci_dim size = x->shape[axis];
+    const tci_kx *e = &k->kx[x];
+    if (seen[x]) {
+        return;
+    }
+    seen[x] = true;
+    if (e->op == TCI_KX_VALUE) {
+        needed[tci_kx_number(e)] = true;
+    }
+    if (e->a >= 0) {
+        tci_lower_need_values(k, e->a, seen, needed);
+    }
+    if (e->b >= 0) {
+        tci_lower_need_values(k, e->b, seen, needed);
+    }
+}
+
+/* An index into an axis of `size`, checked: an instruction. */
+static int tci_lower_checked(tci_lower *l, int index, tci_dim size, int guard)
+{
     index = tci_lower_convert(l->k, index, TC_I64);
-    if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
+    if (guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
         tci_value zero = {.i = 0};
-        index = tci_lower_select(l->k, tci_lower_guard_value(l, f->guard), index,
+        index = tci_lower_select(l->k, tci_lower_guard_value(l, guard), index,
                                  tci_kernel_const(l->k, TC_I64, zero));
     }
     tci_kinst i = {0};
@@ -18704,16 +19115,80 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     i.x = -1;
     i.guard = -1;
     i.imm = size;
-    int checked = tci_kernel_inst(l->k, i);
     l->k->faults = true;
+    return tci_kernel_inst(l->k, i);
+}
+
+static int tci_lower_at_checked(tci_lower *l, int checked, tci_dim size)
+{
+    return tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
+}
+
+/* Does instruction `from` depend on `on`? Only what was made after that can. */
+static bool tci_lower_depends(tci_lower *l, int from, int on)
+{
+    bool *needed = TCI_NEW_ARRAY(l->s, bool, l->k->n_insts + 1);
+    bool *seen = TCI_NEW_ARRAY(l->s, bool, l->k->n_kx + 1);
+    needed[from] = true;
+    for (int i = from; i > on; i--) {
+        const tci_kinst *inst = &l->k->insts[i];
+        if (!needed[i]) {
+            continue;
+        }
+        for (int a = 0; a < inst->n_args; a++) {
+            needed[inst->args[a]] = true;
+        }
+        for (int g = -1; g < inst->n_guards; g++) {
+            int x = g < 0 ? inst->x : l->k->guards[inst->guard + g].x;
+            if (x >= 0) {
+                tci_lower_need_values(l->k, x, seen, needed);
+            }
+        }
+    }
+    return needed[on];
+}
+
+/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back.
+ * The index is checked whatever x makes of it: where that is the same everywhere, the value is
+ * chosen by the check. */
+static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
+{
+    const tci_node *x = f->node->in[0];
+    int axis = (int)f->node->attr[0];
+    int checked = tci_lower_checked(l, index, x->shape[axis], f->guard);
     int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
-    to[axis] = tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
+    to[axis] = tci_lower_at_checked(l, checked, x->shape[axis]);
     tci_lower_frame inner = {f->node->in[0], to, f->guard};
     int value = tci_lower_find(l, &inner);
     if (value < 0) {
         TCI_PUSH(l->s, l->frames, l->n_frames, l->cap_frames, inner);
+        return -1;
     }
-    return value;
+    if (tci_lower_depends(l, value, checked)) {
+        return value;
+    }
+    int same = tci_kernel_prim(l->k, TCI_P_EQ, TC_I64, 2, checked, checked, -1);
+    return tci_lower_select(l->k, same, value, value);
+}
+
+TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx)
+{
+    tci_node *index = n->in[1];
+    int axis = (int)n->attr[0], guard = 0;
+    tci_lower_placed put = {-1, -1, -1};
+    for (int i = 0; i < n->rank; i++) {
+        guard = tci_lower_guard_and(l, guard, idx[i], 0, tci_dim_add(index->shape[i], -1));
+    }
+    if (guard < 0) {
+        return put;
+    }
+    const int *at = guard > 0 ? tci_lower_inside(l, index, idx) : idx;
+    put.value = tci_lower_value(l, n->in[2], at, guard);
+    int checked = tci_lower_value(l, index, at, guard);
+    checked = tci_lower_checked(l, checked, n->shape[axis], guard);
+    put.index = tci_lower_at_checked(l, checked, n->shape[axis]);
+    put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
+    return put;
 }
 
 static int tci_lower_random(tci_lower *l, const tci_lower_frame *f, const int *in)
@@ -18910,6 +19385,9 @@ static bool *tci_kernel_live(const tci_kernel *k)
     }
     for (int w = 0; w < k->n_stores; w++) {
         live[k->stores[w].value] = true;
+        if (k->stores[w].guard >= 0) {
+            live[k->stores[w].guard] = true;
+        }
     }
     /* indices inside kx are loads' FAULTs: kept as well */
     for (int i = k->n_insts - 1; i >= 0; i--) {
@@ -19206,6 +19684,21 @@ static int tci_kernel_copy_inst(tci_kernel_copy *c, int root)
     return c->inst_to[root];
 }
 
+/* The offset of a store, after the loaded indices inside it. */
+static int tci_kernel_copy_offset(tci_kernel_copy *c, int x)
+{
+    for (;;) {
+        c->pass++;
+        tci_kernel_copy_need_kx(c, x);
+        if (c->n_stack == 0) {
+            return tci_kernel_copy_kx(c, x);
+        }
+        int inst = c->stack[c->n_stack - 1];
+        c->n_stack = 0;
+        tci_kernel_copy_inst(c, inst);
+    }
+}
+
 static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
 {
     const tci_kernel *from = c->from;
@@ -19237,8 +19730,9 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
         tci_kstore store = from->stores[w];
         if (store.stage == t) {
             store.value = tci_kernel_copy_inst(c, store.value);
-            store.x = tci_kernel_copy_kx(c, store.x);
-            TCI_PUSH(to->s, to->stores, to->n_stores, to->cap_stores, store);
+            store.guard = store.guard >= 0 ? tci_kernel_copy_inst(c, store.guard) : -1;
+            store.x = tci_kernel_copy_offset(c, store.x);
+            tci_kernel_store(to, store);
         }
     }
 }
@@ -19561,7 +20055,8 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
         tci_kstore store = k->stores[w];
         store.x = tci_concrete_kx(&c, store.x);
         store.value = c.inst_to[store.value];
-        TCI_PUSH(s, to->stores, to->n_stores, to->cap_stores, store);
+        store.guard = store.guard >= 0 ? c.inst_to[store.guard] : -1;
+        tci_kernel_store(to, store);
     }
     return to;
 }
@@ -19851,7 +20346,8 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
- * output axes, then the summed ones; for a SCAN its other axes, then the scanned one.
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one; for a SCATTER
+ * its other axes, then its own axis, then that of src.
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -19879,7 +20375,7 @@ TCI_FN bool tci_matrix_fits(const tci_kernel *k, tci_machine machine)
  *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index
- *  - a group with a CONTRACT or SCAN holds no other reduction
+ *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
  *    roots alone exceeds them
  *  - the two sides of a refusal are roots of two groups */
@@ -19961,7 +20457,8 @@ typedef enum tci_root_kind {
     TCI_ROOT_VALUE,
     TCI_ROOT_REDUCE,
     TCI_ROOT_CONTRACT,
-    TCI_ROOT_SCAN
+    TCI_ROOT_SCAN,
+    TCI_ROOT_SCATTER
 } tci_root_kind;
 
 typedef struct tci_read {
@@ -19995,7 +20492,7 @@ typedef struct tci_group {
     tci_dim *outer;
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
-    bool has_reduce, has_contract, has_scan;
+    bool has_reduce, has_contract, has_scan, has_scatter;
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
@@ -20078,6 +20575,8 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
+/* What a SCATTER root stores where its domain is at `domain`. */
+TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;
@@ -20466,6 +20965,7 @@ TCI_FN tci_node *tci_plan_parts(tci_scratch *s, tci_graph *g, tci_node *n, bool 
     X(CONTRACTION, "a contraction takes only elementwise work over its own output axes")           \
     X(SCAN, "a running sum is stored before it is read")                                           \
     X(CLASS, "their sums have different orders, which must be the same for any sizes")             \
+    X(SCATTER, "what is scattered is stored before it is read, in loops of its own")               \
     X(CYCLE, "another kernel lies between them")                                                   \
     X(SIZE, "the joined kernel would be too large")                                                \
     X(SHARED, "several kernels read it and computing it again costs more than memory")             \
@@ -21122,6 +21622,7 @@ static uint8_t tci_root_kind_of(const tci_node *n)
     return tci_op_is_reduce(n->op)     ? TCI_ROOT_REDUCE
            : n->op == TCI_OP_CONTRACT ? TCI_ROOT_CONTRACT
            : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
+           : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
                                       : TCI_ROOT_VALUE;
 }
 
@@ -21177,17 +21678,21 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
+        bool along = r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER;
+        r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
             int at = i;
-            if (r->kind == TCI_ROOT_SCAN) { /* the scanned axis comes last */
+            if (along) { /* the node's axis comes last */
                 at = i == n->attr[0] ? n->rank - 1 : i > n->attr[0] ? i - 1 : i;
                 r->out_axis[i] = at;
             }
             r->domain[at] = n->shape[i];
         }
-        r->n_out = r->kind == TCI_ROOT_SCAN ? n->rank - 1 : n->rank;
+        r->n_out = along ? n->rank - 1 : n->rank;
+        if (r->kind == TCI_ROOT_SCATTER) {
+            r->domain[r->n_domain++] = n->in[1]->shape[n->attr[0]];
+        }
     }
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
 }
@@ -21291,9 +21796,9 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
 {
     const tci_node *n = r->node, *in = n->in[input];
     int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
-    if (r->kind == TCI_ROOT_SCAN) {
+    if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
-            idx[i] = domain[r->out_axis[i]];
+            idx[i] = domain[input > 0 && i == n->attr[0] ? r->n_domain - 1 : r->out_axis[i]];
         }
         return idx;
     }
@@ -21327,6 +21832,11 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     return idx;
 }
 
+TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain)
+{
+    return tci_lower_scatter(l, r->node, tci_plan_input_index(l, r, 1, domain));
+}
+
 TCI_FN void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
@@ -21344,6 +21854,9 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     }
     if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
+    } else if (r->kind == TCI_ROOT_SCATTER) {
+        tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);
+        tci_plan_scatter_put(&l, r, domain);
     } else {
         for (int i = 0; i < r->node->n_in; i++) {
             tci_lower_value(&l, r->node->in[i], tci_plan_input_index(&l, r, i, domain), 0);
@@ -21777,6 +22290,12 @@ static bool tci_store_reshapes(const tci_node *n)
     }
 }
 
+/* Its value is in memory, or stays in the one kernel that makes it. */
+static bool tci_store_is_root(const tci_node *n)
+{
+    return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER;
+}
+
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
 static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
 {
@@ -21789,7 +22308,7 @@ static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
         tci_store_force(f, n->in[0], TCI_WHY_DIVISION);
         p->reshapes = 1;
     }
-    if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || tci_op_is_reduce(n->op)) {
+    if (p->forced || tci_store_is_root(n) || tci_op_is_reduce(n->op)) {
         p->reshapes = 0;
     }
 }
@@ -21817,7 +22336,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
         if (deep && p->n_uses > 1 && tci_op_is(n->op, TCI_IS_STORABLE) && !p->forced) {
             tci_store_force(f, n, TCI_WHY_DEEP);
         }
-        if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
+        if (p->forced || tci_store_is_root(n)) {
             p->depth = p->moves = 0;
         }
     }
@@ -21944,6 +22463,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
     g->has_scan |= r->kind == TCI_ROOT_SCAN;
+    g->has_scatter |= r->kind == TCI_ROOT_SCATTER;
     tci_group_size more = tci_group_added(f, r, group);
     g->weight += more.weight;
     g->n_operands += more.operands;
@@ -22121,6 +22641,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = r->kind == TCI_ROOT_SCAN ? TCI_WHY_SCAN : TCI_WHY_CONTRACTION;
         return false;
     }
+    if (r->kind == TCI_ROOT_SCATTER || g->has_scatter) {
+        *why = TCI_WHY_SCATTER;
+        return false;
+    }
     if (r->kind == TCI_ROOT_REDUCE && (g->has_contract || g->has_scan)) {
         *why = TCI_WHY_CONTRACTION;
         return false;
@@ -22253,6 +22777,7 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
         if (source->group < r->group) {
             tci_group_refuse(f, r->node, source->node,
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
+                             : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
                              : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
                                                                  : TCI_WHY_SPACE);
         }
@@ -22843,21 +23368,75 @@ static int *tci_pk_domain(tci_pk *p, int member)
     return domain;
 }
 
-static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
+/* store: all but its operand and offset, which are those of r's value at idx. */
+static void tci_pk_store_at(tci_pk *p, const tci_root *r, const int *idx, tci_kstore store)
 {
-    const tci_node *n = r->node;
-    int *idx = TCI_NEW_ARRAY(p->s, int, n->rank + 1);
-    for (int i = 0; i < n->rank; i++) {
-        idx[i] = domain[r->out_axis[i]];
-    }
-    int x = tci_lower_offset(&p->l, n->rank, n->shape, NULL, idx);
+    store.x = tci_lower_offset(&p->l, r->node->rank, r->node->shape, NULL, idx);
     for (int o = -1; o < r->n_outputs; o++) {
         int buffer = o < 0 ? r->buffer : r->outputs[o];
         if (buffer >= 0) {
-            tci_kstore store = {stage, tci_pk_operand(p, buffer, true), x, value};
-            TCI_PUSH(p->s, p->k->stores, p->k->n_stores, p->k->cap_stores, store);
+            store.operand = tci_pk_operand(p, buffer, true);
+            tci_kernel_store(p->k, store);
         }
     }
+}
+
+static int *tci_pk_out_index(tci_pk *p, const tci_root *r, const int *domain)
+{
+    int *idx = TCI_NEW_ARRAY(p->s, int, r->node->rank + 1);
+    for (int i = 0; i < r->node->rank; i++) {
+        idx[i] = domain[r->out_axis[i]];
+    }
+    return idx;
+}
+
+static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
+{
+    tci_kstore store = {stage, -1, -1, value, TCI_MODE_SET, -1};
+    tci_pk_store_at(p, r, tci_pk_out_index(p, r, domain), store);
+}
+
+/* A stage over one slot of a family alone. */
+static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
+{
+    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1)};
+    for (int a = 0; slot->size != 1 && a < slot->n_factors; a++) {
+        stage.axes[stage.n_axes++] = slot->first_axis + a;
+    }
+    TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
+    return p->k->n_stages - 1;
+}
+
+/* Slot of domain axis i of a root, which is an inner one; NULL: it has size 1, and so no slot. */
+static const tci_pk_slot *tci_pk_inner_slot(tci_pk *p, int member, int axis)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[member]];
+    int at = 0;
+    for (int i = 0; i < axis; i++) {
+        at += r->outer_of[i] < 0 && r->domain[i] != 1;
+    }
+    return r->domain[axis] == 1 ? NULL : &p->families[p->family_of[member]].slots[at];
+}
+
+/* A SCATTER: x goes to memory along its axis, then the elements of src along theirs. */
+static void tci_pk_scatter(tci_pk *p, int member)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[member]];
+    const tci_node *n = r->node;
+    const tci_pk_slot none = {.size = 1};
+    const tci_pk_slot *own = tci_pk_inner_slot(p, member, r->n_domain - 2);
+    const tci_pk_slot *src = tci_pk_inner_slot(p, member, r->n_domain - 1);
+    int *domain = tci_pk_domain(p, member), *idx = tci_pk_out_index(p, r, domain);
+    int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
+    tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
+    tci_lower_placed put = tci_plan_scatter_put(&p->l, r, domain);
+    if (put.value < 0) {
+        return;
+    }
+    tci_kstore store = {tci_pk_slot_stage(p, TCI_STAGE_SCATTER, src ? src : &none), -1, -1,
+                        put.value, (uint8_t)n->attr[1], put.guard};
+    idx[tci_dim_known(n->attr[0])] = put.index;
+    tci_pk_store_at(p, r, idx, store);
 }
 
 /* What is combined, and which part of it is the result. */
@@ -22930,6 +23509,10 @@ static void tci_pk_store_member(tci_pk *p, int member)
 {
     int root = p->g->roots[member];
     const tci_root *r = &p->f->roots[root];
+    if (r->kind == TCI_ROOT_SCATTER) {
+        tci_pk_scatter(p, member);
+        return;
+    }
     if (r->kind == TCI_ROOT_SCAN || (r->buffer < 0 && r->n_outputs == 0)) {
         return;
     }
@@ -22969,6 +23552,18 @@ static int64_t tci_pk_clamp(double x)
     return x < 9e18 ? (int64_t)x : INT64_MAX;
 }
 
+/* The axes that a store walks. */
+static uint64_t tci_pk_store_axes(const tci_kernel *k, const tci_kstore *store)
+{
+    uint64_t axes = 0;
+    const tci_kstage *stage = &k->stages[store->stage];
+    for (int a = 0; a < k->n_outer + stage->n_axes; a++) {
+        int axis = a < k->n_outer ? a : stage->axes[a - k->n_outer];
+        axes |= (uint64_t)1 << TCI_MIN(axis, 63);
+    }
+    return axes;
+}
+
 static void tci_pk_measure(tci_kernel *k)
 {
     double flops = 0, bytes = 0;
@@ -22992,6 +23587,13 @@ static void tci_pk_measure(tci_kernel *k)
         double all = (double)tci_dim_hint(k->operands[p].n);
         points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+    }
+    for (int w = 0; w < k->n_stores; w++) { /* elements that are read and written at indices */
+        const tci_kstore *store = &k->stores[w];
+        bool scatters = k->stages[store->stage].kind == TCI_STAGE_SCATTER;
+        double points = scatters ? tci_pk_points(k, tci_pk_store_axes(k, store)) : 0;
+        flops += points;
+        bytes += 2 * points * tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
     }
     k->flops = k->all_flops = tci_pk_clamp(flops);
     k->bytes = k->all_bytes = tci_pk_clamp(bytes);
@@ -23043,6 +23645,14 @@ static void tci_pk_measure_all(tci_kernel *k)
         points = k->operands[p].is_output ? all : tci_dim_min(points, all);
         int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
         bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *store = &k->stores[w];
+        bool scatters = k->stages[store->stage].kind == TCI_STAGE_SCATTER;
+        tci_dim points = scatters ? tci_pk_all_points(k, tci_pk_store_axes(k, store)) : 0;
+        int64_t size = tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
+        flops = tci_dim_add(flops, points);
+        bytes = tci_dim_add(bytes, tci_dim_mul(points, 2 * size));
     }
     k->all_flops = tci_dim_is_valid(flops) ? flops : k->all_flops;
     k->all_bytes = tci_dim_is_valid(bytes) ? bytes : k->all_bytes;
@@ -23096,7 +23706,8 @@ static void tci_pk_attempt(tci_pk *p)
         p->red_of[p->g->roots[m]] = -1;
     }
     for (int m = 0; m < p->g->n_roots; m++) {
-        if (p->f->roots[p->g->roots[m]].kind != TCI_ROOT_VALUE) {
+        int kind = p->f->roots[p->g->roots[m]].kind;
+        if (kind != TCI_ROOT_VALUE && kind != TCI_ROOT_SCATTER) {
             tci_pk_reduce(p, m);
         }
     }
@@ -23320,6 +23931,9 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     }
     for (int w = 0; w < k->n_stores; w++) {
         last[k->stores[w].value] = TCI_MAX(last[k->stores[w].value], k->stores[w].stage);
+        if (k->stores[w].guard >= 0) {
+            last[k->stores[w].guard] = TCI_MAX(last[k->stores[w].guard], k->stores[w].stage);
+        }
     }
     for (int i = k->n_insts - 1; i >= 0; i--) {
         for (int a = 0; a < k->insts[i].n_args; a++) {
@@ -23329,6 +23943,7 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     return last;
 }
 
+/* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
 static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
 {
     int store = -1;
@@ -23968,7 +24583,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
 {
     const tci_group *g = &f->groups[group];
     int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
-    bool kinds[4] = {false, false, false, false};
+    bool kinds[TCI_ROOT_SCATTER + 1] = {false};
     TCI_ASSERT(s, g->n_roots > 0 && g->n_roots <= TCI_GROUP_MAX_ROOTS);
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
@@ -23983,7 +24598,9 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->has_reduce == kinds[TCI_ROOT_REDUCE]);
     TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
     TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
-    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan <= 1);
+    TCI_ASSERT(s, g->has_scatter == kinds[TCI_ROOT_SCATTER]);
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1);
+    TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
 
@@ -24880,6 +25497,10 @@ TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
+/* What a SCATTER's store makes of the element that is there and its value. */
+typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
+/* Reads the elements, merges and stores them, where the store's guard holds. */
+TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);
@@ -26180,20 +26801,22 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     tci_access_close_lanes(b, &open);
 }
 
-TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
+/* Is the offset a linear function of the vector axis, if it depends on it? */
+static bool tci_access_is_linear(const tci_build *b, int kx, tci_dim *coef)
+{
+    bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, kx));
+    *coef = 0;
+    return !vector || tci_build_coef(b->k, kx, b->vec_axis, coef);
+}
+
+/* A store without its value. */
+static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tci_dim coef,
+                                       bool stream)
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
-    bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
-    tci_dim coef = 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    value = tci_build_widen(b, value, tci_build_vector_lanes(b));
-    if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {
-        tci_access_store_by_lane(b, store, value);
-        return;
-    }
     st.base = store->operand;
     st.x = tci_build_lx(b, tci_build_kx(b, store->x));
-    st.args[0] = value;
     st.mem = TCI_MEM_STORE_ONE;
     if (vec) {
         bool tail = vec->n >= 0;
@@ -26205,7 +26828,79 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
             st.mem = stream && !tail ? TCI_MEM_STORE_STREAM : st.mem;
         }
     }
+    return st;
+}
+
+TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
+{
+    tci_dim coef;
+    value = tci_build_widen(b, value, tci_build_vector_lanes(b));
+    if (!tci_access_is_linear(b, store->x, &coef)) {
+        tci_access_store_by_lane(b, store, value);
+        return;
+    }
+    tci_lstmt st = tci_access_store_stmt(b, store, coef, stream);
+    st.args[0] = value;
     tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* ---- what is read where it is stored ---- */
+
+/* The elements that a store is about to overwrite: in the current block, as they change. */
+static int tci_access_old(tci_build *b, tci_lstmt st, tc_dtype t, int lanes)
+{
+    switch (st.mem) {
+    case TCI_MEM_STORE: st.mem = TCI_MEM_LOAD; break;
+    case TCI_MEM_STORE_N: st.mem = TCI_MEM_LOAD_N; break;
+    case TCI_MEM_STORE_STRIDED: st.mem = TCI_MEM_LOAD_STRIDED; break;
+    case TCI_MEM_STORE_STRIDED_N: st.mem = TCI_MEM_LOAD_STRIDED_N; break;
+    default: st.mem = TCI_MEM_LOAD_ONE; break;
+    }
+    st.mem = lanes == 1 ? TCI_MEM_LOAD_ONE : st.mem;
+    return tci_build_mem(b, st, t, lanes, b->cur);
+}
+
+/* st: the store, without its value; lanes of all values here. */
+static void tci_access_update(tci_build *b, const tci_kstore *store, tci_lstmt st, int lanes,
+                              tci_store_merge merge)
+{
+    tc_dtype t = (tc_dtype)b->k->insts[store->value].dtype;
+    int value = tci_build_widen(b, tci_build_value(b, store->value), lanes);
+    int guard = store->guard >= 0 ? tci_build_value(b, store->guard) : -1;
+    bool branches = guard >= 0 && b->l->values[guard].lanes == 1;
+    tci_lopen open;
+    if (branches) {
+        tci_build_if(b, guard, &open);
+    }
+    int old = tci_access_old(b, st, t, lanes);
+    value = merge(b, store, old, value);
+    if (guard >= 0 && !branches) {
+        int args[3] = {guard, value, old};
+        value = tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
+    }
+    st.args[0] = value;
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
+}
+
+TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge)
+{
+    tci_dim coef;
+    if (tci_access_is_linear(b, store->x, &coef)) {
+        tci_access_update(b, store, tci_access_store_stmt(b, store, coef, false),
+                          tci_build_vector_lanes(b), merge);
+        return;
+    }
+    tci_lopen open; /* lane by lane, all of it */
+    tci_access_open_lanes(b, b->bind[b->vec_axis], &open);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE_LANE;
+    st.base = store->operand;
+    st.x = tci_build_lx(b, tci_build_kx(b, store->x));
+    tci_access_update(b, store, st, 1, merge);
+    tci_access_close_lanes(b, &open);
 }
 /* ---- src/loop/cost.c ---- */
 /* loop/cost.c - what the stages of a kernel compute: which values, how dear, how wide.
@@ -26858,6 +27553,7 @@ TCI_FN int tci_stage_ahead(const tci_kernel *k);
 
 #endif
 
+
 /* ---- src/loop/point.c, continued ---- */
 enum { TCI_STAGE_LINE_BYTES = 64 };
 
@@ -26904,10 +27600,38 @@ TCI_FN void tci_stage_point(tci_build *b, const tci_tile *tile, int i)
     }
 }
 
+static int tci_stage_merge(tci_build *b, const tci_kstore *store, int old, int value)
+{
+    int op = tci_kstore_combine(store->mode);
+    tci_kred red = {.op = (uint8_t)op, .dtype = b->l->values[old].dtype};
+    tci_stage_tuple acc = tci_stage_tuple_of(old, -1), v = tci_stage_tuple_of(value, -1);
+    return op < 0 ? value : tci_stage_combine(b, &red, acc, v).part[0];
+}
+
+/* The stores of a SCATTER at the current point. */
+static void tci_stage_scatter(tci_build *b, int stage)
+{
+    for (int i = 0; i < b->k->n_stores; i++) {
+        const tci_kstore *store = &b->k->stores[i];
+        if (store->stage != stage) {
+            continue;
+        }
+        if (store->mode == TCI_MODE_SET && store->guard < 0) {
+            tci_build_store(b, store, tci_build_value(b, store->value), false);
+        } else {
+            tci_build_update(b, store, tci_stage_merge);
+        }
+    }
+}
+
 /* All values first, then the stores: an output may be one of the inputs. */
 TCI_FN void tci_stage_stores(tci_build *b, int stage, const tci_kstore *stream)
 {
     const tci_kernel *k = b->k;
+    if (k->stages[stage].kind == TCI_STAGE_SCATTER) {
+        tci_stage_scatter(b, stage);
+        return;
+    }
     int *values = TCI_NEW_ARRAY(b->s, int, k->n_stores + 1);
     for (int i = 0; i < k->n_stores; i++) {
         if (k->stores[i].stage == stage) {
@@ -27488,16 +28212,23 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
             st.mem = TCI_MEM_BARRIER;
             tci_loop_append(b->l, b->cur, st);
         }
-        if (k->stages[stage].kind == TCI_STAGE_MAP) {
+        switch ((tci_kstage_kind)k->stages[stage].kind) {
+        case TCI_STAGE_MAP:
+        case TCI_STAGE_SCATTER:
             if (inner) {
                 tci_stage_map_inner(b, stage, tile, next);
             } else {
                 tci_stage_map_outer(b, stage, tile);
             }
-        } else if (inner && k->stages[stage].n_axes > 0) {
-            tci_stage_reduce_inner(b, stage, next);
-        } else {
-            tci_stage_reduce_outer(b, stage, tile);
+            break;
+        case TCI_STAGE_REDUCE:
+        case TCI_STAGE_SCAN:
+            if (inner && k->stages[stage].n_axes > 0) {
+                tci_stage_reduce_inner(b, stage, next);
+            } else {
+                tci_stage_reduce_outer(b, stage, tile);
+            }
+            break;
         }
     }
 }
@@ -30507,12 +31238,28 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     l->lanes = l->threads * held;
 }
 
+/* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
+static bool tci_sched_scatters_apart(const tci_kernel *k)
+{
+    bool apart = false;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        tci_dim coef = 0;
+        bool linear = tci_build_coef(k, store->x, k->n_outer - 1, &coef);
+        apart |= k->stages[store->stage].kind == TCI_STAGE_SCATTER && !(linear && coef == 1);
+    }
+    return apart;
+}
+
 /* Sets lanes and threads. */
 static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
 {
     bool outer = k->vector == TCI_VEC_OUTER;
     l->lanes = l->threads = 1;
     if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
+        return;
+    }
+    if (machine.block_threads == 0 && outer && tci_sched_scatters_apart(k)) {
         return;
     }
     int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
@@ -30616,6 +31363,9 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->n_reds == 0) {
+        return;
+    }
     if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
         tci_tiles_plan(s->k, &s->blocked);
         s->row_axis = s->blocked.row_axis;
@@ -31895,8 +32645,8 @@ static void tci_lverify_address(const tci_lverify *v, const tci_lstmt *st, unsig
         TCI_ASSERT(v->s, ~st->base < v->l->n_locals && v->locals[~st->base] == 1);
     } else {
         TCI_ASSERT(v->s, st->base < v->l->n_operands);
-        TCI_ASSERT(v->s,
-                   st->mem == TCI_MEM_PREFETCH || v->l->operands[st->base].is_output == writes);
+        const tci_koperand *o = &v->l->operands[st->base];
+        TCI_ASSERT(v->s, st->mem == TCI_MEM_PREFETCH || o->is_output == writes || o->is_updated);
     }
     tci_lverify_lx(v, st->x);
 }
@@ -35715,6 +36465,9 @@ TCI_FN void tci_prep_nodes(tci_prep *b);
 TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
+/* Is what a stage makes another thing at each of its points: a SCAN's running value, the elements
+ * that a SCATTER reads where it stores? */
+TCI_FN bool tci_prep_is_ordered(const tci_kstage *stage);
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
@@ -35742,6 +36495,10 @@ TCI_FN void tci_prep_stage(tci_prep *b, int s);
 TCI_FN int tci_prep_make_red(tci_prep *b, int red);
 TCI_FN void tci_prep_need_red(tci_prep *b, int red);
 TCI_FN void tci_prep_join(tci_prep *b, int red);
+/* The nodes of one step of a combine row that accumulates in t: left and right, nodes of what it
+ * joins, to `parts`. */
+TCI_FN void tci_prep_step_nodes(tci_prep *b, int op, tc_dtype t, const int *left, const int *right,
+                                int32_t *parts);
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);
@@ -36095,13 +36852,36 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     }
 }
 
+/* What a SCATTER's store makes of `a` and of what is there; both in compute dtype t. The element
+ * that is there is an ordinary load, which tci_prep_derive ties to its stage. */
+static int tci_prep_merge_stored(tci_prep *b, const tci_kstore *st, int a, tc_dtype t)
+{
+    tci_kinst load = {0};
+    load.op = TCI_K_LOAD;
+    load.dtype = (int8_t)t;
+    load.imm = st->operand;
+    load.x = st->x;
+    int old = tci_prep_load(b, &load), op = tci_kstore_combine(st->mode);
+    int32_t made[TCI_PARTS] = {a};
+    if (op >= 0) {
+        int value = t == TC_BOOL ? tci_prep_mask(b, a, 1) : a;
+        tci_prep_step_nodes(b, op, t, &old, &value, made);
+    }
+    const int args[3] = {st->guard >= 0 ? b->inst_node[st->guard] : -1, made[0], old};
+    return st->guard >= 0 ? tci_prep_base(b, TCI_P_SELECT, t, t, 0, args, 3) : made[0];
+}
+
 /* The node whose elements are the storage bits of a stored value. */
 static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
 {
     tc_dtype t = (tc_dtype)b->k->operands[st->operand].dtype;
     const tci_kinst *i = &b->k->insts[st->value];
-    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype,
-                          (tc_dtype)tci_dtype_get(t)->compute);
+    tc_dtype compute = (tc_dtype)tci_dtype_get(t)->compute;
+    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype, compute);
+    bool merges = st->mode != TCI_MODE_SET || st->guard >= 0;
+    if (merges) {
+        a = tci_prep_merge_stored(b, st, a, compute);
+    }
     if (t == TC_BOOL) {
         return tci_prep_bitwise(b, TCI_P_AND, tci_prep_mask(b, a, 1), tci_prep_const(b, 1, 1));
     }
@@ -36109,7 +36889,7 @@ static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
         return tci_prep_op(b, TCI_IP_TO_F16, TC_F32, TC_U16, 2, a, -1, -1);
     }
     if (t == TC_BF16) {
-        bool rounded = i->op == TCI_K_PRIM && i->prim == TCI_P_ROUNDB16;
+        bool rounded = i->op == TCI_K_PRIM && i->prim == TCI_P_ROUNDB16 && !merges;
         a = rounded ? a : tci_prep_op(b, TCI_P_ROUNDB16, TC_F32, TC_F32, 4, a, -1, -1);
         a = tci_prep_op(b, TCI_P_SHR, TC_U32, TC_U32, 4, a, tci_prep_const(b, 16, 4), -1);
         return tci_prep_resize(b, a, TC_U32, 2);
@@ -36175,20 +36955,15 @@ static int tci_prep_join_inst(tci_prep *b, const tci_combine_inst *inst, const i
                : tci_prep_base(b, inst->op, t, (tc_dtype)inst->dtype, 0, a, inst->n_args);
 }
 
-/* The nodes that join two tuples. */
-static void tci_prep_join_nodes(tci_prep *b, int red)
+TCI_FN void tci_prep_step_nodes(tci_prep *b, int op, tc_dtype t, const int *left, const int *right,
+                                int32_t *parts)
 {
-    const tci_kred *r = &b->k->reds[red];
-    tc_dtype t = (tc_dtype)r->dtype;
     int values[2 * TCI_PARTS + TCI_COMBINE_MOST];
     tci_combine c;
-    tci_combine_make(&c, r->op, t);
-    for (int i = 0; i < c.n_parts; i++) {
-        values[i] = tci_prep_side(b, TCI_PREP_LEFT, red, i, tci_red_dtype(r->op, i, t));
-    }
-    for (int i = 0; i < tci_red_takes(r->op); i++) {
-        values[TCI_PARTS + i] =
-            tci_prep_side(b, TCI_PREP_RIGHT, red, i, tci_red_taken(r->op, i, t));
+    tci_combine_make(&c, op, t);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        values[i] = i < c.n_parts ? left[i] : -1;
+        values[TCI_PARTS + i] = i < tci_red_takes(op) ? right[i] : -1;
     }
     for (int i = 0; i < c.n; i++) {
         int args[3] = {-1, -1, -1};
@@ -36199,10 +36974,24 @@ static void tci_prep_join_nodes(tci_prep *b, int red)
     }
     for (int i = 0; i < c.n_parts; i++) {
         int node = values[c.part[i]];
-        int bytes = tci_prep_bytes(tci_red_dtype(r->op, i, t));
-        b->reds[red].joined[i] =
-            b->nodes[node].bytes == bytes ? node : tci_prep_mask(b, node, bytes);
+        int bytes = tci_prep_bytes(tci_red_dtype(op, i, t));
+        parts[i] = b->nodes[node].bytes == bytes ? node : tci_prep_mask(b, node, bytes);
     }
+}
+
+/* The nodes that join two tuples. */
+static void tci_prep_join_nodes(tci_prep *b, int red)
+{
+    const tci_kred *r = &b->k->reds[red];
+    tc_dtype t = (tc_dtype)r->dtype;
+    int left[TCI_PARTS], right[TCI_PARTS];
+    for (int i = 0; i < tci_red_parts(r->op); i++) {
+        left[i] = tci_prep_side(b, TCI_PREP_LEFT, red, i, tci_red_dtype(r->op, i, t));
+    }
+    for (int i = 0; i < tci_red_takes(r->op); i++) {
+        right[i] = tci_prep_side(b, TCI_PREP_RIGHT, red, i, tci_red_taken(r->op, i, t));
+    }
+    tci_prep_step_nodes(b, r->op, t, left, right, b->reds[red].joined);
 }
 
 TCI_FN int tci_prep_make_red(tci_prep *b, int red)
@@ -36430,6 +37219,22 @@ TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     return row;
 }
 
+/* What is read where it is stored may be another at every point of the SCATTER. */
+static void tci_prep_derive_stored(tci_prep *b, uint8_t *row, int operand)
+{
+    for (int w = 0; w < b->k->n_stores; w++) {
+        const tci_kstage *stage = &b->k->stages[b->k->stores[w].stage];
+        if (b->k->stores[w].operand == operand && stage->kind == TCI_STAGE_SCATTER) {
+            row[b->k->n_axes + b->k->stores[w].stage] = 1;
+        }
+    }
+}
+
+TCI_FN bool tci_prep_is_ordered(const tci_kstage *stage)
+{
+    return stage->kind == TCI_STAGE_SCAN || stage->kind == TCI_STAGE_SCATTER;
+}
+
 TCI_FN void tci_prep_derive(tci_prep *b)
 {
     const tci_kernel *k = b->k;
@@ -36453,6 +37258,9 @@ TCI_FN void tci_prep_derive(tci_prep *b)
         if (n->kind == TCI_PREP_RED) {
             tci_prep_derive_red(b, row, n->ref);
         }
+        if (n->kind == TCI_PREP_LOAD && k->operands[n->ref].is_output) {
+            tci_prep_derive_stored(b, row, n->ref);
+        }
     }
 }
 
@@ -36468,7 +37276,7 @@ TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
             return true;
         }
     }
-    return b->k->stages[s].kind == TCI_STAGE_SCAN && row[b->k->n_axes + s];
+    return tci_prep_is_ordered(&b->k->stages[s]) && row[b->k->n_axes + s];
 }
 
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s)
@@ -36886,7 +37694,7 @@ static int tci_prep_depth(const tci_prep *b, int node, int s)
 {
     const tci_kstage *st = &b->k->stages[s];
     const uint8_t *row = tci_prep_row(b, node);
-    if (st->kind == TCI_STAGE_SCAN && row[b->k->n_axes + s]) {
+    if (tci_prep_is_ordered(st) && row[b->k->n_axes + s]) {
         return st->n_axes;
     }
     int depth = 0;
@@ -38709,6 +39517,39 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+static tci_value tci_ref_merge(tci_ref *r, int mode, tci_ref_scalar old, tci_ref_scalar v)
+{
+    switch ((tci_mode)mode) {
+    case TCI_MODE_SET: break;
+    case TCI_MODE_ADD: return tci_ref_combine(r, TCI_OP_SUM, old, v).v;
+    case TCI_MODE_MIN: return tci_ref_combine(r, TCI_OP_MIN, old, v).v;
+    case TCI_MODE_MAX: return tci_ref_combine(r, TCI_OP_MAX, old, v).v;
+    case TCI_MODE_COUNT: TCI_ASSERT(&r->s, false);
+    }
+    return v.v;
+}
+
+/* In row-major order of src, which is in order along the axis. */
+static void tci_ref_scatter(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const int axis = (int)n->attr[0];
+    const tci_node *index = n->in[1];
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    tci_ref_index at = tci_ref_walk(r, n->rank, index->shape);
+    memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
+    for (int64_t i = 0; i < tci_ref_count(index); i++, tci_ref_next(&at)) {
+        int64_t whole = at.at[axis];
+        int64_t to = tci_value_cast(tci_ref_of(index)[i], (tc_dtype)index->dtype, TC_I64).i;
+        at.at[axis] = tci_ref_check(r, to, tci_dim_known(n->shape[axis]));
+        if (at.at[axis] >= 0) {
+            tci_value *o = &out[tci_ref_flat(n->rank, n->shape, at.at)];
+            tci_ref_scalar old = {*o, t, r->wide}, v = {tci_ref_of(n->in[2])[i], t, r->wide};
+            *o = tci_ref_round(r, tci_ref_merge(r, (int)n->attr[1], old, v), t, (tc_dtype)n->dtype);
+        }
+        at.at[axis] = whole;
+    }
+}
+
 /* Elements of one axis are `inner` apart; `outer` * `inner` of them start one. */
 typedef struct tci_ref_axis {
     int64_t size, inner, outer;
@@ -39050,6 +39891,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
     case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
     case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
     case TCI_OP_ASSIGN: TCI_ASSERT(&r->s, false); break;
     case TCI_OP_SOFTMAX:
@@ -44748,7 +45590,8 @@ TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room)
 {
     for (int i = 0; i < r->n_nodes; i++) {
         const tci_node *n = r->nodes[i];
-        bool gathers = n->op == TCI_OP_GATHER, picks = n->op == TCI_OP_CROSS_ENTROPY;
+        bool gathers = n->op == TCI_OP_GATHER || n->op == TCI_OP_SCATTER;
+        bool picks = n->op == TCI_OP_CROSS_ENTROPY;
         if ((gathers || picks) && !tci_node_is_value(n) && tci_node_count(n->in[1]) != 0) {
             tci_index_add(r, room, n, gathers ? (int)n->attr[0] : n->in[0]->rank > 1);
         }
@@ -50425,6 +51268,55 @@ TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site he
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here)
 {
     return tci_ops_indexed("tc_index_select", x, axis, index, here, tci_build_index_select);
+}
+
+/* x, an index along an axis, and what to put there. */
+static tc_tensor tci_ops_put(const char *name, tc_tensor x, int axis, tc_tensor index,
+                             tc_tensor src, tci_mode mode, tc_site here,
+                             tci_node *(*build)(tci_graph *g, tci_node *x, int axis,
+                                                tci_node *index, tci_node *src, tci_mode mode))
+{
+    tci_frame f = tci_frame_begin(name, here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, index);
+    tci_frame_use(&f, src);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *ni = tci_frame_node(&f, index, "the index");
+    tci_node *ns = tci_frame_node(&f, src, "src");
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, nx, axis, ni, ns, mode));
+}
+
+TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here)
+{
+    return tci_ops_put("tc_scatter", x, axis, index, src, TCI_MODE_SET, here, tci_build_scatter);
+}
+
+TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here)
+{
+    return tci_ops_put("tc_scatter_add", x, axis, index, src, TCI_MODE_ADD, here,
+                       tci_build_scatter);
+}
+
+TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here)
+{
+    return tci_ops_put("tc_scatter_min", x, axis, index, src, TCI_MODE_MIN, here,
+                       tci_build_scatter);
+}
+
+TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here)
+{
+    return tci_ops_put("tc_scatter_max", x, axis, index, src, TCI_MODE_MAX, here,
+                       tci_build_scatter);
+}
+
+TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                 tc_site here)
+{
+    return tci_ops_put("tc_index_add", x, axis, index, src, TCI_MODE_ADD, here,
+                       tci_build_index_put);
 }
 
 TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,

@@ -61,6 +61,7 @@
 #include "graph/node.c"
 #include "graph/build.c"
 #include "graph/move.c"
+#include "graph/scatter.c"
 #include "graph/contract.c"
 #include "graph/print.c"
 #include "graph/verify.c"

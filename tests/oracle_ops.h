@@ -8,7 +8,7 @@
 #define TC_TEST_ORACLE_OPS_H
 
 #include "../src/ops/table.h"
-#include "oracle_shape.h"
+#include "oracle_scatter.h"
 
 typedef struct orc_row {
     const char *op, *signature;
@@ -210,6 +210,13 @@ static const orc_row orc_rows_of_table[] = {
     ORC_ROW("take_along_dim", "input index dim", orc_take_along_dim),
     ORC_ROW("take", "input index", orc_take),
     ORC_ROW("index_select", "input dim index", orc_index_select),
+    ORC_ROW("scatter", "input dim index src reduce", orc_scatter),
+    ORC_ROW("scatter_add", "input dim index src", orc_scatter_add),
+    ORC_ROW("scatter_reduce", "input dim index src reduce include_self", orc_scatter_reduce),
+    ORC_ROW("index_add", "input dim index src alpha", orc_index_add),
+    ORC_ROW("index_reduce", "input dim index src reduce include_self", orc_index_reduce),
+    ORC_ROW("index_copy", "input dim index src", orc_index_copy),
+    ORC_ROW("put", "input index src accumulate", orc_put_flat),
     ORC_ROW("__getitem__", "input index", orc_getitem),
     ORC_ROW(ORC_NN "embedding",
             "input index padding_idx max_norm norm_type scale_grad_by_freq sparse", orc_embedding),

@@ -124,6 +124,8 @@
  *     tc_tensor tall = tc_cat(TC_TENSORS(x, y, tc_pad(x, 0, 1, -2, 0)), 0);
  *     tc_tensor image = tc_reshape(x, 1, 1, 3, 4), kernel = tc_full(ctx, 1, TC_F32, 2, 1, 3, 3);
  *     tc_tensor same = tc_conv2d(image, kernel, TC_NONE, &(tc_conv){.padding = {1, 1}});
+ *     tc_tensor read = tc_index_select(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64));
+ *     tc_tensor back = tc_index_add(x, 0, tc_arange(ctx, 0, 2, 1, TC_I64), read);
  *
  * 5 NUMBERS AND DTYPES
  *
@@ -151,7 +153,9 @@
  * Axes are numbered from 0, or from the end with -1, -2, ... TC_AXES(0, -1) lists some, TC_ALL
  * means every one. Shapes broadcast from the right; an axis of size 1 repeats. Sizes of 0 and 0-d
  * tensors are ordinary. tc_rank, tc_size, tc_dtype_of, tc_count and tc_nbytes answer without a run.
- * Movement (reshape, permute, slice, pad, ...) copies nothing by itself.
+ * Movement (reshape, permute, slice, pad, ...) copies nothing by itself. Where several elements go
+ * to one place (tc_scatter_add, _min, _max, tc_scatter, tc_index_add), they do so in their order
+ * along the axis, on every machine and with any number of threads.
  *
  * 7 COMPILED FORM: PROGRAMS
  *

@@ -513,6 +513,55 @@ TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_s
     return tci_ops_indexed("tc_index_select", x, axis, index, here, tci_build_index_select);
 }
 
+/* x, an index along an axis, and what to put there. */
+static tc_tensor tci_ops_put(const char *name, tc_tensor x, int axis, tc_tensor index,
+                             tc_tensor src, tci_mode mode, tc_site here,
+                             tci_node *(*build)(tci_graph *g, tci_node *x, int axis,
+                                                tci_node *index, tci_node *src, tci_mode mode))
+{
+    tci_frame f = tci_frame_begin(name, here);
+    tci_frame_use(&f, x);
+    tci_frame_use(&f, index);
+    tci_frame_use(&f, src);
+    tci_node *nx = tci_frame_node(&f, x, tci_ops_nth[0]);
+    tci_node *ni = tci_frame_node(&f, index, "the index");
+    tci_node *ns = tci_frame_node(&f, src, "src");
+    return tci_frame_end(&f, f.failed ? NULL : build(&f.ctx->graph, nx, axis, ni, ns, mode));
+}
+
+TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here)
+{
+    return tci_ops_put("tc_scatter", x, axis, index, src, TCI_MODE_SET, here, tci_build_scatter);
+}
+
+TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here)
+{
+    return tci_ops_put("tc_scatter_add", x, axis, index, src, TCI_MODE_ADD, here,
+                       tci_build_scatter);
+}
+
+TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here)
+{
+    return tci_ops_put("tc_scatter_min", x, axis, index, src, TCI_MODE_MIN, here,
+                       tci_build_scatter);
+}
+
+TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here)
+{
+    return tci_ops_put("tc_scatter_max", x, axis, index, src, TCI_MODE_MAX, here,
+                       tci_build_scatter);
+}
+
+TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                 tc_site here)
+{
+    return tci_ops_put("tc_index_add", x, axis, index, src, TCI_MODE_ADD, here,
+                       tci_build_index_put);
+}
+
 TC_API tc_tensor tc_conv2d_at(tc_tensor x, tc_tensor weight, tc_tensor bias, const tc_conv *options,
                               tc_site here)
 {

@@ -169,6 +169,35 @@ TC_API tc_tensor tc_gather_at(tc_tensor x, int axis, tc_tensor index, tc_site he
 TC_API tc_tensor tc_index_select_at(tc_tensor x, int axis, tc_tensor index, tc_site here);
 #define tc_index_select(x, axis, index) tc_index_select_at((x), (axis), (index), TC_HERE)
 
+/* ---- writing at indices, which are checked in the same way. Where several elements of src go to
+ * one element of x, they do so in the order that they have along the axis: the same bits from any
+ * machine and any number of threads. Sums of f16 and bf16 are made in f32 and rounded once. ---- */
+/* x with src added: x[i, index[i, j, ...], ...] += src[i, j, ...] for axis 1. x and src have one
+ * dtype; index is no larger than src on any axis (what is left of src is not used) nor, off the
+ * axis, than x. */
+TC_API tc_tensor tc_scatter_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here);
+#define tc_scatter_add(x, axis, index, src)                                                        \
+    tc_scatter_add_at((x), (axis), (index), (src), TC_HERE)
+/* x with elements of src in their places; of several for one place the last one is taken. */
+TC_API tc_tensor tc_scatter_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src, tc_site here);
+#define tc_scatter(x, axis, index, src) tc_scatter_at((x), (axis), (index), (src), TC_HERE)
+/* The least, or largest, of x's element and those of src for its place; NaN if one is. */
+TC_API tc_tensor tc_scatter_min_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here);
+#define tc_scatter_min(x, axis, index, src)                                                        \
+    tc_scatter_min_at((x), (axis), (index), (src), TC_HERE)
+TC_API tc_tensor tc_scatter_max_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                   tc_site here);
+#define tc_scatter_max(x, axis, index, src)                                                        \
+    tc_scatter_max_at((x), (axis), (index), (src), TC_HERE)
+/* x with whole slices of src added to those along an axis that a 1-d index names: src has x's
+ * shape, but along the axis as many slices as there are indices. */
+TC_API tc_tensor tc_index_add_at(tc_tensor x, int axis, tc_tensor index, tc_tensor src,
+                                 tc_site here);
+#define tc_index_add(x, axis, index, src)                                                          \
+    tc_index_add_at((x), (axis), (index), (src), TC_HERE)
+
 /* ---- contractions: products accumulate in f32 for f16, bf16 and f32, in f64 for f64; integers
  * wrap ---- */
 /* As NumPy: 1-d operands count as a row and a column and lose that axis; leading axes broadcast. */

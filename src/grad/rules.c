@@ -5,9 +5,7 @@
  * exist: slices become pads, pads slices, windows a sum over windows. So gradients need no kernel
  * of their own, and their gradients follow.
  *
- * GATHER's transpose adds the gradients of all reads of an element. Here that is a sum over the
- * reads with a comparison: element i takes what the index says came from i. It costs (size of the
- * axis) x (reads) operations and no memory, needs no atomics, and has one order. */
+ * GATHER's transpose is SCATTER, which adds the gradients of all reads of an element, and back. */
 #include "grad.h"
 
 #include <string.h>
@@ -453,23 +451,78 @@ TCI_FN tci_node *tci_vjp_pool(const tci_vjp *v)
     return tci_rule_reshape(v, tci_build_where(v->g, hits, grad, zero), x->rank, x->shape);
 }
 
+/* ---- at indices ---- */
+
+/* One number as a whole tensor. */
+static tci_node *tci_rule_fill(const tci_vjp *v, tc_dtype t, double x, const tci_node *like)
+{
+    tci_node *number = tci_rule_number(v, t, x);
+    return tci_vjp_built(v, tci_build_broadcast(v->g, number, like->rank, like->shape));
+}
+
+/* x at v->n's indices along its axis. */
+static tci_node *tci_rule_gather(const tci_vjp *v, tci_node *x)
+{
+    return tci_vjp_built(v, tci_build_gather(v->g, x, (int)v->n->attr[0], v->n->in[1]));
+}
+
+static tci_node *tci_rule_scatter(const tci_vjp *v, tci_node *x, tci_node *src, tci_mode mode)
+{
+    int axis = (int)v->n->attr[0];
+    return tci_vjp_built(v, tci_build_scatter(v->g, x, axis, v->n->in[1], src, mode));
+}
+
+/* All reads of an element give their gradients to it, in the order of the axis. */
 static tci_node *tci_vjp_GATHER(const tci_vjp *v)
 {
-    const tci_node *x = v->n->in[0];
-    int axis = (int)v->n->attr[0], rank = v->n->rank, reads = axis + 1;
-    /* [.., size of x, reads, ..] */
-    tci_dim *full = tci_rule_insert(v, v->n, axis, x->shape[axis]);
-    tci_dim *line = tci_rule_insert(v, v->n, axis, 1);
-    tci_node *index = tci_rule_reshape(v, v->n->in[1], rank + 1, line);
-    tci_node *grad = tci_rule_reshape(v, v->grad, rank + 1, line);
-    tci_node *hits = tci_rule_hits(v, index, rank + 1, full, axis);
-    tci_node *zero = tci_rule_number(v, (tc_dtype)v->n->dtype, 0);
-    tci_node *taken = tci_vjp_built(v, tci_build_where(v->g, hits, grad, zero));
-    tci_node *r = tci_rule_sum(v, taken, &reads, 1, false);
-    for (int i = 0; i < rank; i++) { /* places that no index reaches */
-        r = tci_rule_pad(v, r, i, 0, tci_dim_sub(x->shape[i], r->shape[i]));
+    tci_node *zero = tci_rule_fill(v, (tc_dtype)v->n->dtype, 0, v->n->in[0]);
+    return tci_rule_scatter(v, zero, v->grad, TCI_MODE_ADD);
+}
+
+/* SET: an element takes the gradient if it was the last one stored to its place: so says its number
+ * along the axis, stored the same way. */
+static tci_node *tci_rule_set(const tci_vjp *v)
+{
+    const tci_node *n = v->n, *src = n->in[2];
+    tc_dtype t = (tc_dtype)n->dtype;
+    if (v->which == 0) {
+        return tci_rule_scatter(v, v->grad, tci_rule_fill(v, t, 0, src), TCI_MODE_SET);
     }
-    return r;
+    tci_node *ramp = tci_rule_ramp(v, src->rank, src->shape, (int)n->attr[0]);
+    ramp = tci_vjp_built(v, tci_build_broadcast(v->g, ramp, src->rank, src->shape));
+    tci_node *last = tci_rule_scatter(v, tci_rule_fill(v, TC_I64, 0, n), ramp, TCI_MODE_SET);
+    tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, tci_rule_gather(v, last), ramp);
+    return tci_build_where(v->g, hits, tci_rule_gather(v, v->grad), tci_rule_number(v, t, 0));
+}
+
+/* MIN, MAX: all that are equal to the result share its gradient. */
+static tci_node *tci_rule_extreme(const tci_vjp *v)
+{
+    tci_node *n = v->n;
+    tc_dtype t = (tc_dtype)n->dtype, sums = (tc_dtype)tci_dtype_get(t)->compute;
+    tci_node *own = tci_rule_binary(v, TCI_OP_EQ, n->in[0], n);
+    tci_node *hits = tci_rule_binary(v, TCI_OP_EQ, n->in[2], tci_rule_gather(v, n));
+    tci_node *ones = tci_vjp_built(v, tci_build_cast(v->g, hits, sums));
+    tci_node *equal = tci_vjp_built(v, tci_build_cast(v->g, own, sums));
+    equal = tci_rule_scatter(v, equal, ones, TCI_MODE_ADD);
+    tci_node *grad = tci_vjp_built(v, tci_build_cast(v->g, v->grad, sums));
+    tci_node *share = tci_rule_binary(v, TCI_OP_DIV, grad, equal), *zero = tci_rule_number(v, t, 0);
+    share = tci_vjp_built(v, tci_build_cast(v->g, share, t));
+    return v->which == 0 ? tci_build_where(v->g, own, share, zero)
+                         : tci_build_where(v->g, hits, tci_rule_gather(v, share), zero);
+}
+
+static tci_node *tci_vjp_SCATTER(const tci_vjp *v)
+{
+    switch ((tci_mode)v->n->attr[1]) {
+    case TCI_MODE_SET: return tci_rule_set(v);
+    case TCI_MODE_ADD: return v->which == 0 ? v->grad : tci_rule_gather(v, v->grad);
+    case TCI_MODE_MIN:
+    case TCI_MODE_MAX: return tci_rule_extreme(v);
+    case TCI_MODE_COUNT: break;
+    }
+    TCI_ASSERT(v->s, false);
+    return NULL;
 }
 
 static tci_node *tci_vjp_SCAN(const tci_vjp *v)

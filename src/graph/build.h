@@ -78,9 +78,17 @@ TCI_FN tci_node *tci_build_pad(tci_graph *g, tci_node *x, int axis, tci_dim befo
                                tci_node *fill);
 TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axis);
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index);
+TCI_FN bool tci_build_check_index(tci_graph *g, const tci_node *index); /* of integers */
 TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x, int axis,
                                tci_dim reads); /* else an error: the axis is, or may be, empty */
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index);
+/* x with the elements of src put by `mode` to where index says along the axis; of f16 and bf16 sums
+ * are made in f32. */
+TCI_FN tci_node *tci_build_scatter(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                   tci_node *src, tci_mode mode);
+/* The same for whole slices of x, which a 1-d index names. */
+TCI_FN tci_node *tci_build_index_put(tci_graph *g, tci_node *x, int axis, tci_node *index,
+                                     tci_node *src, tci_mode mode);
 TCI_FN tci_node *tci_build_window(tci_graph *g, tci_node *x, int n,
                                   const tci_dim *axis_kernel_stride_dilation);
 TCI_FN tci_node *tci_build_iota(tci_graph *g, tci_dim n);

@@ -509,7 +509,7 @@ TCI_FN tci_node *tci_build_cat(tci_graph *g, tci_node *const *xs, int n, int axi
 
 /* ---- gather ---- */
 
-static bool tci_move_check_index(tci_graph *g, const tci_node *index)
+TCI_FN bool tci_build_check_index(tci_graph *g, const tci_node *index)
 {
     if (!tci_dtype_is_int((tc_dtype)index->dtype)) {
         tci_graph_fail(g, TC_ERR_DTYPE, "the index has dtype %s: expected an integer dtype",
@@ -541,7 +541,8 @@ TCI_FN bool tci_build_can_read(tci_graph *g, const char *what, const tci_node *x
 TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
-    if (!x || !index || !tci_move_check_index(g, index) || !tci_build_axis(g, axis, x->rank, &at)) {
+    if (!x || !index || !tci_build_check_index(g, index) ||
+        !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
     if (!x->rank || !index->rank) {
@@ -581,7 +582,8 @@ TCI_FN tci_node *tci_build_gather(tci_graph *g, tci_node *x, int axis, tci_node 
 TCI_FN tci_node *tci_build_index_select(tci_graph *g, tci_node *x, int axis, tci_node *index)
 {
     int at;
-    if (!x || !index || !tci_move_check_index(g, index) || !tci_build_axis(g, axis, x->rank, &at)) {
+    if (!x || !index || !tci_build_check_index(g, index) ||
+        !tci_build_axis(g, axis, x->rank, &at)) {
         return NULL;
     }
     if (index->rank > 1) {

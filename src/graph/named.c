@@ -95,6 +95,8 @@ static bool tci_named_fits(const tci_attr_info *a, tci_dim word)
     case TCI_ATTR_LABEL: return plain && tci_dim_le(0, word);
     case TCI_ATTR_FLAG: return plain && (word == 0 || word == 1);
     case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
+    case TCI_ATTR_MODE:
+        return plain && tci_dim_le(0, word) && tci_dim_lt(word, TCI_MODE_COUNT);
     }
     return false;
 }
@@ -118,6 +120,7 @@ static bool tci_named_check_words(const tci_named *c, int i)
                            tci_op_name(c->op), TCI_DIM_TEXT(c->given[i]->words[k]),
                            a->kind == TCI_ATTR_FLAG    ? "0 or 1"
                            : a->kind == TCI_ATTR_DTYPE ? "a dtype"
+                       : a->kind == TCI_ATTR_MODE  ? "a mode of stores"
                            : a->kind == TCI_ATTR_LABEL ? "a number from 0 on"
                                                        : "an axis");
             return false;
@@ -331,7 +334,8 @@ static tci_node *tci_named_make(const tci_named *c)
 {
     tci_graph *g = c->g;
     tci_node *const *in = c->in;
-    bool has_axis = c->list->n == 1 && tci_named_find(c, "axis") == 0;
+    bool has_axis = c->op == TCI_OP_SCATTER ||
+                    (c->list->n == 1 && tci_named_find(c, "axis") == 0);
     int axis = has_axis ? (int)tci_dim_known(tci_named_word(c, "axis", 0)) : 0;
     switch ((tci_op)c->op) {
     TCI_EW_OPS(TCI_OP_CASE) return tci_build_ew(g, c->op, in);
@@ -354,6 +358,9 @@ static tci_node *tci_named_make(const tci_named *c)
     case TCI_OP_WINDOW: return tci_named_window(c);
     case TCI_OP_GATHER: return tci_build_gather(g, in[0], axis, in[1]);
     case TCI_OP_SCAN: return tci_build_scan(g, in[0], axis);
+    case TCI_OP_SCATTER:
+        return tci_build_scatter(g, in[0], axis, in[1], in[2],
+                                 (tci_mode)tci_dim_known(tci_named_word(c, "mode", 0)));
     case TCI_OP_CONTRACT: return tci_named_contract(c);
     case TCI_OP_ASSIGN: return tci_build_param_assign(g, in[0], in[1]);
     case TCI_OP_SOFTMAX:

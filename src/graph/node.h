@@ -32,6 +32,11 @@
  *                    axis of size kernel per entry, appended in order:
  *                    out[.., o, .., k] = in[.., o*s + k*d, ..]
  *   SCAN             axis (running sum, inclusive)
+ *   SCATTER          axis, mode (tci_mode); inputs x, index (any integer dtype), src; shape of x,
+ *                    index and src of one shape, off the axis no larger than x's. Element by
+ *                    element of src along the axis, in order, each goes to where its index names
+ *                    an element of x: so what an element of the result takes in is in the order of
+ *                    the axis of src, after x's own. Indices as of GATHER. ADD never of f16, bf16
  *   CONTRACT         rank_a, rank_b, rank_out, then a label per axis of a, b and out. Labels are
  *                    small ints; equal labels have equal sizes; a label missing from out is summed.
  *                    Result dtype = operand dtype; accumulates in its compute dtype (integers wrap)

@@ -47,6 +47,7 @@ static bool tci_verify_word(const tci_attr_info *a, tci_dim word, int rank)
     case TCI_ATTR_LABEL: return plain;
     case TCI_ATTR_FLAG: return plain && tci_dim_le(word, 1);
     case TCI_ATTR_DTYPE: return plain && tci_dtype_is_valid(tci_dim_known(word));
+    case TCI_ATTR_MODE: return plain && tci_dim_lt(word, TCI_MODE_COUNT);
     }
     return false;
 }
@@ -255,6 +256,22 @@ static void tci_verify_gather(const tci_verify *v)
     }
 }
 
+static void tci_verify_scatter(const tci_verify *v)
+{
+    const tci_node *n = v->n, *x = n->in[0], *index = n->in[1], *src = n->in[2];
+    tci_verify_that(v, n->dtype == x->dtype && n->dtype == src->dtype, "one dtype");
+    tci_verify_that(v, tci_dtype_is_int((tc_dtype)index->dtype), "an integer index");
+    tci_verify_that(v, n->attr[1] != TCI_MODE_ADD || !tci_dtype_is_half((tc_dtype)n->dtype),
+                    "halves are not added up");
+    tci_verify_that(v, tci_verify_same_shape(n, x) && tci_verify_same_shape(index, src) &&
+                           index->rank == n->rank,
+                    "has the shape of x, an index for each element of src");
+    for (int d = 0; d < n->rank; d++) {
+        tci_verify_that(v, d == n->attr[0] || tci_verify_le(index->shape[d], n->shape[d]),
+                        "index longer than x");
+    }
+}
+
 /* The size that a label of the result or of an operand has, or -1. */
 static tci_dim tci_verify_label_size(const tci_node *x, const int64_t *labels, int64_t label)
 {
@@ -374,6 +391,7 @@ static void tci_verify_node(const tci_verify *v)
     case TCI_OP_WINDOW: tci_verify_move(v, tci_verify_window); break;
     case TCI_OP_GATHER: tci_verify_gather(v); break;
     case TCI_OP_SCAN: tci_verify_same_as_input(v); break;
+    case TCI_OP_SCATTER: tci_verify_scatter(v); break;
     case TCI_OP_CONTRACT: tci_verify_contract(v); break;
     case TCI_OP_ASSIGN: tci_verify_assign(v); break;
     case TCI_OP_SOFTMAX:

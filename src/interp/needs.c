@@ -37,6 +37,22 @@ TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x)
     return row;
 }
 
+/* What is read where it is stored may be another at every point of the SCATTER. */
+static void tci_prep_derive_stored(tci_prep *b, uint8_t *row, int operand)
+{
+    for (int w = 0; w < b->k->n_stores; w++) {
+        const tci_kstage *stage = &b->k->stages[b->k->stores[w].stage];
+        if (b->k->stores[w].operand == operand && stage->kind == TCI_STAGE_SCATTER) {
+            row[b->k->n_axes + b->k->stores[w].stage] = 1;
+        }
+    }
+}
+
+TCI_FN bool tci_prep_is_ordered(const tci_kstage *stage)
+{
+    return stage->kind == TCI_STAGE_SCAN || stage->kind == TCI_STAGE_SCATTER;
+}
+
 TCI_FN void tci_prep_derive(tci_prep *b)
 {
     const tci_kernel *k = b->k;
@@ -60,6 +76,9 @@ TCI_FN void tci_prep_derive(tci_prep *b)
         if (n->kind == TCI_PREP_RED) {
             tci_prep_derive_red(b, row, n->ref);
         }
+        if (n->kind == TCI_PREP_LOAD && k->operands[n->ref].is_output) {
+            tci_prep_derive_stored(b, row, n->ref);
+        }
     }
 }
 
@@ -75,7 +94,7 @@ TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s)
             return true;
         }
     }
-    return b->k->stages[s].kind == TCI_STAGE_SCAN && row[b->k->n_axes + s];
+    return tci_prep_is_ordered(&b->k->stages[s]) && row[b->k->n_axes + s];
 }
 
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s)

@@ -77,13 +77,36 @@ static int tci_prep_inst(tci_prep *b, const tci_kinst *i)
     }
 }
 
+/* What a SCATTER's store makes of `a` and of what is there; both in compute dtype t. The element
+ * that is there is an ordinary load, which tci_prep_derive ties to its stage. */
+static int tci_prep_merge_stored(tci_prep *b, const tci_kstore *st, int a, tc_dtype t)
+{
+    tci_kinst load = {0};
+    load.op = TCI_K_LOAD;
+    load.dtype = (int8_t)t;
+    load.imm = st->operand;
+    load.x = st->x;
+    int old = tci_prep_load(b, &load), op = tci_kstore_combine(st->mode);
+    int32_t made[TCI_PARTS] = {a};
+    if (op >= 0) {
+        int value = t == TC_BOOL ? tci_prep_mask(b, a, 1) : a;
+        tci_prep_step_nodes(b, op, t, &old, &value, made);
+    }
+    const int args[3] = {st->guard >= 0 ? b->inst_node[st->guard] : -1, made[0], old};
+    return st->guard >= 0 ? tci_prep_base(b, TCI_P_SELECT, t, t, 0, args, 3) : made[0];
+}
+
 /* The node whose elements are the storage bits of a stored value. */
 static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
 {
     tc_dtype t = (tc_dtype)b->k->operands[st->operand].dtype;
     const tci_kinst *i = &b->k->insts[st->value];
-    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype,
-                          (tc_dtype)tci_dtype_get(t)->compute);
+    tc_dtype compute = (tc_dtype)tci_dtype_get(t)->compute;
+    int a = tci_prep_cast(b, b->inst_node[st->value], (tc_dtype)i->dtype, compute);
+    bool merges = st->mode != TCI_MODE_SET || st->guard >= 0;
+    if (merges) {
+        a = tci_prep_merge_stored(b, st, a, compute);
+    }
     if (t == TC_BOOL) {
         return tci_prep_bitwise(b, TCI_P_AND, tci_prep_mask(b, a, 1), tci_prep_const(b, 1, 1));
     }
@@ -91,7 +114,7 @@ static int tci_prep_narrow(tci_prep *b, const tci_kstore *st)
         return tci_prep_op(b, TCI_IP_TO_F16, TC_F32, TC_U16, 2, a, -1, -1);
     }
     if (t == TC_BF16) {
-        bool rounded = i->op == TCI_K_PRIM && i->prim == TCI_P_ROUNDB16;
+        bool rounded = i->op == TCI_K_PRIM && i->prim == TCI_P_ROUNDB16 && !merges;
         a = rounded ? a : tci_prep_op(b, TCI_P_ROUNDB16, TC_F32, TC_F32, 4, a, -1, -1);
         a = tci_prep_op(b, TCI_P_SHR, TC_U32, TC_U32, 4, a, tci_prep_const(b, 16, 4), -1);
         return tci_prep_resize(b, a, TC_U32, 2);

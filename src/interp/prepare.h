@@ -97,6 +97,9 @@ TCI_FN void tci_prep_nodes(tci_prep *b);
 TCI_FN uint8_t *tci_prep_row(const tci_prep *b, int node);
 TCI_FN const uint8_t *tci_prep_kx_row(tci_prep *b, int x);
 TCI_FN void tci_prep_derive(tci_prep *b);
+/* Is what a stage makes another thing at each of its points: a SCAN's running value, the elements
+ * that a SCATTER reads where it stores? */
+TCI_FN bool tci_prep_is_ordered(const tci_kstage *stage);
 TCI_FN bool tci_prep_in_stage(const tci_prep *b, int node, int s);
 TCI_FN void tci_prep_need(tci_prep *b, int node, int s);
 TCI_FN void tci_prep_needs(tci_prep *b);
@@ -124,6 +127,10 @@ TCI_FN void tci_prep_stage(tci_prep *b, int s);
 TCI_FN int tci_prep_make_red(tci_prep *b, int red);
 TCI_FN void tci_prep_need_red(tci_prep *b, int red);
 TCI_FN void tci_prep_join(tci_prep *b, int red);
+/* The nodes of one step of a combine row that accumulates in t: left and right, nodes of what it
+ * joins, to `parts`. */
+TCI_FN void tci_prep_step_nodes(tci_prep *b, int op, tc_dtype t, const int *left, const int *right,
+                                int32_t *parts);
 TCI_FN void tci_prep_derive_red(tci_prep *b, uint8_t *row, int red);
 TCI_FN void tci_prep_reds(tci_prep *b);
 TCI_FN void tci_prep_emit_fold(tci_prep *b, int red);

@@ -28,20 +28,15 @@ static int tci_prep_join_inst(tci_prep *b, const tci_combine_inst *inst, const i
                : tci_prep_base(b, inst->op, t, (tc_dtype)inst->dtype, 0, a, inst->n_args);
 }
 
-/* The nodes that join two tuples. */
-static void tci_prep_join_nodes(tci_prep *b, int red)
+TCI_FN void tci_prep_step_nodes(tci_prep *b, int op, tc_dtype t, const int *left, const int *right,
+                                int32_t *parts)
 {
-    const tci_kred *r = &b->k->reds[red];
-    tc_dtype t = (tc_dtype)r->dtype;
     int values[2 * TCI_PARTS + TCI_COMBINE_MOST];
     tci_combine c;
-    tci_combine_make(&c, r->op, t);
-    for (int i = 0; i < c.n_parts; i++) {
-        values[i] = tci_prep_side(b, TCI_PREP_LEFT, red, i, tci_red_dtype(r->op, i, t));
-    }
-    for (int i = 0; i < tci_red_takes(r->op); i++) {
-        values[TCI_PARTS + i] =
-            tci_prep_side(b, TCI_PREP_RIGHT, red, i, tci_red_taken(r->op, i, t));
+    tci_combine_make(&c, op, t);
+    for (int i = 0; i < TCI_PARTS; i++) {
+        values[i] = i < c.n_parts ? left[i] : -1;
+        values[TCI_PARTS + i] = i < tci_red_takes(op) ? right[i] : -1;
     }
     for (int i = 0; i < c.n; i++) {
         int args[3] = {-1, -1, -1};
@@ -52,10 +47,24 @@ static void tci_prep_join_nodes(tci_prep *b, int red)
     }
     for (int i = 0; i < c.n_parts; i++) {
         int node = values[c.part[i]];
-        int bytes = tci_prep_bytes(tci_red_dtype(r->op, i, t));
-        b->reds[red].joined[i] =
-            b->nodes[node].bytes == bytes ? node : tci_prep_mask(b, node, bytes);
+        int bytes = tci_prep_bytes(tci_red_dtype(op, i, t));
+        parts[i] = b->nodes[node].bytes == bytes ? node : tci_prep_mask(b, node, bytes);
     }
+}
+
+/* The nodes that join two tuples. */
+static void tci_prep_join_nodes(tci_prep *b, int red)
+{
+    const tci_kred *r = &b->k->reds[red];
+    tc_dtype t = (tc_dtype)r->dtype;
+    int left[TCI_PARTS], right[TCI_PARTS];
+    for (int i = 0; i < tci_red_parts(r->op); i++) {
+        left[i] = tci_prep_side(b, TCI_PREP_LEFT, red, i, tci_red_dtype(r->op, i, t));
+    }
+    for (int i = 0; i < tci_red_takes(r->op); i++) {
+        right[i] = tci_prep_side(b, TCI_PREP_RIGHT, red, i, tci_red_taken(r->op, i, t));
+    }
+    tci_prep_step_nodes(b, r->op, t, left, right, b->reds[red].joined);
 }
 
 TCI_FN int tci_prep_make_red(tci_prep *b, int red)

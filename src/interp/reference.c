@@ -414,6 +414,39 @@ static void tci_ref_reduce(tci_ref *r, const tci_node *n, tci_value *out)
     }
 }
 
+static tci_value tci_ref_merge(tci_ref *r, int mode, tci_ref_scalar old, tci_ref_scalar v)
+{
+    switch ((tci_mode)mode) {
+    case TCI_MODE_SET: break;
+    case TCI_MODE_ADD: return tci_ref_combine(r, TCI_OP_SUM, old, v).v;
+    case TCI_MODE_MIN: return tci_ref_combine(r, TCI_OP_MIN, old, v).v;
+    case TCI_MODE_MAX: return tci_ref_combine(r, TCI_OP_MAX, old, v).v;
+    case TCI_MODE_COUNT: TCI_ASSERT(&r->s, false);
+    }
+    return v.v;
+}
+
+/* In row-major order of src, which is in order along the axis. */
+static void tci_ref_scatter(tci_ref *r, const tci_node *n, tci_value *out)
+{
+    const int axis = (int)n->attr[0];
+    const tci_node *index = n->in[1];
+    const tc_dtype t = tci_ref_compute(r, (tc_dtype)n->dtype);
+    tci_ref_index at = tci_ref_walk(r, n->rank, index->shape);
+    memcpy(out, tci_ref_of(n->in[0]), sizeof(*out) * (size_t)tci_ref_count(n));
+    for (int64_t i = 0; i < tci_ref_count(index); i++, tci_ref_next(&at)) {
+        int64_t whole = at.at[axis];
+        int64_t to = tci_value_cast(tci_ref_of(index)[i], (tc_dtype)index->dtype, TC_I64).i;
+        at.at[axis] = tci_ref_check(r, to, tci_dim_known(n->shape[axis]));
+        if (at.at[axis] >= 0) {
+            tci_value *o = &out[tci_ref_flat(n->rank, n->shape, at.at)];
+            tci_ref_scalar old = {*o, t, r->wide}, v = {tci_ref_of(n->in[2])[i], t, r->wide};
+            *o = tci_ref_round(r, tci_ref_merge(r, (int)n->attr[1], old, v), t, (tc_dtype)n->dtype);
+        }
+        at.at[axis] = whole;
+    }
+}
+
 /* Elements of one axis are `inner` apart; `outer` * `inner` of them start one. */
 typedef struct tci_ref_axis {
     int64_t size, inner, outer;
@@ -755,6 +788,7 @@ static void tci_ref_node(tci_ref *r, tci_node *n)
     case TCI_OP_CAT: tci_ref_cat(r, n, out); break;
     case TCI_OP_GATHER: tci_ref_gather(r, n, out); break;
     case TCI_OP_SCAN: tci_ref_scan(r, n, out); break;
+    case TCI_OP_SCATTER: tci_ref_scatter(r, n, out); break;
     case TCI_OP_CONTRACT: tci_ref_contraction(r, n, out); break;
     case TCI_OP_ASSIGN: TCI_ASSERT(&r->s, false); break;
     case TCI_OP_SOFTMAX:

@@ -221,7 +221,7 @@ static int tci_prep_depth(const tci_prep *b, int node, int s)
 {
     const tci_kstage *st = &b->k->stages[s];
     const uint8_t *row = tci_prep_row(b, node);
-    if (st->kind == TCI_STAGE_SCAN && row[b->k->n_axes + s]) {
+    if (tci_prep_is_ordered(st) && row[b->k->n_axes + s]) {
         return st->n_axes;
     }
     int depth = 0;

@@ -199,7 +199,8 @@ TCI_FN tci_kernel *tci_kernel_at(tci_scratch *s, const tci_kernel *k, const int6
         tci_kstore store = k->stores[w];
         store.x = tci_concrete_kx(&c, store.x);
         store.value = c.inst_to[store.value];
-        TCI_PUSH(s, to->stores, to->n_stores, to->cap_stores, store);
+        store.guard = store.guard >= 0 ? c.inst_to[store.guard] : -1;
+        tci_kernel_store(to, store);
     }
     return to;
 }

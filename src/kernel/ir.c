@@ -597,7 +597,25 @@ TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v)
 
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n)
 {
-    tci_koperand o = {(int8_t)dtype, is_output, n};
+    tci_koperand o = {(int8_t)dtype, is_output, false, n};
     TCI_PUSH(k->s, k->operands, k->n_operands, k->cap_operands, o);
     return k->n_operands - 1;
+}
+
+TCI_FN int tci_kstore_combine(int mode)
+{
+    switch ((tci_mode)mode) {
+    case TCI_MODE_SET: return -1;
+    case TCI_MODE_ADD: return TCI_RED_SUM;
+    case TCI_MODE_MIN: return TCI_RED_MIN;
+    case TCI_MODE_MAX: return TCI_RED_MAX;
+    case TCI_MODE_COUNT: break;
+    }
+    return -1;
+}
+
+TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store)
+{
+    k->operands[store.operand].is_updated |= store.mode != TCI_MODE_SET || store.guard >= 0;
+    TCI_PUSH(k->s, k->stores, k->n_stores, k->cap_stores, store);
 }

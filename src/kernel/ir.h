@@ -6,6 +6,8 @@
  *   REDUCE  folds values into accumulators; each result is a scalar of the outer point for later
  *           stages
  *   SCAN    like REDUCE over one axis in order; the running value may be stored at every step
+ *   SCATTER evaluates values and stores them where a loaded index says, point after point in
+ *           row-major order of the inner axes, so that several points may store to one element
  * softmax is one kernel: outer rows; stages max, sum(exp(x - max)), map. A pointwise kernel has one
  * MAP stage without inner axes. A matmul has outer (m, n) and one REDUCE of an FMA over k.
  *
@@ -30,14 +32,19 @@
  *                 |difference| <= (2 ceil(K / 16) + 32) 2^-23 sum over k of |a b|
  *             only, K elements long: a unit may cut bits of the smaller of two sums rather than
  *             round.
+ * What an element takes in of a SCATTER's stores is in the order of the points, one after the
+ * other: a chain that begins with what an earlier stage stored there, and rounds to the operand's
+ * dtype at each step. Outer points share no element, so nothing else has to be in order.
  * combine(acc, v) is the reduction's row of TCI_COMBINES, where acc has what comes first.
  *
  * Invariants (kernel/verify.c): args[i] < own index; guards' and offsets' axes are the kernel's;
  * DIV and MOD have divisors above 0; a load without guard, and a store, stays inside its operand
- * for the whole domain; no two points of a store have one offset; stage axes are inner axes; a RED
- * value is used only in stages after its own (SCAN: also in its own) or by outer-level values; in a
- * VEC_INNER kernel each reduction has class LANES, all with one number, in others none has; SCAN
- * has CHAIN, MATRIX is for a DOT in f32 alone. */
+ * for the whole domain; no two points of a store have one offset, of a SCATTER's no two outer
+ * points whatever the indices are; a store that combines or has a guard is a SCATTER's, in a
+ * VEC_OUTER kernel, and an earlier stage has stored all that it may touch; stage axes are inner
+ * axes; a RED value is used only in stages after its own (SCAN: also in its own) or by outer-level
+ * values; in a VEC_INNER kernel each reduction has class LANES, all with one number, in others none
+ * has; SCAN has CHAIN, MATRIX is for a DOT in f32 alone. */
 #ifndef TCI_KERNEL_IR_H
 #define TCI_KERNEL_IR_H
 
@@ -137,8 +144,17 @@ typedef struct tci_kstore {
     int32_t operand; /* output operand */
     int32_t x;       /* offset in elements: injective over outer and stage axes */
     int32_t value;   /* stored after narrowing to the operand's dtype */
+    uint8_t mode;    /* tci_mode: replaces what is there, or combines with it */
+    int32_t guard;   /* a bool: nothing is stored where it does not hold; -1: always */
 } tci_kstore;
-typedef enum tci_kstage_kind { TCI_STAGE_MAP, TCI_STAGE_REDUCE, TCI_STAGE_SCAN } tci_kstage_kind;
+/* The reduction whose combine step a mode is; -1: SET. */
+TCI_FN int tci_kstore_combine(int mode);
+typedef enum tci_kstage_kind {
+    TCI_STAGE_MAP,
+    TCI_STAGE_REDUCE,
+    TCI_STAGE_SCAN,
+    TCI_STAGE_SCATTER
+} tci_kstage_kind;
 typedef struct tci_kstage {
     uint8_t kind;
     int32_t n_axes;
@@ -149,6 +165,7 @@ typedef struct tci_kstage {
 typedef struct tci_koperand {
     int8_t dtype;       /* storage dtype */
     bool is_output;     /* written by this kernel (never also read through another operand) */
+    bool is_updated;    /* a store of a SCATTER reads what is there as well */
     tci_dim n;          /* elements that may be touched: offsets lie in [0, n) */
 } tci_koperand;
 typedef struct tci_kaxis {
@@ -201,6 +218,8 @@ TCI_FN int tci_kernel_inst(tci_kernel *k, tci_kinst inst);
 TCI_FN int tci_kernel_prim(tci_kernel *k, tci_prim p, tc_dtype dtype, int n, int a, int b, int c);
 TCI_FN int tci_kernel_const(tci_kernel *k, tc_dtype dtype, tci_value v);
 TCI_FN int tci_kernel_operand(tci_kernel *k, tc_dtype dtype, bool is_output, tci_dim n);
+/* Appends a store; its operand is updated if it reads what is there. */
+TCI_FN void tci_kernel_store(tci_kernel *k, tci_kstore store);
 
 /* The n of the kernel's LANES(n); of one without, the least. */
 TCI_FN int tci_kernel_lanes(const tci_kernel *k);

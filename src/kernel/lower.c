@@ -622,6 +622,7 @@ static void tci_lower_cat_deps(tci_lower *l, const tci_lower_frame *f)
     case TCI_OP_INPUT:                                                                             \
     case TCI_OP_DATA:                                                                              \
     case TCI_OP_SCAN:                                                                              \
+    case TCI_OP_SCATTER:                                                                           \
     case TCI_OP_CONTRACT:                                                                          \
     case TCI_OP_ASSIGN:
 
@@ -753,17 +754,32 @@ static int tci_lower_cat_value(tci_lower *l, const tci_lower_frame *f, const int
                                   zero);
 }
 
-/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come
- * back. */
-static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
+/* Marks the instructions inside an index expression; seen: expressions that were walked. */
+static void tci_lower_need_values(const tci_kernel *k, int x, bool *seen, bool *needed)
 {
-    const tci_node *x = f->node->in[0];
-    int axis = (int)f->node->attr[0];
-    tci_dim size = x->shape[axis];
+    const tci_kx *e = &k->kx[x];
+    if (seen[x]) {
+        return;
+    }
+    seen[x] = true;
+    if (e->op == TCI_KX_VALUE) {
+        needed[tci_kx_number(e)] = true;
+    }
+    if (e->a >= 0) {
+        tci_lower_need_values(k, e->a, seen, needed);
+    }
+    if (e->b >= 0) {
+        tci_lower_need_values(k, e->b, seen, needed);
+    }
+}
+
+/* An index into an axis of `size`, checked: an instruction. */
+static int tci_lower_checked(tci_lower *l, int index, tci_dim size, int guard)
+{
     index = tci_lower_convert(l->k, index, TC_I64);
-    if (f->guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
+    if (guard > 0) { /* where the guard fails the index means nothing: it must not be a fault */
         tci_value zero = {.i = 0};
-        index = tci_lower_select(l->k, tci_lower_guard_value(l, f->guard), index,
+        index = tci_lower_select(l->k, tci_lower_guard_value(l, guard), index,
                                  tci_kernel_const(l->k, TC_I64, zero));
     }
     tci_kinst i = {0};
@@ -774,16 +790,80 @@ static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int in
     i.x = -1;
     i.guard = -1;
     i.imm = size;
-    int checked = tci_kernel_inst(l->k, i);
     l->k->faults = true;
+    return tci_kernel_inst(l->k, i);
+}
+
+static int tci_lower_at_checked(tci_lower *l, int checked, tci_dim size)
+{
+    return tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
+}
+
+/* Does instruction `from` depend on `on`? Only what was made after that can. */
+static bool tci_lower_depends(tci_lower *l, int from, int on)
+{
+    bool *needed = TCI_NEW_ARRAY(l->s, bool, l->k->n_insts + 1);
+    bool *seen = TCI_NEW_ARRAY(l->s, bool, l->k->n_kx + 1);
+    needed[from] = true;
+    for (int i = from; i > on; i--) {
+        const tci_kinst *inst = &l->k->insts[i];
+        if (!needed[i]) {
+            continue;
+        }
+        for (int a = 0; a < inst->n_args; a++) {
+            needed[inst->args[a]] = true;
+        }
+        for (int g = -1; g < inst->n_guards; g++) {
+            int x = g < 0 ? inst->x : l->k->guards[inst->guard + g].x;
+            if (x >= 0) {
+                tci_lower_need_values(l->k, x, seen, needed);
+            }
+        }
+    }
+    return needed[on];
+}
+
+/* x at the loaded index: a frame of its own, so that the walk evaluates it. -1: pushed, come back.
+ * The index is checked whatever x makes of it: where that is the same everywhere, the value is
+ * chosen by the check. */
+static int tci_lower_gather_value(tci_lower *l, const tci_lower_frame *f, int index)
+{
+    const tci_node *x = f->node->in[0];
+    int axis = (int)f->node->attr[0];
+    int checked = tci_lower_checked(l, index, x->shape[axis], f->guard);
     int *to = tci_scratch_copy(l->s, f->idx, sizeof(int) * (size_t)x->rank);
-    to[axis] = tci_kx_value(l->k, checked, 0, size == 0 ? 0 : tci_dim_add(size, -1));
+    to[axis] = tci_lower_at_checked(l, checked, x->shape[axis]);
     tci_lower_frame inner = {f->node->in[0], to, f->guard};
     int value = tci_lower_find(l, &inner);
     if (value < 0) {
         TCI_PUSH(l->s, l->frames, l->n_frames, l->cap_frames, inner);
+        return -1;
     }
-    return value;
+    if (tci_lower_depends(l, value, checked)) {
+        return value;
+    }
+    int same = tci_kernel_prim(l->k, TCI_P_EQ, TC_I64, 2, checked, checked, -1);
+    return tci_lower_select(l->k, same, value, value);
+}
+
+TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx)
+{
+    tci_node *index = n->in[1];
+    int axis = (int)n->attr[0], guard = 0;
+    tci_lower_placed put = {-1, -1, -1};
+    for (int i = 0; i < n->rank; i++) {
+        guard = tci_lower_guard_and(l, guard, idx[i], 0, tci_dim_add(index->shape[i], -1));
+    }
+    if (guard < 0) {
+        return put;
+    }
+    const int *at = guard > 0 ? tci_lower_inside(l, index, idx) : idx;
+    put.value = tci_lower_value(l, n->in[2], at, guard);
+    int checked = tci_lower_value(l, index, at, guard);
+    checked = tci_lower_checked(l, checked, n->shape[axis], guard);
+    put.index = tci_lower_at_checked(l, checked, n->shape[axis]);
+    put.guard = guard > 0 ? tci_lower_guard_value(l, guard) : -1;
+    return put;
 }
 
 static int tci_lower_random(tci_lower *l, const tci_lower_frame *f, const int *in)

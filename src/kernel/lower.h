@@ -32,6 +32,13 @@ struct tci_lower {
 TCI_FN void tci_lower_init(tci_lower *l, tci_scratch *s, tci_kernel *k);
 /* The value of n at idx[n->rank], under guard set `guard` (0 = none). */
 TCI_FN int tci_lower_value(tci_lower *l, tci_node *n, const int *idx, int guard);
+/* What SCATTER n stores, and where, at idx, which counts the elements of src along the axis. */
+typedef struct tci_lower_placed {
+    int value;  /* an instruction; -1: nothing is stored at any idx */
+    int index;  /* the element of x along the axis, an index expression */
+    int guard;  /* a bool instruction: nothing is stored where it does not hold; -1: always */
+} tci_lower_placed;
+TCI_FN tci_lower_placed tci_lower_scatter(tci_lower *l, const tci_node *n, const int *idx);
 /* The nodes evaluated so far, one entry per distinct (node, index). Array in scratch; returns the
  * count. */
 TCI_FN int tci_lower_visited(tci_lower *l, tci_node ***nodes);

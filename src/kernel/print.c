@@ -3,6 +3,9 @@
  * numbers that tci_kernel constructors assign in order of first use. */
 #include "ir.h"
 
+static const char *const tci_kernel_modes[] = {"=", "+=", "min=", "max="};
+_Static_assert(TCI_COUNT(tci_kernel_modes) == TCI_MODE_COUNT, "a word for each mode of stores");
+
 /* dim, then text */
 static void tci_kernel_print_dim(tci_str *out, tci_dim d, const char *text)
 {
@@ -119,7 +122,7 @@ TCI_FN void tci_kernel_print_order(tci_str *out, const tci_kred *red)
 
 static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
 {
-    static const char *const kinds[] = {"map", "reduce", "scan"};
+    static const char *const kinds[] = {"map", "reduce", "scan", "scatter"};
     const tci_kstage *stage = &k->stages[index];
     tci_str_printf(out, "  stage %d: %s over", index, kinds[stage->kind]);
     for (int a = 0; a < stage->n_axes; a++) {
@@ -145,7 +148,11 @@ static void tci_kernel_print_stage(tci_str *out, const tci_kernel *k, int index)
         if (store->stage == index) {
             tci_str_printf(out, "    store p%d[", store->operand);
             tci_kernel_print_kx(out, k, store->x);
-            tci_str_printf(out, "] = v%d\n", store->value);
+            tci_str_printf(out, "] %s v%d", tci_kernel_modes[store->mode], store->value);
+            if (store->guard >= 0) {
+                tci_str_printf(out, " if v%d", store->guard);
+            }
+            tci_str_add(out, "\n");
         }
     }
 }

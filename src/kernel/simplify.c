@@ -21,6 +21,9 @@ static bool *tci_kernel_live(const tci_kernel *k)
     }
     for (int w = 0; w < k->n_stores; w++) {
         live[k->stores[w].value] = true;
+        if (k->stores[w].guard >= 0) {
+            live[k->stores[w].guard] = true;
+        }
     }
     /* indices inside kx are loads' FAULTs: kept as well */
     for (int i = k->n_insts - 1; i >= 0; i--) {
@@ -317,6 +320,21 @@ static int tci_kernel_copy_inst(tci_kernel_copy *c, int root)
     return c->inst_to[root];
 }
 
+/* The offset of a store, after the loaded indices inside it. */
+static int tci_kernel_copy_offset(tci_kernel_copy *c, int x)
+{
+    for (;;) {
+        c->pass++;
+        tci_kernel_copy_need_kx(c, x);
+        if (c->n_stack == 0) {
+            return tci_kernel_copy_kx(c, x);
+        }
+        int inst = c->stack[c->n_stack - 1];
+        c->n_stack = 0;
+        tci_kernel_copy_inst(c, inst);
+    }
+}
+
 static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
 {
     const tci_kernel *from = c->from;
@@ -348,8 +366,9 @@ static void tci_kernel_copy_stage(tci_kernel_copy *c, int t)
         tci_kstore store = from->stores[w];
         if (store.stage == t) {
             store.value = tci_kernel_copy_inst(c, store.value);
-            store.x = tci_kernel_copy_kx(c, store.x);
-            TCI_PUSH(to->s, to->stores, to->n_stores, to->cap_stores, store);
+            store.guard = store.guard >= 0 ? tci_kernel_copy_inst(c, store.guard) : -1;
+            store.x = tci_kernel_copy_offset(c, store.x);
+            tci_kernel_store(to, store);
         }
     }
 }

@@ -131,6 +131,89 @@ static bool tci_kernel_is_injective(const tci_kernel *k, int64_t *coef)
     return true;
 }
 
+/* The coefficients of the axes in x, and of the one loaded index that x may have, whose range is
+ * then `index`; false: x is no such sum. */
+static bool tci_kernel_takes_apart(const tci_kernel *k, int x, tci_dim *coef, tci_dim *index_coef,
+                                   const tci_kx **index)
+{
+    *index = NULL;
+    for (int a = 0; a < k->n_axes; a++) {
+        coef[a] = 0;
+    }
+    for (bool more = true; more;) {
+        const tci_kx *e = &k->kx[x];
+        more = e->op == TCI_KX_ADD;
+        x = e->a;
+        e = more ? &k->kx[e->b] : e;
+        tci_dim c = e->op == TCI_KX_MUL ? e->c : 1;
+        e = e->op == TCI_KX_MUL ? &k->kx[e->a] : e;
+        if (e->op == TCI_KX_AXIS) {
+            int axis = tci_kx_number(e);
+            coef[axis] = tci_dim_add(coef[axis], c);
+        } else if (e->op == TCI_KX_VALUE && !*index) {
+            *index = e;
+            *index_coef = c;
+        } else if (e->op != TCI_KX_CONST) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A SCATTER's: whatever the loaded index, which is as good as an axis, different outer points have
+ * different offsets. */
+static void tci_kernel_verify_owned(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 2), index_coef = 0;
+    const tci_kx *index;
+    bool known = tci_kernel_takes_apart(k, store->x, coef, &index_coef, &index);
+    int n = k->n_axes;
+    tci_kernel as = *k;
+    as.axes = TCI_NEW_ARRAY(s, tci_kaxis, n + 1);
+    for (int a = 0; a < n && known; a++) {
+        as.axes[a] = k->axes[a];
+        known = tci_dim_is_known(k->axes[a].size) && tci_dim_is_known(coef[a]);
+        bool counts = a < k->n_outer && k->axes[a].size != 1;
+        TCI_ASSERT(s, !known || a < k->n_outer || coef[a] == 0);
+        coef[a] = counts ? coef[a] : INT64_MAX;
+    }
+    if (index && known) {
+        known = tci_dim_is_known(index_coef) && tci_dim_is_known(index->hi);
+        as.axes[n].size = known ? tci_dim_add(tci_dim_sub(index->hi, index->lo), 1) : 1;
+        coef[n] = as.axes[n].size == 1 ? INT64_MAX : index_coef;
+        as.n_axes++;
+    }
+    TCI_ASSERT(s, !known || tci_kernel_is_empty(k) || tci_kernel_is_injective(&as, coef));
+}
+
+/* Its operand is read as it is written: an earlier stage has given it every element. */
+static void tci_kernel_verify_scatter(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
+{
+    bool begun = false;
+    tci_dim *coef = TCI_NEW_ARRAY(s, tci_dim, k->n_axes + 1), base;
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *other = &k->stores[w];
+        tci_dim points = 1;
+        bool sum = tci_kx_affine(k, other->x, coef, &base);
+        for (int a = 0; sum && a < k->n_axes; a++) {
+            bool covers = a < k->n_outer;
+            for (int i = 0; i < k->stages[other->stage].n_axes; i++) {
+                covers |= k->stages[other->stage].axes[i] == a;
+            }
+            points = covers ? tci_dim_mul(points, k->axes[a].size) : points;
+        }
+        begun |= other->operand == store->operand && other->stage < store->stage &&
+                 k->stages[other->stage].kind == TCI_STAGE_MAP && sum &&
+                 (points == k->operands[store->operand].n || !tci_dim_is_known(points) ||
+                  !tci_dim_is_known(k->operands[store->operand].n));
+    }
+    TCI_ASSERT(s, begun && k->vector == TCI_VEC_OUTER);
+    TCI_ASSERT(s, store->mode < TCI_MODE_COUNT);
+    bool reads = store->mode != TCI_MODE_SET || store->guard >= 0;
+    TCI_ASSERT(s, !reads || k->operands[store->operand].is_updated);
+    tci_kernel_verify_owned(s, k, store);
+}
+
 /* Where sizes and coefficients are numbers, and the offset is a sum of axes. */
 static void tci_kernel_verify_apart(tci_scratch *s, const tci_kernel *k, const tci_kstore *store)
 {
@@ -158,7 +241,14 @@ static void tci_kernel_verify_store(tci_scratch *s, const tci_kernel *k, const t
     TCI_ASSERT(s, stage->kind != TCI_STAGE_REDUCE);
     bool scan = stage->kind == TCI_STAGE_SCAN;
     TCI_ASSERT(s, k->insts[store->value].stage < store->stage + (scan ? 1 : 0));
+    TCI_ASSERT(s, store->guard < k->n_insts);
+    TCI_ASSERT(s, store->guard < 0 || k->insts[store->guard].dtype == TC_BOOL);
     tci_kernel_verify_inside(s, k, store->x, store->operand);
+    if (stage->kind == TCI_STAGE_SCATTER) {
+        tci_kernel_verify_scatter(s, k, store);
+        return;
+    }
+    TCI_ASSERT(s, store->mode == TCI_MODE_SET && store->guard < 0);
     tci_kernel_verify_apart(s, k, store);
 }
 
@@ -216,7 +306,8 @@ TCI_FN void tci_kernel_verify(tci_scratch *s, const tci_kernel *k)
     for (int r = 0; r < k->n_reds; r++) {
         const tci_kred *red = &k->reds[r];
         TCI_ASSERT(s, red->stage >= 0 && red->stage < k->n_stages);
-        TCI_ASSERT(s, k->stages[red->stage].kind != TCI_STAGE_MAP);
+        tci_kstage_kind kind = (tci_kstage_kind)k->stages[red->stage].kind;
+        TCI_ASSERT(s, kind == TCI_STAGE_REDUCE || kind == TCI_STAGE_SCAN);
         tci_kernel_verify_red(s, k, red);
         tci_kernel_verify_order(s, k, red);
     }

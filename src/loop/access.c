@@ -505,20 +505,22 @@ static void tci_access_store_by_lane(tci_build *b, const tci_kstore *store, int 
     tci_access_close_lanes(b, &open);
 }
 
-TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
+/* Is the offset a linear function of the vector axis, if it depends on it? */
+static bool tci_access_is_linear(const tci_build *b, int kx, tci_dim *coef)
+{
+    bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, kx));
+    *coef = 0;
+    return !vector || tci_build_coef(b->k, kx, b->vec_axis, coef);
+}
+
+/* A store without its value. */
+static tci_lstmt tci_access_store_stmt(tci_build *b, const tci_kstore *store, tci_dim coef,
+                                       bool stream)
 {
     const tci_bind *vec = b->vec_axis >= 0 ? b->bind[b->vec_axis] : NULL;
-    bool vector = tci_build_is_vector(b, tci_kx_axes(b->k, store->x));
-    tci_dim coef = 0;
     tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
-    value = tci_build_widen(b, value, tci_build_vector_lanes(b));
-    if (vector && !tci_build_coef(b->k, store->x, b->vec_axis, &coef)) {
-        tci_access_store_by_lane(b, store, value);
-        return;
-    }
     st.base = store->operand;
     st.x = tci_build_lx(b, tci_build_kx(b, store->x));
-    st.args[0] = value;
     st.mem = TCI_MEM_STORE_ONE;
     if (vec) {
         bool tail = vec->n >= 0;
@@ -530,5 +532,77 @@ TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bo
             st.mem = stream && !tail ? TCI_MEM_STORE_STREAM : st.mem;
         }
     }
+    return st;
+}
+
+TCI_FN void tci_build_store(tci_build *b, const tci_kstore *store, int value, bool stream)
+{
+    tci_dim coef;
+    value = tci_build_widen(b, value, tci_build_vector_lanes(b));
+    if (!tci_access_is_linear(b, store->x, &coef)) {
+        tci_access_store_by_lane(b, store, value);
+        return;
+    }
+    tci_lstmt st = tci_access_store_stmt(b, store, coef, stream);
+    st.args[0] = value;
     tci_build_mem(b, st, TC_F32, 1, b->cur);
+}
+
+/* ---- what is read where it is stored ---- */
+
+/* The elements that a store is about to overwrite: in the current block, as they change. */
+static int tci_access_old(tci_build *b, tci_lstmt st, tc_dtype t, int lanes)
+{
+    switch (st.mem) {
+    case TCI_MEM_STORE: st.mem = TCI_MEM_LOAD; break;
+    case TCI_MEM_STORE_N: st.mem = TCI_MEM_LOAD_N; break;
+    case TCI_MEM_STORE_STRIDED: st.mem = TCI_MEM_LOAD_STRIDED; break;
+    case TCI_MEM_STORE_STRIDED_N: st.mem = TCI_MEM_LOAD_STRIDED_N; break;
+    default: st.mem = TCI_MEM_LOAD_ONE; break;
+    }
+    st.mem = lanes == 1 ? TCI_MEM_LOAD_ONE : st.mem;
+    return tci_build_mem(b, st, t, lanes, b->cur);
+}
+
+/* st: the store, without its value; lanes of all values here. */
+static void tci_access_update(tci_build *b, const tci_kstore *store, tci_lstmt st, int lanes,
+                              tci_store_merge merge)
+{
+    tc_dtype t = (tc_dtype)b->k->insts[store->value].dtype;
+    int value = tci_build_widen(b, tci_build_value(b, store->value), lanes);
+    int guard = store->guard >= 0 ? tci_build_value(b, store->guard) : -1;
+    bool branches = guard >= 0 && b->l->values[guard].lanes == 1;
+    tci_lopen open;
+    if (branches) {
+        tci_build_if(b, guard, &open);
+    }
+    int old = tci_access_old(b, st, t, lanes);
+    value = merge(b, store, old, value);
+    if (guard >= 0 && !branches) {
+        int args[3] = {guard, value, old};
+        value = tci_build_prim(b, TCI_P_SELECT, t, 3, args, 0);
+    }
+    st.args[0] = value;
+    tci_build_mem(b, st, TC_F32, 1, b->cur);
+    if (branches) {
+        tci_build_close(b, &open);
+    }
+}
+
+TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge)
+{
+    tci_dim coef;
+    if (tci_access_is_linear(b, store->x, &coef)) {
+        tci_access_update(b, store, tci_access_store_stmt(b, store, coef, false),
+                          tci_build_vector_lanes(b), merge);
+        return;
+    }
+    tci_lopen open; /* lane by lane, all of it */
+    tci_access_open_lanes(b, b->bind[b->vec_axis], &open);
+    tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
+    st.mem = TCI_MEM_STORE_LANE;
+    st.base = store->operand;
+    st.x = tci_build_lx(b, tci_build_kx(b, store->x));
+    tci_access_update(b, store, st, 1, merge);
+    tci_access_close_lanes(b, &open);
 }

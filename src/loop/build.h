@@ -132,6 +132,10 @@ TCI_FN void tci_build_remember(tci_build *b, int inst, int value);
 /* Remembers a value that was made along with another one, and stores it where it is kept. */
 TCI_FN void tci_build_leave(tci_build *b, int inst, int value);
 TCI_FN void tci_build_store(tci_build *b, const tci_kstore *st, int value, bool stream);
+/* What a SCATTER's store makes of the element that is there and its value. */
+typedef int (*tci_store_merge)(tci_build *b, const tci_kstore *store, int old, int value);
+/* Reads the elements, merges and stores them, where the store's guard holds. */
+TCI_FN void tci_build_update(tci_build *b, const tci_kstore *store, tci_store_merge merge);
 TCI_FN int tci_build_access(tci_build *b, int inst);  /* LOAD, INDEX, GUARD, FAULT, RED */
 typedef enum tci_truth { TCI_NEVER, TCI_ALWAYS, TCI_SOMETIMES } tci_truth;
 TCI_FN tci_truth tci_build_guard_truth(const tci_build *b, const tci_kinst *inst);

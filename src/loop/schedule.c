@@ -121,12 +121,28 @@ static void tci_sched_block_lanes(tci_loop *l, const tci_kernel *k, int held, in
     l->lanes = l->threads * held;
 }
 
+/* Does a SCATTER store elements that do not lie in a row along the last outer axis? */
+static bool tci_sched_scatters_apart(const tci_kernel *k)
+{
+    bool apart = false;
+    for (int i = 0; i < k->n_stores; i++) {
+        const tci_kstore *store = &k->stores[i];
+        tci_dim coef = 0;
+        bool linear = tci_build_coef(k, store->x, k->n_outer - 1, &coef);
+        apart |= k->stages[store->stage].kind == TCI_STAGE_SCATTER && !(linear && coef == 1);
+    }
+    return apart;
+}
+
 /* Sets lanes and threads. */
 static void tci_sched_lanes(tci_loop *l, const tci_kernel *k, tci_machine machine)
 {
     bool outer = k->vector == TCI_VEC_OUTER;
     l->lanes = l->threads = 1;
     if (outer && (k->n_outer == 0 || !tci_sched_many(k->axes[k->n_outer - 1].size))) {
+        return;
+    }
+    if (machine.block_threads == 0 && outer && tci_sched_scatters_apart(k)) {
         return;
     }
     int held = TCI_MAX(machine.vector_bytes / tci_cost_widest(k), 1);
@@ -230,6 +246,9 @@ static void tci_sched_reduce_tile(tci_sched *s, int64_t cost)
 static void tci_sched_block(tci_sched *s)
 {
     tci_sched before = *s;
+    if (s->k->n_reds == 0) {
+        return;
+    }
     if (s->k->reds[0].order == TCI_ORDER_MATRIX) {
         tci_tiles_plan(s->k, &s->blocked);
         s->row_axis = s->blocked.row_axis;

@@ -20,16 +20,23 @@ TCI_FN void tci_stage_from(tci_build *b, const tci_tile *tile, int first)
             st.mem = TCI_MEM_BARRIER;
             tci_loop_append(b->l, b->cur, st);
         }
-        if (k->stages[stage].kind == TCI_STAGE_MAP) {
+        switch ((tci_kstage_kind)k->stages[stage].kind) {
+        case TCI_STAGE_MAP:
+        case TCI_STAGE_SCATTER:
             if (inner) {
                 tci_stage_map_inner(b, stage, tile, next);
             } else {
                 tci_stage_map_outer(b, stage, tile);
             }
-        } else if (inner && k->stages[stage].n_axes > 0) {
-            tci_stage_reduce_inner(b, stage, next);
-        } else {
-            tci_stage_reduce_outer(b, stage, tile);
+            break;
+        case TCI_STAGE_REDUCE:
+        case TCI_STAGE_SCAN:
+            if (inner && k->stages[stage].n_axes > 0) {
+                tci_stage_reduce_inner(b, stage, next);
+            } else {
+                tci_stage_reduce_outer(b, stage, tile);
+            }
+            break;
         }
     }
 }

@@ -72,8 +72,8 @@ static void tci_lverify_address(const tci_lverify *v, const tci_lstmt *st, unsig
         TCI_ASSERT(v->s, ~st->base < v->l->n_locals && v->locals[~st->base] == 1);
     } else {
         TCI_ASSERT(v->s, st->base < v->l->n_operands);
-        TCI_ASSERT(v->s,
-                   st->mem == TCI_MEM_PREFETCH || v->l->operands[st->base].is_output == writes);
+        const tci_koperand *o = &v->l->operands[st->base];
+        TCI_ASSERT(v->s, st->mem == TCI_MEM_PREFETCH || o->is_output == writes || o->is_updated);
     }
     tci_lverify_lx(v, st->x);
 }

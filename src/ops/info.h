@@ -45,7 +45,8 @@ typedef enum tci_attr_kind {
     TCI_ATTR_COUNT,
     TCI_ATTR_LABEL,
     TCI_ATTR_FLAG,
-    TCI_ATTR_DTYPE
+    TCI_ATTR_DTYPE,
+    TCI_ATTR_MODE
 } tci_attr_kind;
 
 typedef enum tci_attr_times {

@@ -184,6 +184,8 @@
     X(GATHER, gather, 2, 2, TCI_IS_STORABLE | TCI_IS_EXACT | TCI_IS_SHIFT, AXIS, OWN,              \
       "x read at an index tensor along an axis")                                                   \
     X(SCAN, scan, 1, 1, 0, AXIS, OWN, "running sum along an axis")                                 \
+    X(SCATTER, scatter, 3, 3, 0, SCATTER, OWN,                                                     \
+      "values set, added, or taken as least or most at an index tensor along an axis of x")        \
     X(CONTRACT, contract, 2, 2, TCI_IS_FOLD, CONTRACT, OWN,                                        \
       "sum of products over labelled axes (einsum of two operands)")                               \
     X(ASSIGN, assign, 2, 2, TCI_IS_UNIQUE | TCI_IS_EFFECT, NONE, NONE,                             \
@@ -200,7 +202,8 @@
 
 /* The attribute lists. X(name, kind, times, default) in the order of a node's words.
  *   kind     AXIS an axis of the first input; SIZE at least 1 and PLACE of any sign, both may be
- *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE
+ *            symbolic; COUNT follows from the others; LABEL of an axis; FLAG 0 or 1; DTYPE; MODE
+ *            of the rows below
  *   times    FIRST one word; EACH one for each axis of the first input and REST as many as there
  *            are, neighbours of one kind in turn; LAST one word, after them; ASIDE no word: the
  *            node has it in its shape or dtype, and who makes it by name gives it
@@ -208,6 +211,7 @@
 #define TCI_ATTRS_NONE(X)
 #define TCI_ATTRS_AXIS(X) X(axis, AXIS, FIRST, NEEDED)
 #define TCI_ATTRS_AXES(X) X(axes, AXIS, REST, NEEDED) X(keepdims, FLAG, ASIDE, 0)
+#define TCI_ATTRS_SCATTER(X) X(axis, AXIS, FIRST, NEEDED) X(mode, MODE, FIRST, NEEDED)
 #define TCI_ATTRS_LENGTH(X) X(length, SIZE, ASIDE, NEEDED)
 #define TCI_ATTRS_DTYPE(X) X(dtype, DTYPE, ASIDE, NEEDED)
 #define TCI_ATTRS_SHAPE(X) X(shape, SIZE, ASIDE, NEEDED)
@@ -225,6 +229,16 @@
 #define TCI_ATTRS_LAYER_NORM(X)                                                                    \
     X(n_axes, COUNT, FIRST, 0) X(axes, AXIS, REST, NEEDED) X(has_weight, FLAG, LAST, 0)            \
     X(has_bias, FLAG, LAST, 0)
+
+/* What a value does to the element that it is stored to. X(ID, name): SET replaces it; the others
+ * combine the two, the element first, as the reduction rows that kernel/ir.c pairs them with. */
+#define TCI_STORE_MODES(X) X(SET, set) X(ADD, add) X(MIN, min) X(MAX, max)
+
+typedef enum tci_mode {
+#define TCI_ROW(id, name) TCI_MODE_##id,
+    TCI_STORE_MODES(TCI_ROW) TCI_MODE_COUNT
+#undef TCI_ROW
+} tci_mode;
 
 /* The words of the columns that are neither a prim nor a row. X(ID, operands, where it may stand:
  * VALUE; GRADIENT; BOTH; COMBINE: combine rows alone; REDUCE: gradients of reduce rows) */

@@ -103,6 +103,7 @@ static void tci_group_put(tci_fusion *f, int group, int root)
     g->has_reduce |= r->kind == TCI_ROOT_REDUCE;
     g->has_contract |= r->kind == TCI_ROOT_CONTRACT;
     g->has_scan |= r->kind == TCI_ROOT_SCAN;
+    g->has_scatter |= r->kind == TCI_ROOT_SCATTER;
     tci_group_size more = tci_group_added(f, r, group);
     g->weight += more.weight;
     g->n_operands += more.operands;
@@ -280,6 +281,10 @@ static bool tci_group_fits(tci_fusion *f, int root, int group, tci_why *why)
         *why = r->kind == TCI_ROOT_SCAN ? TCI_WHY_SCAN : TCI_WHY_CONTRACTION;
         return false;
     }
+    if (r->kind == TCI_ROOT_SCATTER || g->has_scatter) {
+        *why = TCI_WHY_SCATTER;
+        return false;
+    }
     if (r->kind == TCI_ROOT_REDUCE && (g->has_contract || g->has_scan)) {
         *why = TCI_WHY_CONTRACTION;
         return false;
@@ -412,6 +417,7 @@ static void tci_group_refuse_others(tci_fusion *f, const tci_root *r)
         if (source->group < r->group) {
             tci_group_refuse(f, r->node, source->node,
                              source->kind == TCI_ROOT_SCAN       ? TCI_WHY_SCAN
+                             : source->kind == TCI_ROOT_SCATTER  ? TCI_WHY_SCATTER
                              : source->kind == TCI_ROOT_CONTRACT ? TCI_WHY_CONTRACTION
                                                                  : TCI_WHY_SPACE);
         }

@@ -3,7 +3,8 @@
  * Root: a node whose value is computed by a stage: every reduction, contraction and scan, every
  * program output, and whatever is forced into memory (plan/store.c). All other nodes are inlined
  * where they are used. A root has a domain: for a VALUE its axes; for a REDUCE or CONTRACT its
- * output axes, then the summed ones; for a SCAN its other axes, then the scanned one.
+ * output axes, then the summed ones; for a SCAN its other axes, then the scanned one; for a SCATTER
+ * its other axes, then its own axis, then that of src.
  *
  * Probe: each root is lowered once on its own to learn what it reads, at which index, and what it
  * evaluates. A read is `pure` when every axis of what is read is an axis of the reader's domain (or
@@ -31,7 +32,7 @@
  *  - a domain has an axis of the same size for each axis of its node; an axis of a domain is an
  *    outer axis of its group, of the same size, or inner; outer axes are walked once, in order
  *  - a read inside a group is pure and keeps the outer index
- *  - a group with a CONTRACT or SCAN holds no other reduction
+ *  - a group with a CONTRACT or SCAN holds no other reduction, and one with a SCATTER no other root
  *  - what a group evaluates and reads stays below the limits of plan/cost.h, unless one of its
  *    roots alone exceeds them
  *  - the two sides of a refusal are roots of two groups */
@@ -45,7 +46,8 @@ typedef enum tci_root_kind {
     TCI_ROOT_VALUE,
     TCI_ROOT_REDUCE,
     TCI_ROOT_CONTRACT,
-    TCI_ROOT_SCAN
+    TCI_ROOT_SCAN,
+    TCI_ROOT_SCATTER
 } tci_root_kind;
 
 typedef struct tci_read {
@@ -79,7 +81,7 @@ typedef struct tci_group {
     tci_dim *outer;
     int32_t *roots; int32_t n_roots, cap_roots;
     int32_t *deps; int32_t n_deps, cap_deps;           /* groups it reads from */
-    bool has_reduce, has_contract, has_scan;
+    bool has_reduce, has_contract, has_scan, has_scatter;
     int32_t weight, n_operands;                        /* of distinct nodes; what it reads */
     int32_t stamp;                                     /* of the last graph walk */
 } tci_group;
@@ -162,6 +164,8 @@ TCI_FN void tci_fusion_print(tci_str *out, const tci_fusion *f);
 /* Index of input `input` of a REDUCE, CONTRACT or SCAN root, given that of each domain axis. */
 TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int input,
                                        const int *domain);
+/* What a SCATTER root stores where its domain is at `domain`. */
+TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain);
 /* plan/verify.c */
 TCI_FN void tci_fusion_verify(tci_scratch *s, const tci_fusion *f);
 /* plan/kernel.c: one group as a kernel. operands_out: buffer or leaf behind each operand;

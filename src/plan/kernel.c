@@ -211,21 +211,75 @@ static int *tci_pk_domain(tci_pk *p, int member)
     return domain;
 }
 
-static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
+/* store: all but its operand and offset, which are those of r's value at idx. */
+static void tci_pk_store_at(tci_pk *p, const tci_root *r, const int *idx, tci_kstore store)
 {
-    const tci_node *n = r->node;
-    int *idx = TCI_NEW_ARRAY(p->s, int, n->rank + 1);
-    for (int i = 0; i < n->rank; i++) {
-        idx[i] = domain[r->out_axis[i]];
-    }
-    int x = tci_lower_offset(&p->l, n->rank, n->shape, NULL, idx);
+    store.x = tci_lower_offset(&p->l, r->node->rank, r->node->shape, NULL, idx);
     for (int o = -1; o < r->n_outputs; o++) {
         int buffer = o < 0 ? r->buffer : r->outputs[o];
         if (buffer >= 0) {
-            tci_kstore store = {stage, tci_pk_operand(p, buffer, true), x, value};
-            TCI_PUSH(p->s, p->k->stores, p->k->n_stores, p->k->cap_stores, store);
+            store.operand = tci_pk_operand(p, buffer, true);
+            tci_kernel_store(p->k, store);
         }
     }
+}
+
+static int *tci_pk_out_index(tci_pk *p, const tci_root *r, const int *domain)
+{
+    int *idx = TCI_NEW_ARRAY(p->s, int, r->node->rank + 1);
+    for (int i = 0; i < r->node->rank; i++) {
+        idx[i] = domain[r->out_axis[i]];
+    }
+    return idx;
+}
+
+static void tci_pk_store(tci_pk *p, const tci_root *r, const int *domain, int value, int stage)
+{
+    tci_kstore store = {stage, -1, -1, value, TCI_MODE_SET, -1};
+    tci_pk_store_at(p, r, tci_pk_out_index(p, r, domain), store);
+}
+
+/* A stage over one slot of a family alone. */
+static int tci_pk_slot_stage(tci_pk *p, uint8_t kind, const tci_pk_slot *slot)
+{
+    tci_kstage stage = {kind, 0, TCI_NEW_ARRAY(p->s, int32_t, slot->n_factors + 1)};
+    for (int a = 0; slot->size != 1 && a < slot->n_factors; a++) {
+        stage.axes[stage.n_axes++] = slot->first_axis + a;
+    }
+    TCI_PUSH(p->s, p->k->stages, p->k->n_stages, p->k->cap_stages, stage);
+    return p->k->n_stages - 1;
+}
+
+/* Slot of domain axis i of a root, which is an inner one; NULL: it has size 1, and so no slot. */
+static const tci_pk_slot *tci_pk_inner_slot(tci_pk *p, int member, int axis)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[member]];
+    int at = 0;
+    for (int i = 0; i < axis; i++) {
+        at += r->outer_of[i] < 0 && r->domain[i] != 1;
+    }
+    return r->domain[axis] == 1 ? NULL : &p->families[p->family_of[member]].slots[at];
+}
+
+/* A SCATTER: x goes to memory along its axis, then the elements of src along theirs. */
+static void tci_pk_scatter(tci_pk *p, int member)
+{
+    const tci_root *r = &p->f->roots[p->g->roots[member]];
+    const tci_node *n = r->node;
+    const tci_pk_slot none = {.size = 1};
+    const tci_pk_slot *own = tci_pk_inner_slot(p, member, r->n_domain - 2);
+    const tci_pk_slot *src = tci_pk_inner_slot(p, member, r->n_domain - 1);
+    int *domain = tci_pk_domain(p, member), *idx = tci_pk_out_index(p, r, domain);
+    int x = tci_lower_value(&p->l, n->in[0], tci_plan_input_index(&p->l, r, 0, domain), 0);
+    tci_pk_store(p, r, domain, x, tci_pk_slot_stage(p, TCI_STAGE_MAP, own ? own : &none));
+    tci_lower_placed put = tci_plan_scatter_put(&p->l, r, domain);
+    if (put.value < 0) {
+        return;
+    }
+    tci_kstore store = {tci_pk_slot_stage(p, TCI_STAGE_SCATTER, src ? src : &none), -1, -1,
+                        put.value, (uint8_t)n->attr[1], put.guard};
+    idx[tci_dim_known(n->attr[0])] = put.index;
+    tci_pk_store_at(p, r, idx, store);
 }
 
 /* What is combined, and which part of it is the result. */
@@ -298,6 +352,10 @@ static void tci_pk_store_member(tci_pk *p, int member)
 {
     int root = p->g->roots[member];
     const tci_root *r = &p->f->roots[root];
+    if (r->kind == TCI_ROOT_SCATTER) {
+        tci_pk_scatter(p, member);
+        return;
+    }
     if (r->kind == TCI_ROOT_SCAN || (r->buffer < 0 && r->n_outputs == 0)) {
         return;
     }
@@ -337,6 +395,18 @@ static int64_t tci_pk_clamp(double x)
     return x < 9e18 ? (int64_t)x : INT64_MAX;
 }
 
+/* The axes that a store walks. */
+static uint64_t tci_pk_store_axes(const tci_kernel *k, const tci_kstore *store)
+{
+    uint64_t axes = 0;
+    const tci_kstage *stage = &k->stages[store->stage];
+    for (int a = 0; a < k->n_outer + stage->n_axes; a++) {
+        int axis = a < k->n_outer ? a : stage->axes[a - k->n_outer];
+        axes |= (uint64_t)1 << TCI_MIN(axis, 63);
+    }
+    return axes;
+}
+
 static void tci_pk_measure(tci_kernel *k)
 {
     double flops = 0, bytes = 0;
@@ -360,6 +430,13 @@ static void tci_pk_measure(tci_kernel *k)
         double all = (double)tci_dim_hint(k->operands[p].n);
         points = k->operands[p].is_output ? all : TCI_MIN(points, all);
         bytes += points * tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
+    }
+    for (int w = 0; w < k->n_stores; w++) { /* elements that are read and written at indices */
+        const tci_kstore *store = &k->stores[w];
+        bool scatters = k->stages[store->stage].kind == TCI_STAGE_SCATTER;
+        double points = scatters ? tci_pk_points(k, tci_pk_store_axes(k, store)) : 0;
+        flops += points;
+        bytes += 2 * points * tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
     }
     k->flops = k->all_flops = tci_pk_clamp(flops);
     k->bytes = k->all_bytes = tci_pk_clamp(bytes);
@@ -411,6 +488,14 @@ static void tci_pk_measure_all(tci_kernel *k)
         points = k->operands[p].is_output ? all : tci_dim_min(points, all);
         int64_t size = tci_dtype_get((tc_dtype)k->operands[p].dtype)->bytes;
         bytes = tci_dim_add(bytes, tci_dim_mul(points, size));
+    }
+    for (int w = 0; w < k->n_stores; w++) {
+        const tci_kstore *store = &k->stores[w];
+        bool scatters = k->stages[store->stage].kind == TCI_STAGE_SCATTER;
+        tci_dim points = scatters ? tci_pk_all_points(k, tci_pk_store_axes(k, store)) : 0;
+        int64_t size = tci_dtype_get((tc_dtype)k->operands[store->operand].dtype)->bytes;
+        flops = tci_dim_add(flops, points);
+        bytes = tci_dim_add(bytes, tci_dim_mul(points, 2 * size));
     }
     k->all_flops = tci_dim_is_valid(flops) ? flops : k->all_flops;
     k->all_bytes = tci_dim_is_valid(bytes) ? bytes : k->all_bytes;
@@ -464,7 +549,8 @@ static void tci_pk_attempt(tci_pk *p)
         p->red_of[p->g->roots[m]] = -1;
     }
     for (int m = 0; m < p->g->n_roots; m++) {
-        if (p->f->roots[p->g->roots[m]].kind != TCI_ROOT_VALUE) {
+        int kind = p->f->roots[p->g->roots[m]].kind;
+        if (kind != TCI_ROOT_VALUE && kind != TCI_ROOT_SCATTER) {
             tci_pk_reduce(p, m);
         }
     }

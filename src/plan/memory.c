@@ -150,6 +150,9 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     }
     for (int w = 0; w < k->n_stores; w++) {
         last[k->stores[w].value] = TCI_MAX(last[k->stores[w].value], k->stores[w].stage);
+        if (k->stores[w].guard >= 0) {
+            last[k->stores[w].guard] = TCI_MAX(last[k->stores[w].guard], k->stores[w].stage);
+        }
     }
     for (int i = k->n_insts - 1; i >= 0; i--) {
         for (int a = 0; a < k->insts[i].n_args; a++) {
@@ -159,6 +162,7 @@ static int32_t *tci_memory_last_use(tci_scratch *s, const tci_kernel *k)
     return last;
 }
 
+/* One that is stored to twice, as a SCATTER's, is not: what is read later was overwritten. */
 static bool tci_memory_elementwise(tci_scratch *s, const tci_kernel *k, int out, int in)
 {
     int store = -1;

@@ -16,6 +16,7 @@ static uint8_t tci_root_kind_of(const tci_node *n)
     return tci_op_is_reduce(n->op)     ? TCI_ROOT_REDUCE
            : n->op == TCI_OP_CONTRACT ? TCI_ROOT_CONTRACT
            : n->op == TCI_OP_SCAN     ? TCI_ROOT_SCAN
+           : n->op == TCI_OP_SCATTER  ? TCI_ROOT_SCATTER
                                       : TCI_ROOT_VALUE;
 }
 
@@ -71,17 +72,21 @@ static void tci_root_domain(tci_scratch *s, tci_root *r)
             r->domain[tci_root_has(n->attr, n->n_attr, i) ? reduced++ : kept++] = in->shape[i];
         }
     } else {
-        r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 1);
+        bool along = r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER;
+        r->domain = TCI_NEW_ARRAY(s, tci_dim, n->rank + 2);
         r->n_domain = n->rank;
         for (int i = 0; i < n->rank; i++) {
             int at = i;
-            if (r->kind == TCI_ROOT_SCAN) { /* the scanned axis comes last */
+            if (along) { /* the node's axis comes last */
                 at = i == n->attr[0] ? n->rank - 1 : i > n->attr[0] ? i - 1 : i;
                 r->out_axis[i] = at;
             }
             r->domain[at] = n->shape[i];
         }
-        r->n_out = r->kind == TCI_ROOT_SCAN ? n->rank - 1 : n->rank;
+        r->n_out = along ? n->rank - 1 : n->rank;
+        if (r->kind == TCI_ROOT_SCATTER) {
+            r->domain[r->n_domain++] = n->in[1]->shape[n->attr[0]];
+        }
     }
     r->outer_of = TCI_NEW_ARRAY(s, int32_t, r->n_domain + 1);
 }
@@ -185,9 +190,9 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
 {
     const tci_node *n = r->node, *in = n->in[input];
     int *idx = TCI_NEW_ARRAY(l->s, int, in->rank + 1);
-    if (r->kind == TCI_ROOT_SCAN) {
+    if (r->kind == TCI_ROOT_SCAN || r->kind == TCI_ROOT_SCATTER) {
         for (int i = 0; i < in->rank; i++) {
-            idx[i] = domain[r->out_axis[i]];
+            idx[i] = domain[input > 0 && i == n->attr[0] ? r->n_domain - 1 : r->out_axis[i]];
         }
         return idx;
     }
@@ -221,6 +226,11 @@ TCI_FN const int *tci_plan_input_index(tci_lower *l, const tci_root *r, int inpu
     return idx;
 }
 
+TCI_FN tci_lower_placed tci_plan_scatter_put(tci_lower *l, const tci_root *r, const int *domain)
+{
+    return tci_lower_scatter(l, r->node, tci_plan_input_index(l, r, 1, domain));
+}
+
 TCI_FN void tci_root_probe(tci_fusion *f, int self)
 {
     tci_root *r = &f->roots[self];
@@ -238,6 +248,9 @@ TCI_FN void tci_root_probe(tci_fusion *f, int self)
     }
     if (r->kind == TCI_ROOT_VALUE) {
         tci_lower_value(&l, r->node, domain, 0);
+    } else if (r->kind == TCI_ROOT_SCATTER) {
+        tci_lower_value(&l, r->node->in[0], tci_plan_input_index(&l, r, 0, domain), 0);
+        tci_plan_scatter_put(&l, r, domain);
     } else {
         for (int i = 0; i < r->node->n_in; i++) {
             tci_lower_value(&l, r->node->in[i], tci_plan_input_index(&l, r, i, domain), 0);

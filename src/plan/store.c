@@ -396,6 +396,12 @@ static bool tci_store_reshapes(const tci_node *n)
     }
 }
 
+/* Its value is in memory, or stays in the one kernel that makes it. */
+static bool tci_store_is_root(const tci_node *n)
+{
+    return n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || n->op == TCI_OP_SCATTER;
+}
+
 /* An index that goes through many RESHAPEs grows with each: what the next one reads is stored. */
 static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
 {
@@ -408,7 +414,7 @@ static void tci_store_cut_reshapes(tci_fusion *f, tci_node *n)
         tci_store_force(f, n->in[0], TCI_WHY_DIVISION);
         p->reshapes = 1;
     }
-    if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN || tci_op_is_reduce(n->op)) {
+    if (p->forced || tci_store_is_root(n) || tci_op_is_reduce(n->op)) {
         p->reshapes = 0;
     }
 }
@@ -436,7 +442,7 @@ TCI_FN void tci_store_cut_depth(tci_fusion *f)
         if (deep && p->n_uses > 1 && tci_op_is(n->op, TCI_IS_STORABLE) && !p->forced) {
             tci_store_force(f, n, TCI_WHY_DEEP);
         }
-        if (p->forced || n->op == TCI_OP_CONTRACT || n->op == TCI_OP_SCAN) {
+        if (p->forced || tci_store_is_root(n)) {
             p->depth = p->moves = 0;
         }
     }

@@ -87,7 +87,7 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
 {
     const tci_group *g = &f->groups[group];
     int last = -1, weight = TCI_COST_KERNEL_OPS, operands = TCI_COST_KERNEL_OPERANDS;
-    bool kinds[4] = {false, false, false, false};
+    bool kinds[TCI_ROOT_SCATTER + 1] = {false};
     TCI_ASSERT(s, g->n_roots > 0 && g->n_roots <= TCI_GROUP_MAX_ROOTS);
     for (int i = 0; i < g->n_roots; i++) {
         TCI_ASSERT(s, g->roots[i] > last && g->roots[i] < f->n_roots);
@@ -102,7 +102,9 @@ static void tci_fusion_verify_group(tci_scratch *s, const tci_fusion *f, int gro
     TCI_ASSERT(s, g->has_reduce == kinds[TCI_ROOT_REDUCE]);
     TCI_ASSERT(s, g->has_contract == kinds[TCI_ROOT_CONTRACT]);
     TCI_ASSERT(s, g->has_scan == kinds[TCI_ROOT_SCAN]);
-    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan <= 1);
+    TCI_ASSERT(s, g->has_scatter == kinds[TCI_ROOT_SCATTER]);
+    TCI_ASSERT(s, g->has_reduce + g->has_contract + g->has_scan + g->has_scatter <= 1);
+    TCI_ASSERT(s, !g->has_scatter || g->n_roots == 1);
     TCI_ASSERT(s, g->weight <= weight && g->n_operands <= operands);
 }
 

@@ -489,6 +489,8 @@ static tci_node *tci_rewrite_simplify(tci_rewrite_pass *p, tci_node *n)
         return tci_rewrite_pad(p, n);
     case TCI_OP_CAT:
         return n->n_in == 1 ? n->in[0] : n;
+    case TCI_OP_SCATTER:
+        return tci_node_count(n->in[1]) == 0 ? n->in[0] : n;
     default:
         return n;
     }

@@ -115,7 +115,8 @@ TCI_FN void tci_index_list(const tci_request *r, tci_index_room *room)
 {
     for (int i = 0; i < r->n_nodes; i++) {
         const tci_node *n = r->nodes[i];
-        bool gathers = n->op == TCI_OP_GATHER, picks = n->op == TCI_OP_CROSS_ENTROPY;
+        bool gathers = n->op == TCI_OP_GATHER || n->op == TCI_OP_SCATTER;
+        bool picks = n->op == TCI_OP_CROSS_ENTROPY;
         if ((gathers || picks) && !tci_node_is_value(n) && tci_node_count(n->in[1]) != 0) {
             tci_index_add(r, room, n, gathers ? (int)n->attr[0] : n->in[0]->rank > 1);
         }

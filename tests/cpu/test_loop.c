@@ -190,7 +190,7 @@ static int add_red(tci_kernel *k, tci_red_op op, int stage, int a, int b)
 
 static void add_store(tci_kernel *k, int stage, int operand, int x, int value)
 {
-    tci_kstore st = {stage, operand, x, value};
+    tci_kstore st = {stage, operand, x, value, TCI_MODE_SET, -1};
     TCI_PUSH(&scratch, k->stores, k->n_stores, k->cap_stores, st);
 }
 

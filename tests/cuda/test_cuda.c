@@ -341,8 +341,40 @@ static tc_tensor sc_windows_back(tc_tensor x) { return sc_gradient(x, &image_sam
 static tc_tensor sc_windows_each_back(tc_tensor x) { return sc_gradient(x, &image_each); }
 static tc_tensor sc_windows_four_back(tc_tensor x) { return sc_gradient(x, &image_four); }
 static tc_tensor sc_windows_apart_back(tc_tensor x) { return sc_gradient(x, &image_apart); }
+/* Numbers of eighths, from 0 to 7. */
+static tc_tensor sc_eighths(tc_tensor x) { return tc_cast(tc_floor(tc_add(x, 4)), TC_I32); }
+static tc_tensor sc_rows_added(tc_tensor x)
+{
+    tc_tensor which = tc_reshape(sc_eighths(tc_slice(x, 1, 0, 1, 1)), -1);
+    return tc_index_add(tc_mul(tc_slice(x, 0, 0, 8, 1), 2), 0, which, tc_sub(x, 1));
+}
+static tc_tensor sc_columns_added(tc_tensor x)
+{
+    return tc_scatter_add(tc_slice(x, 0, 0, 8, 1), 0, sc_eighths(x), tc_mul(x, 0.3));
+}
+static tc_tensor sc_lines_set(tc_tensor x)
+{
+    return tc_scatter(tc_slice(x, 1, 0, 8, 1), 1, sc_eighths(x), x);
+}
+static tc_tensor sc_part_raised(tc_tensor x)
+{
+    tc_tensor part = tc_slice(x, 1, 0, -3, 1);
+    return tc_scatter_max(tc_slice(x, 0, 0, 8, 1), 0, sc_eighths(part), tc_neg(part));
+}
+static tc_tensor sc_read_back(tc_tensor x)
+{
+    tc_tensor grad, row = tc_gather(tc_slice(x, 0, 0, 8, 1), 0, sc_eighths(x));
+    return tc_grad(tc_sum(tc_square(row), TC_ALL, false), &x, 1, &grad) ? row : grad;
+}
 
 static const schedule_case schedule_cases[] = {
+    {"lanes", TC_F32, {40, 300}, 2, sc_rows_added},
+    {"lanes", TC_F32, {9, 33}, 2, sc_rows_added},
+    {"lanes", TC_F64, {50, 70}, 2, sc_columns_added},
+    {"lanes", TC_BF16, {50, 131}, 2, sc_columns_added},
+    {"lanes", TC_F32, {77, 25}, 2, sc_lines_set},
+    {"lanes", TC_F16, {40, 259}, 2, sc_part_raised},
+    {"lanes", TC_F32, {64, 130}, 2, sc_read_back},
     {"tiles 64x64", TC_F32, {64, 32}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {130, 51}, 2, sc_gram},
     {"tiles 64x64", TC_F32, {16, 192}, 2, sc_inner},

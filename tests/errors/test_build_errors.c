@@ -115,6 +115,8 @@ TEST(axes_out_of_range)
     POISON(tc_cat(TC_TENSORS(x, x), 2), "tc_cat", TC_ERR_AXIS, "axis 2");
     POISON(tc_gather(x, 2, i64), "tc_gather", TC_ERR_AXIS, "axis 2");
     POISON(tc_index_select(x, 2, i64), "tc_index_select", TC_ERR_AXIS, "axis 2");
+    POISON(tc_scatter_add(x, 2, i64, x), "tc_scatter_add", TC_ERR_AXIS, "axis 2");
+    POISON(tc_index_add(x, -3, i64, x), "tc_index_add", TC_ERR_AXIS, "axis -3");
     POISON(tc_layer_norm(x, TC_AXES(2), TC_NONE, TC_NONE, 0), "tc_layer_norm", TC_ERR_AXIS,
            "axis 2");
     POISON(tc_layer_norm(x, TC_AXES(), TC_NONE, TC_NONE, 0), "tc_layer_norm", TC_ERR_AXIS,
@@ -143,6 +145,12 @@ TEST(sizes_that_do_not_fit)
            "[3, 5]");
     POISON(tc_cat(TC_TENSORS(s, s), 0), "tc_cat", TC_ERR_SHAPE, "0-d");
     POISON(tc_gather(x, 1, i64), "tc_gather", TC_ERR_SHAPE, "equal ranks");
+    POISON(tc_scatter(v, 0, i64, x), "tc_scatter", TC_ERR_SHAPE, "equal ranks");
+    POISON(tc_scatter_max(w5, 0, i64, tc_input(ctx, "", TC_F32, 3)), "tc_scatter_max", TC_ERR_SHAPE,
+           "index of shape [4] does not fit x of shape [5] and src of shape [3]");
+    POISON(tc_scatter_add(tc_input(ctx, "", TC_F32, 0), 0, i64, v), "tc_scatter_add", TC_ERR_SHAPE,
+           "size 0");
+    POISON(tc_index_add(x, 0, i64, x), "tc_index_add", TC_ERR_SHAPE, "along axis 0 as long as");
     POISON(tc_gather(x, 1, tc_input(ctx, "", TC_I64, 4, 1)), "tc_gather", TC_ERR_SHAPE, "[4, 1]");
     POISON(tc_index_select(x, 0, tc_input(ctx, "", TC_I64, 2, 2)), "tc_index_select", TC_ERR_SHAPE,
            "one axis");
@@ -278,6 +286,9 @@ TEST(dtypes_that_do_not_fit)
     POISON(tc_cast(x, (tc_dtype)99), "tc_cast", TC_ERR_DTYPE, "99 is not a dtype");
     POISON(tc_cast(x, (tc_dtype)-1), "tc_cast", TC_ERR_DTYPE, "not a dtype");
     POISON(tc_gather(v, 0, w5), "tc_gather", TC_ERR_DTYPE, "f32");
+    POISON(tc_scatter_add(v, 0, v, v), "tc_scatter_add", TC_ERR_DTYPE, "f32");
+    POISON(tc_scatter_min(v, 0, i64, tc_cast(v, TC_F64)), "tc_scatter_min", TC_ERR_DTYPE,
+           "x is f32 and src f64");
     POISON(tc_index_select(v, 0, boolean), "tc_index_select", TC_ERR_DTYPE, "bool");
     POISON(tc_cross_entropy(x, tc_input(ctx, "", TC_F32, 3)), "tc_cross_entropy", TC_ERR_DTYPE,
            "f32");

@@ -300,8 +300,13 @@ static void fz_draw_gather(fz_draw *d, fz_step *s)
     if (bound == 0 && x.rank > 0) {
         sizes[axis] = 0;
     }
-    s->in[1] = s->kind == FZ_GATHER ? fz_new_index(d, x.rank, sizes, bound)
-                                    : fz_new_index(d, 1, one, bound);
+    s->in[1] = s->kind != FZ_INDEX_SELECT ? fz_new_index(d, x.rank, sizes, bound)
+                                          : fz_new_index(d, 1, one, bound);
+    if (s->kind == FZ_SCATTER) {
+        s->n_in = 3;
+        s->in[2] = fz_new_leaf(d, x.dtype, x.rank, sizes);
+        s->attr[1] = fz_pick(d, TCI_MODE_COUNT);
+    }
 }
 
 static void fz_draw_over(fz_draw *d, fz_step *s)
@@ -425,7 +430,7 @@ static void fz_draw_step(fz_draw *d)
         break;
     case FZ_FULL: case FZ_ARANGE: fz_draw_made(d, &s); break;
     case FZ_CAT: fz_draw_cat(d, &s); break;
-    case FZ_GATHER: case FZ_INDEX_SELECT: fz_draw_gather(d, &s); break;
+    case FZ_GATHER: case FZ_INDEX_SELECT: case FZ_SCATTER: fz_draw_gather(d, &s); break;
     case FZ_REDUCE: case FZ_MEAN: case FZ_LAYER_NORM: case FZ_CUMSUM: case FZ_SOFTMAX:
     case FZ_LOG_SOFTMAX: case FZ_CROSS_ENTROPY: fz_draw_over(d, &s); break;
     case FZ_MATMUL: case FZ_EINSUM: fz_draw_product(d, &s); break;

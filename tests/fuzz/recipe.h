@@ -17,7 +17,7 @@ enum { FZ_MAX_STEPS = 64, FZ_MAX_IN = 4, FZ_MAX_RANK = 8, FZ_MAX_OUT = 4 };
 typedef enum fz_kind {
     FZ_INPUT, FZ_BORROW, FZ_EW, FZ_REDUCE, FZ_WHERE, FZ_CAST, FZ_FULL, FZ_ARANGE, FZ_RESHAPE,
     FZ_PERMUTE, FZ_EXPAND, FZ_SQUEEZE, FZ_UNSQUEEZE, FZ_SLICE, FZ_FLIP, FZ_PAD, FZ_CAT, FZ_GATHER,
-    FZ_INDEX_SELECT, FZ_CUMSUM, FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX,
+    FZ_INDEX_SELECT, FZ_SCATTER, FZ_CUMSUM, FZ_MATMUL, FZ_EINSUM, FZ_CONV, FZ_POOL, FZ_SOFTMAX,
     FZ_LOG_SOFTMAX, FZ_MEAN, FZ_LAYER_NORM, FZ_CROSS_ENTROPY, FZ_TAME, FZ_KIND_COUNT
 } fz_kind;
 
@@ -200,7 +200,12 @@ static tc_tensor fz_call_move(const fz_step *s, const tc_tensor *t)
     case FZ_PAD: return tc_pad_at(t[0], (int)a[0], a[1], a[2], s->number[1], TC_HERE);
     case FZ_CAT: return tc_cat(list, (int)a[0]);
     case FZ_GATHER: return tc_gather(t[0], (int)a[0], t[1]);
-    default: return tc_index_select(t[0], (int)a[0], t[1]);
+    case FZ_INDEX_SELECT: return tc_index_select(t[0], (int)a[0], t[1]);
+    default:
+        return a[1] == TCI_MODE_SET   ? tc_scatter(t[0], (int)a[0], t[1], t[2])
+               : a[1] == TCI_MODE_ADD ? tc_scatter_add(t[0], (int)a[0], t[1], t[2])
+               : a[1] == TCI_MODE_MIN ? tc_scatter_min(t[0], (int)a[0], t[1], t[2])
+                                      : tc_scatter_max(t[0], (int)a[0], t[1], t[2]);
     }
 }
 

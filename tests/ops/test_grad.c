@@ -117,6 +117,32 @@ FN(index_select)
     return tc_index_select(x[0], 1, i);
 }
 
+FN(scatter_add)
+{
+    tc_tensor i = index_of(ctx, 8, SIZES(2, 0, -1, 2, 0, 1, 1, 1), 2, SIZES(2, 4));
+    return tc_scatter_add(tc_square(x[0]), 1, i, tc_square(x[1]));
+}
+FN(scatter_add_short)
+{
+    tc_tensor i = index_of(ctx, 4, SIZES(3, -4, 3, 3), 2, SIZES(4, 1));
+    return tc_scatter_add(x[0], 0, i, x[1]);
+}
+FN(scatter)
+{
+    tc_tensor i = index_of(ctx, 8, SIZES(2, 0, -1, 2, 0, 1, 1, 1), 2, SIZES(2, 4));
+    return tc_scatter(x[0], 1, i, x[1]);
+}
+FN(scatter_max)
+{
+    tc_tensor i = index_of(ctx, 8, SIZES(2, 0, -1, 2, 0, 1, 1, 1), 2, SIZES(2, 4));
+    return tc_add(tc_scatter_max(x[0], 1, i, x[1]), tc_scatter_min(x[0], 1, i, x[1]));
+}
+FN(index_add)
+{
+    tc_tensor i = index_of(ctx, 5, SIZES(1, 1, 0, -1, 1), 1, SIZES(5));
+    return tc_index_add(x[0], 1, i, x[1]);
+}
+
 /* contractions */
 FN(matmul) { UNUSED; return tc_matmul(x[0], x[1]); }
 FN(einsum_outer) { UNUSED; return tc_einsum("i,jk->kij", TC_TENSORS(x[0], x[1])); }
@@ -245,6 +271,22 @@ static void add_movement(void)
     c->second = true;
     IN(add_case("gather of a part", gather_short), 4, 3);
     IN(add_case("index_select", index_select), 3, 4);
+    c = add_case("scatter_add", scatter_add);
+    IN(c, 2, 3);
+    IN(c, 2, 4);
+    c->second = true;
+    c = add_case("scatter_add of a part", scatter_add_short);
+    IN(c, 4, 3);
+    IN(c, 5, 2);
+    c = add_case("scatter", scatter);
+    IN(c, 2, 3);
+    IN(c, 2, 4);
+    c = add_case("scatter_max and _min", scatter_max);
+    IN(c, 2, 3);
+    IN(c, 2, 4);
+    c = add_case("index_add", index_add);
+    IN(c, 3, 4);
+    IN(c, 3, 5);
 }
 
 static void add_contractions(void)

@@ -817,6 +817,23 @@ TEST(special_rows)
     tc_tensor x = make(TC_F32, 2, s23, a, wa), index = make(TC_I64, 2, s22, p, wi);
     op_case *g = add_case("gather", tc_gather(x, 1, index), 4);
     op_case *h = add_case("index_select", tc_index_select(x, 1, make(TC_I64, 1, s4, p, wi)), 8);
+    tc_tensor src = make(TC_F32, 2, s22, p, wi);
+    op_case *put = add_case("scatter", tc_scatter(x, 1, index, src), 6);
+    op_case *sum = add_case("scatter_add", tc_scatter_add(x, 1, index, src), 6);
+    op_case *least = add_case("scatter_min", tc_scatter_min(x, 1, index, src), 6);
+    op_case *most = add_case("scatter_max", tc_scatter_max(x, 1, index, src), 6);
+    op_case *rows = add_case("index_add", tc_index_add(x, 1, make(TC_I64, 1, s22, p, wi), src), 6);
+    for (int i = 0; i < 6; i++) {
+        put->want[i] = sum->want[i] = least->want[i] = most->want[i] = rows->want[i] = a[i];
+    }
+    for (int i = 0; i < 4; i++) {
+        int64_t to = i / 2 * 3 + (wi[i] + 3) % 3;
+        put->want[to] = p[i];
+        sum->want[to] += p[i];
+        least->want[to] = fmin(least->want[to], p[i]);
+        most->want[to] = fmax(most->want[to], p[i]);
+        rows->want[i / 2 * 3 + wi[i % 2]] += p[i];
+    }
     for (int i = 0; i < 4; i++) {
         g->want[i] = a[i / 2 * 3 + (wi[i] + 3) % 3];
         h->want[i] = a[(wi[i] + 3) % 3];

@@ -334,6 +334,9 @@ typedef tc_tensor (*recipe_fn)(const tc_tensor *in, int64_t b, int64_t h);
     R(gather, tc_gather(Y, 1, tc_unsqueeze(I, 1)))                                                 \
     R(gather_own, tc_gather(Y, 0, tc_cast(tc_mul(Y, 0), TC_I64)))                                  \
     R(index_select, tc_index_select(Z, 0, I))                                                      \
+    R(scatter_add, tc_scatter_add(Y, 1, tc_unsqueeze(I, 1), tc_mul(Y, 2)))                         \
+    R(scatter_own, tc_scatter(Y, 0, tc_cast(tc_mul(Y, 0), TC_I64), tc_neg(Y)))                     \
+    R(index_add, tc_index_add(Z, 0, I, tc_expand(tc_sum(Y, TC_AXES(1), true), b, 6)))              \
     R(index_select_both, tc_index_select(Y, 1, I))                                                 \
     R(matmul, tc_matmul(Y, Z))                                                                     \
     R(matmul_sums_batch, tc_matmul(tc_transpose(Y, 0, 1), Y))                                      \

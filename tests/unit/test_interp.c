@@ -82,7 +82,7 @@ static int tk_red(tk_k *t, tci_red_op op, tc_dtype dtype, int stage, int a, int 
 
 static void tk_store(tk_k *t, int stage, int operand, int x, int value)
 {
-    tci_kstore st = {stage, operand, x, value};
+    tci_kstore st = {stage, operand, x, value, TCI_MODE_SET, -1};
     TCI_PUSH(&t->s, t->k->stores, t->k->n_stores, t->k->cap_stores, st);
 }
 

@@ -94,6 +94,11 @@ TEST(movement)
     CHECK(make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_U32)})) ==
           tci_handle_node(tc_random_bits(ctx, key[0], TC_U32, 5, 4)));
     CHECK(!make("random", key, 2, ATTRS({"shape", WORDS(5, 4)}, {"dtype", WORDS(TC_F32)})));
+    const tc_tensor put[3] = {x, tc_input(ctx, "i", TC_I64, 3, 2), y};
+    CHECK(make("scatter", put, 3, ATTRS({"axis", WORDS(-1)}, {"mode", WORDS(TCI_MODE_MAX)})) ==
+          tci_handle_node(tc_scatter_max(x, 1, put[1], y)));
+    CHECK(!make("scatter", put, 3, ATTRS({"axis", WORDS(-1)}, {"mode", WORDS(TCI_MODE_COUNT)})));
+    CHECK_HAS(graph->message, "expected a mode of stores");
     tc_ctx_free(ctx);
 }
 

@@ -120,6 +120,45 @@ TEST(nodes)
     end();
 }
 
+TEST(kernels_that_scatter)
+{
+    begin();
+    tc_tensor x = tc_input(ctx, "x", TC_F32, 7, 5), index = tc_input(ctx, "i", TC_I64, 11, 4);
+    tc_tensor src = tc_input(ctx, "src", TC_F32, 11, 4), y = tc_scatter_add(x, 0, index, src);
+    tci_node *n = tci_handle_node(y);
+    CHECK(!complains(graph_verifier, &n));
+    BREAK(graph_verifier, &n, n->attr[0], 2);
+    BREAK(graph_verifier, &n, n->attr[1], TCI_MODE_COUNT);
+    BREAK(graph_verifier, &n, n->in[1], n->in[0]);
+    BREAK(graph_verifier, &n, n->in[2], n->in[0]);
+    BREAK(graph_verifier, &n, n->in[0], n->in[2]);
+    BREAK(graph_verifier, &n, n->dtype, TC_F64);
+    tci_plan *p = plan_of(y);
+    REQUIRE(p && p->n_kernels == 1 && p->fusion->n_groups == 1);
+    BREAK(plan_verifier, p, p->fusion->groups[0].has_scatter, false);
+    tci_kernel *k = p->kernels[0];
+    REQUIRE(k->n_stores == 2 && k->n_stages == 2 && k->n_outer == 1);
+    tci_kstore *begun = &k->stores[0], *store = &k->stores[1];
+    CHECK(store->mode == TCI_MODE_ADD && store->guard >= 0 && !complains(kernel_verifier, k));
+    BREAK(kernel_verifier, k, store->mode, TCI_MODE_COUNT);
+    BREAK(kernel_verifier, k, store->guard, k->n_insts);
+    BREAK(kernel_verifier, k, store->guard, store->value); /* no bool */
+    BREAK(kernel_verifier, k, k->operands[store->operand].is_updated, false);
+    BREAK(kernel_verifier, k, k->stages[1].kind, TCI_STAGE_MAP); /* combines in no order */
+    BREAK(kernel_verifier, k, begun->mode, TCI_MODE_ADD);
+    BREAK(kernel_verifier, k, begun->stage, 1); /* nothing lies there yet */
+    BREAK(kernel_verifier, k, k->axes[k->stages[0].axes[0]].size, 6); /* not everywhere */
+    BREAK(kernel_verifier, k, k->vector, TCI_VEC_INNER);
+    int at = find_kx(k, TCI_KX_VALUE), column = tci_kx_axis(k, 0);
+    CHECK(k->kx[at].lo == 0 && k->kx[at].hi == 6);
+    int row = tci_kx_mul(k, at, 4); /* rows that overlap: two points for one element */
+    BREAK(kernel_verifier, k, store->x, tci_kx_add(k, row, column));
+    BREAK(kernel_verifier, k, store->x, at);
+    BREAK(kernel_verifier, k, store->x, tci_kx_add(k, store->x, tci_kx_axis(k, 1)));
+    BREAK(kernel_verifier, k, store->x, tci_kx_add(k, store->x, tci_kx_const(k, 1)));
+    end();
+}
+
 TEST(kernels)
 {
     begin();
