@@ -1,5 +1,5 @@
 /* tc.h - generated: edit the rooms under src/ and run make. SPDX-License-Identifier: MIT */
-#define TCI_BUILD "9e19500675621ec0"
+#define TCI_BUILD "e563a9090021e608"
 /* ---- src/tc.h ---- */
 /* src/tc.h - root of the joined header: the rooms in data-flow order, and nothing else.
  * tools/amalgamate.c turns this file into the shipped tc.h. */
@@ -23770,6 +23770,11 @@ TCI_FN tci_lowered tci_plan_lower(tci_scratch *s, const tci_fusion *f, const tci
     p.k->vector = machine.reproducible ? rows ? TCI_VEC_INNER : TCI_VEC_OUTER
                                        : tci_class_vector(p.k);
     tci_lowered out = {tci_kernel_finish(p.k), p.operand_buffers, p.literals, NULL, 0};
+    uint8_t vector = tci_class_vector(out.kernel); /* axes may have become one, and long */
+    if (!machine.reproducible && vector != out.kernel->vector) {
+        p.k->vector = vector;
+        out.kernel = tci_kernel_finish(p.k);
+    }
     tci_class_choose(out.kernel, machine);
     out.n_dividing = tci_pk_dividing(&p, &out.dividing);
     tci_pk_measure(out.kernel);
@@ -30313,7 +30318,7 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
  * each counted as one axis; so are the contracted ones. Out: the statements for one tile of the
  * result.
  *
- * The one idea: a tile of the result lies in the registers of 16 x 16 threads, 4 x 4 or 8 x 8
+ * The one idea: a tile of the result lies in the registers of a block's threads, 4 x 4 to 8 x 8
  * points each, and every factor is read once for the whole tile: slab by slab of the contracted
  * axes, the block evaluates the factors' own expressions into two shared panels, from which each
  * thread takes what its points need. So windows of an image, its padding, transposes and cheap
@@ -30323,28 +30328,30 @@ TCI_FN void tci_square_emit(tci_build *b, const tci_square *q, tci_lin row, tci_
  *
  * Cost: an f32 tile of 128 x 128 x 16 is 1024 multiply-adds of a thread, 64 reads of four
  * neighbours from the panels, and 16 elements to fetch, each one load and, where axes must be told
- * apart, about ten operations on its index. Tiles of 64 double the last two for each product.
+ * apart, about ten operations on its index. Reading panels takes two cycles of a processor for each
+ * warp and group of four neighbours, during which its four parts do eight multiply-adds of a warp:
+ * with 4 x 4 points that is the limit, with 8 x 8 half of it.
  *
  * As in loop/square.c the loop has one lane and threads are told apart by TCI_LX_THREAD. A thread
- * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 64 g + 4 y + (0 .. 3)
- * and columns 64 g + 4 x + (0 .. 3), so that it takes them from a panel four neighbours at a time,
- * and what a warp takes at once is one line of each panel. There are two of each panel: one is
- * filled while the other is read. Places outside the result are computed from the last element
- * inside, and not stored. */
+ * has a place (x, y) in the tile, a warp 8 x 4 of them; its points are rows 4 (y + g places) +
+ * (0 .. 3) and columns 4 (x + g places) + (0 .. 3), so that it takes them from a panel four
+ * neighbours at a time, and what a warp takes at once is one line of each panel. There are two of
+ * each panel: one is filled while the other is read. Places outside the result are computed from
+ * the last element inside, and not stored. */
 /* ---- src/loop/product.h ---- */
 /* loop/product.h - contractions on a block of threads: shared panels, tiles in registers. */
 #ifndef TCI_LOOP_PRODUCT_H
 #define TCI_LOOP_PRODUCT_H
 
 
-enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_GATHER_THREADS };
-
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes
  * that it has and the other factor lacks, counted as one in row-major order. */
 typedef struct tci_product_side {
     int inst;
     int n_axes, *axes;
-    int64_t extent;   /* of a block's tile */
+    int64_t extent;   /* of a block's tile: */
+    int points;       /* of a thread, */
+    int places;       /* times threads side by side */
     int64_t size;     /* of all axes */
     bool along_depth; /* memory runs along the contracted axes rather than along these */
 } tci_product_side;
@@ -30352,6 +30359,8 @@ typedef struct tci_product_side {
 typedef struct tci_product {
     tci_product_side rows, columns;
     int64_t depth;    /* of the contracted axes, counted as one */
+    int threads;      /* of a block */
+    int resident;     /* blocks that a processor should hold at once */
 } tci_product;
 
 /* False: not such a kernel, or too small for its tiles. */
@@ -30372,8 +30381,10 @@ enum {
     TCI_PRODUCT_NEXT = 4,    /* neighbouring points of a thread */
     TCI_PRODUCT_WARP_X = 8,  /* places of a warp along the columns and along the rows */
     TCI_PRODUCT_WARP_Y = 4,
-    TCI_PRODUCT_LARGE = 128, /* sides of a tile */
-    TCI_PRODUCT_SMALL = 64,
+    TCI_PRODUCT_LARGE = 2,   /* blocks of many threads that a processor should hold at once, */
+    TCI_PRODUCT_LANES = 384, /* or this many threads of small ones, which gather more each */
+    TCI_PRODUCT_BUSY = 12,   /* warps that hide each other's waits */
+    TCI_PRODUCT_GATHER = 12, /* instructions to fetch an element */
     TCI_PRODUCT_RUN = 8      /* neighbours along the contracted axes that are worth reading so */
 };
 
@@ -30470,41 +30481,68 @@ static bool tci_product_sides(const tci_kernel *k, tci_product *p)
            p->columns.size <= INT32_MAX && p->depth <= INT32_MAX;
 }
 
-/* What a tile of these sides costs the busiest processor, in products of one thread. */
-static double tci_product_cost(const tci_product *p, const tci_machine *machine, double points,
-                               int64_t rows, int64_t columns)
+typedef struct tci_product_tile {
+    int16_t rows, columns;
+    int8_t row_points, column_points;
+} tci_product_tile;
+
+static void tci_product_shape(tci_product *p, const tci_product_tile *tile)
 {
-    double tiles = points * (double)tci_dim_ceil_div(p->rows.size, rows) *
-                   (double)tci_dim_ceil_div(p->columns.size, columns);
-    double rounds = ceil(tiles / machine->facts.processors);
-    double alone = rounds <= 1 ? 1.3 : 1; /* nothing to do while a block waits */
-    double taken = 1 + 4.0 / (double)rows + 4.0 / (double)columns; /* of panels for each product */
-    double made = 1 + 16.0 / (double)rows + 16.0 / (double)columns;
-    return rounds * alone * (double)(rows * columns) * taken * made;
+    p->rows.extent = tile->rows;
+    p->rows.points = tile->row_points;
+    p->rows.places = tile->rows / tile->row_points;
+    p->columns.extent = tile->columns;
+    p->columns.points = tile->column_points;
+    p->columns.places = tile->columns / tile->column_points;
+    p->threads = p->rows.places * p->columns.places;
+    p->resident = TCI_MAX(TCI_PRODUCT_LANES / p->threads, TCI_PRODUCT_LARGE);
+}
+
+/* Cycles of the busiest processor for one step along the depth, `points` products side by side: the
+ * slower of issuing instructions and of reading panels, and more where few warps hide each other's
+ * waits. */
+static double tci_product_cost(const tci_product *p, const tci_machine *machine, double points)
+{
+    double rows = (double)p->rows.extent, columns = (double)p->columns.extent;
+    double tiles = points * (double)tci_dim_ceil_div(p->rows.size, p->rows.extent) *
+                   (double)tci_dim_ceil_div(p->columns.size, p->columns.extent);
+    double rounds = ceil(tiles / machine->facts.processors), warps = p->threads / TCI_WARP;
+    double takes = warps * (p->rows.points + p->columns.points) / TCI_PRODUCT_NEXT;
+    double gathers = (rows + columns) / TCI_WARP * TCI_PRODUCT_GATHER;
+    double cycles = (rows * columns / TCI_WARP + takes + gathers) / 4;
+    double busy = TCI_MIN(rounds, p->resident) * warps;
+    double hidden = busy >= TCI_PRODUCT_BUSY ? 1 : 0.5 + 0.5 * busy / TCI_PRODUCT_BUSY;
+    return rounds * TCI_MAX(cycles, 2 * takes) / hidden;
+}
+
+static void tci_product_choose(const tci_kernel *k, const tci_machine *machine, tci_product *p)
+{
+    static const tci_product_tile tiles[] = {{128, 128, 8, 8}, {128, 64, 8, 8}, {64, 128, 8, 8},
+                                             {64, 64, 8, 8},   {64, 64, 4, 8},  {64, 64, 4, 4}};
+    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
+    double points = 1, least = 0;
+    int best = TCI_COUNT(tiles) - 1;
+    for (int a = 0; a < k->n_outer; a++) {
+        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
+    }
+    for (int i = 0; i < TCI_COUNT(tiles) && !wide; i++) {
+        tci_product_shape(p, &tiles[i]);
+        double cost = tci_product_cost(p, machine, points);
+        best = i == 0 || cost < least ? i : best;
+        least = best == i ? cost : least;
+    }
+    tci_product_shape(p, &tiles[best]);
 }
 
 TCI_FN bool tci_product_plan(const tci_kernel *k, const tci_machine *machine, tci_product *p)
 {
-    static const int64_t sides[] = {TCI_PRODUCT_LARGE, TCI_PRODUCT_SMALL};
-    if (!tci_product_fits(k) || !tci_product_sides(k, p)) {
-        return false;
+    bool fits = machine->block_threads >= TCI_GATHER_THREADS && tci_product_fits(k) &&
+                tci_product_sides(k, p) && p->rows.size >= TCI_GATHER_SIDE &&
+                p->columns.size >= TCI_GATHER_SIDE && p->depth >= TCI_GATHER_DEPTH;
+    if (fits) {
+        tci_product_choose(k, machine, p);
     }
-    double points = 1, least = 0;
-    for (int a = 0; a < k->n_outer; a++) {
-        points *= tci_product_has(p, a) ? 1 : (double)k->axes[a].size;
-    }
-    bool wide = tci_dtype_get((tc_dtype)k->reds[0].dtype)->bytes > 4;
-    p->rows.extent = p->columns.extent = TCI_PRODUCT_SMALL;
-    for (int i = 0; i < 4 && !wide; i++) {
-        double cost = tci_product_cost(p, machine, points, sides[i / 2], sides[i % 2]);
-        if (i == 0 || cost < least) {
-            p->rows.extent = sides[i / 2];
-            p->columns.extent = sides[i % 2];
-            least = cost;
-        }
-    }
-    return p->rows.size >= TCI_GATHER_SIDE && p->columns.size >= TCI_GATHER_SIDE &&
-           p->depth >= TCI_GATHER_DEPTH;
+    return fits;
 }
 
 TCI_FN bool tci_product_has(const tci_product *p, int axis)
@@ -30545,15 +30583,11 @@ static int64_t tci_product_pitch(const tci_product_side *side)
     return side->extent + TCI_PRODUCT_PAD;
 }
 
-/* A thread's n-th point along an axis, from its first one. */
-static int64_t tci_product_skip(int n)
+/* A thread's n-th point along a side, from its first one. */
+static int64_t tci_product_skip(const tci_product_side *side, int n)
 {
-    return n / TCI_PRODUCT_NEXT * TCI_PRODUCT_SIDE * TCI_PRODUCT_NEXT + n % TCI_PRODUCT_NEXT;
-}
-
-static int tci_product_points(const tci_product_side *side)
-{
-    return (int)(side->extent / TCI_PRODUCT_SIDE);
+    return (int64_t)(n / TCI_PRODUCT_NEXT) * side->places * TCI_PRODUCT_NEXT +
+           n % TCI_PRODUCT_NEXT;
 }
 
 static tci_lin tci_product_thread(tci_build *b, tci_lx_op op, int64_t c)
@@ -30570,23 +30604,23 @@ static tci_lin tci_product_digit(tci_build *b, int64_t before, int64_t n)
 }
 
 /* The thread's place along the columns, and along the rows. */
-static tci_lin tci_product_x(tci_build *b)
+static tci_lin tci_product_x(tci_build *b, const tci_product *p)
 {
-    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
     tci_lin warp = tci_product_digit(b, TCI_WARP, warps);
     tci_lin lane = tci_product_thread(b, TCI_LX_MOD, TCI_PRODUCT_WARP_X);
     return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_X));
 }
 
-static tci_lin tci_product_y(tci_build *b)
+static tci_lin tci_product_y(tci_build *b, const tci_product *p)
 {
-    const int64_t warps = TCI_PRODUCT_SIDE / TCI_PRODUCT_WARP_X;
+    const int64_t warps = p->columns.places / TCI_PRODUCT_WARP_X;
     tci_lin warp = tci_product_thread(b, TCI_LX_DIV, TCI_WARP * warps);
     tci_lin lane = tci_product_digit(b, TCI_PRODUCT_WARP_X, TCI_PRODUCT_WARP_Y);
     return tci_lin_add(b, lane, tci_lin_mul(b, warp, TCI_PRODUCT_WARP_Y));
 }
 
-static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
+static void tci_product_open_panel(tci_build *b, tci_product_panel *panel, const tci_product *p,
                                    const tci_product_side *side, tci_lin tile, tci_lin place)
 {
     int64_t across = side->along_depth ? TCI_PRODUCT_SLAB : side->extent;
@@ -30596,8 +30630,8 @@ static void tci_product_open_panel(tci_build *b, tci_product_panel *panel,
     panel->base = tci_lin_mul(b, tile, side->extent);
     panel->depth = side->along_depth ? low : high;
     panel->at = side->along_depth ? high : low;
-    panel->step = TCI_PRODUCT_THREADS / across;
-    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / TCI_PRODUCT_THREADS);
+    panel->step = p->threads / across;
+    panel->n = (int)(side->extent * TCI_PRODUCT_SLAB / p->threads);
     panel->local = tci_build_local(b, (tc_dtype)b->k->insts[side->inst].dtype,
                                    2 * TCI_PRODUCT_SLAB * tci_product_pitch(side), b->cur);
     panel->waiting = TCI_NEW_ARRAY(b->s, int, panel->n);
@@ -30700,11 +30734,11 @@ static void tci_product_take(tci_product_state *s, int f, tci_lin depth, int *va
     tc_dtype t = (tc_dtype)b->k->insts[panel->side->inst].dtype;
     tci_lin row = tci_lin_mul(b, depth, tci_product_pitch(panel->side));
     tci_lin first = tci_lin_add(b, row, panel->take);
-    for (int i = 0; i < tci_product_points(panel->side); i++) {
+    for (int i = 0; i < panel->side->points; i++) {
         tci_lstmt st = tci_loop_stmt(TCI_L_MEM);
         st.mem = TCI_MEM_LOAD_ONE;
         st.base = ~panel->local;
-        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(i)));
+        st.x = tci_build_lx(b, tci_lin_plus(first, tci_product_skip(panel->side, i)));
         values[i] = tci_build_mem(b, st, t, 1, b->cur);
     }
 }
@@ -30714,7 +30748,7 @@ static void tci_product_multiply(tci_product_state *s, tci_lin half, int64_t n)
 {
     tci_build *b = s->b;
     const tci_kred *red = &b->k->reds[0];
-    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
+    int n_rows = s->p->rows.points, n_columns = s->p->columns.points;
     int *rows = TCI_NEW_ARRAY(b->s, int, n_rows), *columns = TCI_NEW_ARRAY(b->s, int, n_columns);
     tci_lopen open;
     int i = tci_build_for(b, tci_lx_const(b->l, 0), tci_lx_const(b->l, n), 1, &open);
@@ -30760,14 +30794,14 @@ static tci_lin tci_product_at(tci_product_state *s, int f, int point)
 {
     const tci_product_panel *panel = &s->panels[f];
     tci_lin first = tci_lin_add(s->b, panel->base, panel->take);
-    return tci_lin_plus(first, tci_product_skip(point));
+    return tci_lin_plus(first, tci_product_skip(panel->side, point));
 }
 
 /* Bindings of a side's axes for each of the thread's points: point * n_axes + axis. */
 static const tci_bind **tci_product_binds(tci_product_state *s, int f)
 {
     const tci_product_side *side = s->panels[f].side;
-    int n = tci_product_points(side);
+    int n = side->points;
     const tci_bind **binds = TCI_NEW_ARRAY(s->b->s, const tci_bind *, n * side->n_axes);
     for (int i = 0; i < n; i++) {
         tci_build_digits(s->b, side->n_axes, side->axes, tci_product_at(s, f, i),
@@ -30800,7 +30834,7 @@ static bool tci_product_open(tci_product_state *s, int f, int point, const tci_b
 static void tci_product_finish(tci_product_state *s)
 {
     tci_build *b = s->b;
-    int n_rows = tci_product_points(&s->p->rows), n_columns = tci_product_points(&s->p->columns);
+    int n_rows = s->p->rows.points, n_columns = s->p->columns.points;
     const tci_bind **rows = tci_product_binds(s, 0), **columns = tci_product_binds(s, 1);
     for (int r = 0; r < n_rows; r++) {
         tci_lopen row;
@@ -30828,12 +30862,10 @@ static void tci_product_finish(tci_product_state *s)
 TCI_FN void tci_product_emit(tci_build *b, const tci_product *p, tci_lin row, tci_lin column)
 {
     tci_product_state s = {b, p, {{0}}, NULL};
-    int n = tci_product_points(&p->rows) * tci_product_points(&p->columns);
+    int n = p->rows.points * p->columns.points;
     b->stage = 0;
-    tci_product_open_panel(b, &s.panels[0], &p->rows, row,
-                           tci_product_y(b));
-    tci_product_open_panel(b, &s.panels[1], &p->columns, column,
-                           tci_product_x(b));
+    tci_product_open_panel(b, &s.panels[0], p, &p->rows, row, tci_product_y(b, p));
+    tci_product_open_panel(b, &s.panels[1], p, &p->columns, column, tci_product_x(b, p));
     s.acc = TCI_NEW_ARRAY(b->s, tci_stage_tuple, n);
     for (int i = 0; i < n; i++) {
         s.acc[i] = tci_stage_accumulator(b, &b->k->reds[0], 1);
@@ -31149,7 +31181,6 @@ enum {
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
-    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BUSY = 2,              /* blocks for each processor that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
@@ -31479,14 +31510,13 @@ static void tci_sched_block_spread(tci_sched *s)
 static void tci_sched_block_product(tci_sched *s)
 {
     tci_product p = {0};
-    if (s->machine.block_threads < TCI_PRODUCT_THREADS || s->machine.no_exchange ||
-        !tci_product_plan(s->k, &s->machine, &p)) {
+    if (s->machine.no_exchange || !tci_product_plan(s->k, &s->machine, &p)) {
         return;
     }
     s->product = p;
     s->l->lanes = 1;
-    s->l->threads = TCI_PRODUCT_THREADS;
-    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->l->threads = p.threads;
+    s->l->resident = p.resident;
     s->unroll = (int)p.columns.extent;
     s->n_vec = p.columns.size;
     s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);

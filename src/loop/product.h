@@ -4,14 +4,14 @@
 
 #include "stage.h"
 
-enum { TCI_PRODUCT_SIDE = 16, TCI_PRODUCT_THREADS = TCI_GATHER_THREADS };
-
 /* One factor of the contraction, along the rows or along the columns of the result: the outer axes
  * that it has and the other factor lacks, counted as one in row-major order. */
 typedef struct tci_product_side {
     int inst;
     int n_axes, *axes;
-    int64_t extent;   /* of a block's tile */
+    int64_t extent;   /* of a block's tile: */
+    int points;       /* of a thread, */
+    int places;       /* times threads side by side */
     int64_t size;     /* of all axes */
     bool along_depth; /* memory runs along the contracted axes rather than along these */
 } tci_product_side;
@@ -19,6 +19,8 @@ typedef struct tci_product_side {
 typedef struct tci_product {
     tci_product_side rows, columns;
     int64_t depth;    /* of the contracted axes, counted as one */
+    int threads;      /* of a block */
+    int resident;     /* blocks that a processor should hold at once */
 } tci_product;
 
 /* False: not such a kernel, or too small for its tiles. */

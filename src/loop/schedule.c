@@ -32,7 +32,6 @@ enum {
     TCI_SCHED_MIN_CHUNK = 1024,      /* elements of a pointwise chunk */
     TCI_SCHED_KEEP_BYTES = 65536,    /* a row kept on the stack */
     TCI_SCHED_MAP_THREADS = 256,     /* most of them, but for rows */
-    TCI_SCHED_PRODUCT_BLOCKS = 2,    /* of a contraction, that a processor should hold at once */
     TCI_SCHED_BUSY = 2,              /* blocks for each processor that keep a device busy */
     TCI_SCHED_PREFETCH_BYTES = 2048, /* how far ahead streaming kernels read */
     TCI_SCHED_PANEL_LEAST = 512,     /* elements of a panel along the vector axis */
@@ -362,14 +361,13 @@ static void tci_sched_block_spread(tci_sched *s)
 static void tci_sched_block_product(tci_sched *s)
 {
     tci_product p = {0};
-    if (s->machine.block_threads < TCI_PRODUCT_THREADS || s->machine.no_exchange ||
-        !tci_product_plan(s->k, &s->machine, &p)) {
+    if (s->machine.no_exchange || !tci_product_plan(s->k, &s->machine, &p)) {
         return;
     }
     s->product = p;
     s->l->lanes = 1;
-    s->l->threads = TCI_PRODUCT_THREADS;
-    s->l->resident = TCI_SCHED_PRODUCT_BLOCKS;
+    s->l->threads = p.threads;
+    s->l->resident = p.resident;
     s->unroll = (int)p.columns.extent;
     s->n_vec = p.columns.size;
     s->n_tiles = tci_dim_ceil_div(p.rows.size, p.rows.extent);

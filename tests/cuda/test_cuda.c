@@ -288,6 +288,14 @@ static tc_tensor sc_inner(tc_tensor x)
 {
     return tc_relu(tc_add(tc_matmul(tc_permute(x, 1, 0), x), 0.5));
 }
+static tc_tensor sc_long_side(tc_tensor x)
+{
+    return tc_matmul(tc_permute(x, 1, 0), tc_slice(x, 1, 7, 71, 1));
+}
+static tc_tensor sc_wide_side(tc_tensor x)
+{
+    return tc_matmul(tc_permute(tc_slice(x, 1, 7, 71, 1), 1, 0), x);
+}
 static tc_tensor sc_evaluated(tc_tensor x)
 {
     return tc_matmul(tc_mul(x, 3), tc_add(tc_permute(x, 1, 0), 1));
@@ -382,8 +390,10 @@ static const schedule_case schedule_cases[] = {
     {"tiles 64x64", TC_F64, {65, 33}, 2, sc_evaluated},
     {"tiles 64x64", TC_I32, {70, 20}, 2, sc_evaluated},
     {"tiles 64x64", TC_BF16, {70, 40}, 2, sc_gram},
-    {"tiles 64x64", TC_F32, {3, 66, 40}, 3, sc_batched},
+    {"tiles", TC_F32, {3, 66, 40}, 3, sc_batched},
     {"tiles 128x128", TC_F32, {2040, 19}, 2, sc_gram},
+    {"64 by 128 threads", TC_F32, {50, 4200}, 2, sc_long_side},
+    {"128 by 128 threads", TC_F32, {50, 4200}, 2, sc_wide_side},
     {"tiles 128x128", TC_F32, {17, 2048}, 2, sc_inner},
     {"tiles 64x64", TC_F32, {10160}, 1, sc_windows},
     {"tiles 64x64", TC_BF16, {10160}, 1, sc_windows},
